@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pleach::agent::Roster;
+use pleach::agent::{CliAgent, Roster};
 use pleach::config::{Config, Supplied, supplied};
 use pleach::engine::{Engine, Question};
 use pleach::git::Repo;
@@ -103,7 +103,11 @@ fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in agent_nodes(pipeline) {
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
-        agents.of(node).map_err(cannot)?;
+        let agent = agents.of(node).map_err(cannot)?;
+        if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
+            let failure = Failure::new(Exit::Environment, format!("`{}` cannot be worked on: {why}", node.id));
+            return Err(failure.hint(format!("{how}; docs/agents.md says how to choose between them")));
+        }
     }
     Ok(())
 }

@@ -129,14 +129,16 @@ pub fn show(words: String) {
 /// Says what is waited for, on the live line for as long as it is, else as a line.
 pub fn wait(why: Option<&str>) {
     let mut foot = foot();
+    let goes_on = foot.wait.is_some();
     foot.wait = why.map(str::to_owned);
     match (foot.bar(), why) {
         (Some(bar), _) => foot.show(&bar),
-        (None, Some(why)) => {
+        // One line for a wait, however often there is news of it.
+        (None, Some(why)) if !goes_on => {
             drop(foot);
             line(format_args!("  {why}"));
         }
-        (None, None) => {}
+        (None, _) => {}
     }
 }
 

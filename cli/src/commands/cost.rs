@@ -122,5 +122,6 @@ fn amount_json(amount: &Amount) -> Value {
         "cost_usd": amount.known_usd(),
         "unpriced_calls": amount.unpriced,
         "estimated_calls": amount.estimated,
+        "unbilled_turns": amount.unbilled,
     })
 }

@@ -196,6 +196,13 @@ fn dry_run(
     }
     out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
     out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
+    let mut told = Vec::new();
+    for agent in agent_nodes(pipeline).filter_map(|node| agents.at_a_glance(node)) {
+        if !told.contains(&agent) {
+            out.line(&agent)?;
+            told.push(agent);
+        }
+    }
     for node in pipeline.nodes() {
         let by = agent_of(node, agents).map(|agent| format!(" {agent}")).unwrap_or_default();
         out.line(format!("{} ({}{by}) {}", node.id, kind(&node.handler), work_of(node)).trim_end())?;
@@ -230,8 +237,9 @@ fn planned(pipeline: &Pipeline, node: &Node, agents: &Roster) -> Value {
         json!({"to": edge.to, "condition": edge.condition.as_ref().map(ToString::to_string), "label": edge.label})
     });
     let agent = agents.choice(node).ok().filter(|_| node.handler == HandlerKind::Codergen);
+    let billed = agent.as_ref().and_then(|_| agents.at_a_glance(node)).map(|agent| agent.billed.to_string());
     json!({
-        "id": node.id, "type": node.handler.as_str(), "agent": agent, "work": work_of(node),
+        "id": node.id, "type": node.handler.as_str(), "agent": agent, "billed": billed, "work": work_of(node),
         "edges": edges.collect::<Vec<_>>(),
     })
 }

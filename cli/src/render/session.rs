@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use pleach::budget::Amount;
 use pleach::engine::{Deed, Milestone, Moment, NodeFailure, Standing, Summary, Turn, View};
 use pleach::event::PauseReason;
 use pleach::ids::{CommitId, NodeId, SessionId};
@@ -55,7 +56,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<Se
                 style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
-                tokens(summary.state.spent.total.tokens.total()),
+                tokens_of(&summary.state.spent.total),
                 summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
                 age(summary.started_at, now),
             ]),
@@ -84,6 +85,12 @@ fn word(summary: &Summary) -> &'static str {
     }
 }
 
+/// Tokens, and that nobody is billed for them where that is so.
+fn tokens_of(amount: &Amount) -> String {
+    let count = tokens(amount.tokens.total());
+    if amount.unbilled > 0 && amount.unbilled == amount.turns { format!("{count} not billed") } else { count }
+}
+
 /// A session as JSON.
 pub fn summary_json(summary: &Summary) -> Value {
     json!({
@@ -96,6 +103,7 @@ pub fn summary_json(summary: &Summary) -> Value {
         "turns": summary.state.turns,
         "tokens": summary.state.spent.total.tokens,
         "cost_usd": summary.state.spent.total.known_usd(),
+        "unbilled_turns": summary.state.spent.total.unbilled,
         "simulated": summary.started.simulated,
         "started_at": summary.started_at,
         "updated_at": summary.updated_at,

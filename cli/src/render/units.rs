@@ -26,8 +26,17 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// `$1.25`; `~$1.25` where some of it is estimated; `?` where no price is known, `$1.25 + ?` where some are; nothing where nothing has cost anything.
+/// `$1.25`; `~$1.25` where some of it is estimated; `?` where no price is known, `$1.25 + ?` where some are; `not billed`
+/// where a login has paid for it, `$1.25 + not billed` where it has for some; nothing where nothing has cost anything.
 pub fn cost(amount: &Amount) -> String {
+    if amount.unbilled > 0 {
+        let billed = Amount { usd: amount.usd - amount.unbilled_usd, unbilled: 0, ..*amount };
+        // What a turn of a login would cost is of no interest, nor is that nobody knows.
+        return match amount.unbilled < amount.turns && billed.usd > 0.0 {
+            true => format!("{} + not billed", cost(&Amount { unpriced: 0, ..billed })),
+            false => "not billed".to_owned(),
+        };
+    }
     let about = if amount.estimated > 0 { "~" } else { "" };
     match (amount.known_usd(), amount.unpriced) {
         (None, 0) => String::new(),
@@ -39,7 +48,7 @@ pub fn cost(amount: &Amount) -> String {
 
 /// `12.3k tokens, $1.25`; without dollars where no price is known.
 pub fn spent(amount: &Amount) -> String {
-    let cost = if amount.priced > 0 { format!(", {}", cost(amount)) } else { String::new() };
+    let cost = if amount.priced + amount.unbilled > 0 { format!(", {}", cost(amount)) } else { String::new() };
     format!("{} tokens{cost}", tokens(amount.tokens.total()))
 }
 

@@ -263,7 +263,7 @@ fn the_settings_of_an_agent_are_kept() {
     let settings = "agents: {acp: {idle_timeout: 1, env: {GREETING: hello}}}\n";
     env.configure(&format!("{}{settings}", env.read("pleach.yaml")));
     let reason = failure(&env);
-    assert!(reason.contains("timed out after 1s without output"), "{reason}");
+    assert!(reason.contains("timed out after 1s without a sign of life"), "{reason}");
     assert_eq!(env.files(), ["README.md", "a"], "what was done until then is kept");
     let calls = env.story().all("AgentTurn")[0]["tool_calls"].clone();
     assert_eq!((&calls[0]["name"], &calls[0]["is_error"]), (&json!("execute"), &json!(false)));

@@ -513,10 +513,10 @@ fn costs_are_shown_by_what_they_were_for() {
         json!({
             "by": "node",
             "rows": [
-                {"node": "talk", "turns": 2, "tokens": tokens(1201, 40000, 300, 85), "cost_usd": 1.0, "unpriced_calls": 1, "estimated_calls": 0},
-                {"node": "work", "turns": 6, "tokens": tokens(6, 0, 0, 0), "cost_usd": 6.0, "unpriced_calls": 0, "estimated_calls": 0},
+                {"node": "talk", "turns": 2, "tokens": tokens(1201, 40000, 300, 85), "cost_usd": 1.0, "unpriced_calls": 1, "estimated_calls": 0, "unbilled_turns": 0},
+                {"node": "work", "turns": 6, "tokens": tokens(6, 0, 0, 0), "cost_usd": 6.0, "unpriced_calls": 0, "estimated_calls": 0, "unbilled_turns": 0},
             ],
-            "total": {"turns": 8, "tokens": tokens(1207, 40000, 300, 85), "cost_usd": 7.0, "unpriced_calls": 1, "estimated_calls": 0},
+            "total": {"turns": 8, "tokens": tokens(1207, 40000, 300, 85), "cost_usd": 7.0, "unpriced_calls": 1, "estimated_calls": 0, "unbilled_turns": 0},
             "unpriced_models": ["unheard-of"],
         })
     );

@@ -44,6 +44,13 @@ impl TestEnv {
         self.write("pleach.yaml", yaml);
     }
 
+    /// Gives the user a login with every agent that needs one.
+    pub fn log_in(&self) {
+        for login in [".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json"] {
+            self.write(format!("home/{login}"), "{}");
+        }
+    }
+
     /// Lets agents, tools and tests write wherever they want, as the user's own setting.
     pub fn unbound(&self) {
         self.write("config/pleach/config.yaml", "sandbox: {mode: off}\n");

@@ -98,7 +98,7 @@ impl Terminal {
         self.press(&format!("{line}\n"));
     }
 
-    fn press(&mut self, text: &str) {
+    pub fn press(&mut self, text: &str) {
         let keys = self.keys.as_mut().expect("an open terminal");
         keys.write_all(text.as_bytes()).and_then(|()| keys.flush()).expect("the terminal is there");
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::intent::intent_of;
+use super::signs::{IDLE, signs};
 use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
 use crate::llm::Message;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
@@ -56,7 +57,8 @@ impl CommandAgent {
         let command = Command {
             stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
             env: job.env,
-            limits: Limits { wall: job.timeout, output: OUTPUT, ..Limits::default() },
+            limits: Limits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..Limits::default() },
+            signs: Some(signs(&job.root, None)),
             lock: job.lock,
             sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)

@@ -13,6 +13,7 @@ mod intent;
 mod profile;
 mod roster;
 mod scribe;
+mod signs;
 mod simulated;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -191,6 +193,8 @@ pub struct Turn {
     pub cost_usd: Option<f64>,
     /// Whether some of that is estimated, where the provider did not say.
     pub estimated: bool,
+    /// Whether nobody is billed for it by the token: a login has paid for it.
+    pub unbilled: bool,
     /// Model calls beside those of the conversation, such as for a title.
     pub side_calls: Vec<SideCall>,
     /// The model, as the agent names it.
@@ -247,6 +251,8 @@ pub struct Turns {
     beside: Arc<Mutex<String>>,
     /// Hears what the agent waits for.
     waits: Option<WaitListener>,
+    /// How many turns have changed files.
+    writes: Arc<AtomicU64>,
 }
 
 /// Is told what an agent waits for, and nothing once it goes on.
@@ -285,7 +291,7 @@ impl Turns {
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
         let (allowance, tally, beside) = (Arc::default(), Arc::default(), Arc::default());
-        (Self { sender, allowance, tally, beside, waits: None }, receiver)
+        (Self { sender, allowance, tally, beside, waits: None, writes: Arc::default() }, receiver)
     }
 
     /// The same, with somebody who hears what the agent waits for.
@@ -301,6 +307,16 @@ impl Turns {
     /// Says that the agent waits for nothing any more.
     pub fn go_on(&self) {
         self.waits.iter().for_each(|listener| listener.tell(None));
+    }
+
+    /// Says that a turn has changed files.
+    pub fn wrote(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many turns have changed files.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     /// Says what may be spent from now on.

@@ -231,6 +231,12 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
+    /// The agent of a node, introduced without asking it for anything; none where nothing is to be said of it.
+    pub fn at_a_glance(&self, node: &Node) -> Option<Introduction> {
+        let agent = self.of(node).ok()?;
+        agent.as_program().map(CliAgent::at_a_glance).or_else(|| agent.introduction())
+    }
+
     /// The agents of these nodes that can be introduced, each once, before they work: programs, and who is billed.
     pub async fn introduce<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, cancel: &Cancel) -> Vec<Introduction> {
         let mut all: Vec<Introduction> = Vec::new();
@@ -408,6 +414,7 @@ impl Roster {
             tools: settings.tools.clone(),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
+            max_failed_calls: settings.max_failed_calls,
             models: self.models(&preset),
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
@@ -519,6 +526,7 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
         permission_mode: above.permission_mode.or(below.permission_mode),
         timeout: above.timeout.or(below.timeout),
         idle_timeout: above.idle_timeout.or(below.idle_timeout),
+        max_failed_calls: above.max_failed_calls.or(below.max_failed_calls),
         model: above.model.or(below.model),
         env,
         ..AgentSettings::default()

@@ -26,6 +26,12 @@ pub struct Amount {
     /// Turns and calls beside them of which something is estimated: tokens nobody counted, or prices.
     #[serde(default)]
     pub estimated: u64,
+    /// Turns nobody is billed for by the token.
+    #[serde(default)]
+    pub unbilled: u64,
+    /// Dollars these would have cost, which are part of all.
+    #[serde(default)]
+    pub unbilled_usd: f64,
 }
 
 impl Amount {
@@ -39,6 +45,8 @@ impl Amount {
             priced: u64::from(usd.is_some()),
             unpriced: u64::from(unpriced),
             estimated: 0,
+            unbilled: 0,
+            unbilled_usd: 0.0,
         }
     }
 
@@ -50,7 +58,9 @@ impl Amount {
     /// What a turn cost, without the calls beside it.
     pub fn of_turn_alone(turn: &AgentTurn) -> Self {
         let own = Self::of_call(turn.token_usage, turn.cost_usd);
-        Self { turns: 1, estimated: u64::from(turn.estimated), ..own }
+        let unbilled_usd = if turn.unbilled { own.usd } else { 0.0 };
+        let (estimated, unbilled) = (u64::from(turn.estimated), u64::from(turn.unbilled));
+        Self { turns: 1, estimated, unbilled, unbilled_usd, ..own }
     }
 
     /// What a call beside a turn cost.
@@ -80,6 +90,8 @@ impl std::ops::AddAssign for Amount {
         self.priced = self.priced.saturating_add(other.priced);
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
         self.estimated = self.estimated.saturating_add(other.estimated);
+        self.unbilled = self.unbilled.saturating_add(other.unbilled);
+        self.unbilled_usd += other.unbilled_usd;
     }
 }
 
@@ -95,6 +107,8 @@ impl std::ops::Sub for Amount {
             priced: self.priced.saturating_sub(before.priced),
             unpriced: self.unpriced.saturating_sub(before.unpriced),
             estimated: self.estimated.saturating_sub(before.estimated),
+            unbilled: self.unbilled.saturating_sub(before.unbilled),
+            unbilled_usd: (self.unbilled_usd - before.unbilled_usd).max(0.0),
         }
     }
 }

@@ -116,6 +116,9 @@ fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
                 reading.fail(at(key), "an agent needs at least one second");
             }
         }
+        if agent.max_failed_calls == Some(0) {
+            reading.fail(at("max_failed_calls"), "an agent needs at least one call");
+        }
     }
 }
 

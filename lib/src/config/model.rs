@@ -239,8 +239,12 @@ section! {
         permission_mode: Option<String> = None,
         /// Seconds one run of the program may take; no limit without it.
         timeout: Option<u64> = None,
-        /// Seconds the program may be silent; 1800 without it.
+        /// Seconds the program may go without a sign of life, which is output, a call of its model through the gateway or
+        /// a changed file; 1800 without it.
         idle_timeout: Option<u64> = None,
+        /// How many calls of its model in a row may end without a whole answer and without a changed file before the
+        /// program is ended, with `turns: gateway`; 10 without it.
+        max_failed_calls: Option<u32> = None,
     }
 }
 

@@ -18,7 +18,7 @@ providers:
   gemini: {settings: {max_tokens: 1}}
   compatible: {settings: {api_base: http://localhost:1}}
   script: {file: demo.yaml, prices: {M: {input: 1, output: 2, cache_read: 0.1, cache_write: 1.5}}}
-agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep], turns: hooks, provider: openai, command: [codex, exec, "{prompt_file}"], stdin: none, parser: jsonl, env: {A: b}, args: [--x], permission_mode: yolo, timeout: 9, idle_timeout: 8}}
+agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep], turns: hooks, provider: openai, command: [codex, exec, "{prompt_file}"], stdin: none, parser: jsonl, env: {A: b}, args: [--x], permission_mode: yolo, timeout: 9, idle_timeout: 8, max_failed_calls: 7}}
 tools: [{name: run-tests, command: "make test", description: Runs tests}]
 workspace:
   repos:

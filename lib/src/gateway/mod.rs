@@ -36,6 +36,7 @@ use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -146,6 +147,8 @@ pub struct Exchange {
     pub cost_usd: Option<f64>,
     /// Whether some of that is estimated, where the provider did not say.
     pub estimated: bool,
+    /// Why the answer is only what arrived of it, where it broke off.
+    pub broken_off: Option<String>,
 }
 
 /// A model call that is held until its gate is opened.
@@ -197,11 +200,28 @@ pub struct Owed {
     pub warnings: Vec<String>,
 }
 
+/// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in. Each one
+/// more is accounted for at once.
+pub const FEW: u32 = 3;
+
+/// Calls in a row that ended without a whole answer.
+#[derive(Debug, Clone, Default)]
+pub struct Failing {
+    /// How many.
+    pub calls: u32,
+    /// What the provider does, in two or three words.
+    pub words: String,
+    /// Why the newest of them has no answer.
+    pub why: Option<LlmError>,
+}
+
 /// What was not told when the gateway was closed.
 #[derive(Debug, Default)]
 pub struct Rest {
     /// Exchanges that are over, oldest first.
     pub exchanges: Vec<Exchange>,
+    /// What arrived of answers that broke off.
+    pub broken: Vec<Exchange>,
     /// What was spent besides.
     pub aside: Vec<SideCall>,
     /// What the user should know.
@@ -210,6 +230,8 @@ pub struct Rest {
     pub unanswered: Option<LlmError>,
     /// The newest refusal of a call: its status, and why.
     pub refused: Option<(u16, String)>,
+    /// Why the newest answer in a conversation is not whole, where no other came after it.
+    pub cut: Option<String>,
 }
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
@@ -232,6 +254,14 @@ impl Meter {
     pub fn total(&self) -> Spent {
         self.0.talks().total()
     }
+
+    /// How long no call has come or gone; no time at all while one is on its way.
+    pub fn silence(&self) -> Duration {
+        match *self.0.flights.borrow() {
+            0 => self.0.touched().elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -245,6 +275,10 @@ struct Shared {
     room: Room,
     /// How many calls are on their way.
     flights: Counter<usize>,
+    /// The calls in a row that ended without a whole answer.
+    failing: Counter<Failing>,
+    /// When a call last came or went, or when it all began.
+    touched: Mutex<Instant>,
     /// Closed when everybody is to be hung up on.
     closing: told::Receiver<()>,
     /// Why the newest call in a conversation has no answer.
@@ -256,6 +290,10 @@ struct Shared {
 impl Shared {
     fn talks(&self) -> MutexGuard<'_, Talks> {
         self.talks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn touched(&self) -> MutexGuard<'_, Instant> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn closed(&self) -> Option<String> {
@@ -287,6 +325,8 @@ impl Gateway {
             talks: Mutex::default(),
             room: Room::default(),
             flights: Counter::new(0),
+            failing: Counter::new(Failing::default()),
+            touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
             unanswered: Mutex::default(),
             closed: Mutex::default(),
@@ -359,6 +399,22 @@ impl Gateway {
         self.shared.flights.subscribe()
     }
 
+    /// Tells whenever a call has ended without a whole answer, or one with it after such.
+    pub fn failing(&self) -> told::Receiver<Failing> {
+        self.shared.failing.subscribe()
+    }
+
+    /// Counts calls without a whole answer from nothing again.
+    pub fn forgive(&self) {
+        self.shared.failing.send_modify(|failing| *failing = Failing::default());
+    }
+
+    /// What arrived of answers that broke off and nobody was told of, and what was spent on calls without an answer, which
+    /// is then aside.
+    pub fn broken_off(&self) -> Vec<Exchange> {
+        self.shared.talks().broken_off()
+    }
+
     /// Waits until no call is on its way: what each has cost is known then.
     pub async fn quiet(&self) {
         // The sender lives as long as the gateway.
@@ -379,11 +435,11 @@ impl Gateway {
     /// Gives what nobody was told of up to now, though tools of the agent may still run. What is under way goes on.
     pub fn settle(&self) -> Rest {
         let mut talks = self.shared.talks();
-        let exchanges = talks.settle();
+        let (exchanges, broken) = (talks.settle(), talks.broken_off());
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        let refused = talks.refused();
+        let (refused, cut) = (talks.refused(), talks.cut());
         drop(talks);
-        Rest { exchanges, aside, warnings, refused, unanswered: self.shared.unanswered().clone() }
+        Rest { exchanges, broken, aside, warnings, refused, cut, unanswered: self.shared.unanswered().clone() }
     }
 }
 

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::watch::{Heard, Watcher};
-use super::{Shared, Spent};
+use super::{Failing, Shared, Spent};
 use crate::event::Usage;
-use crate::llm::{Answer, HttpError, LlmError, Named, Response, price_estimated};
+use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
 
 /// How long an answer is listened to whose client has gone: what it costs is told at its end.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -34,6 +34,8 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     told: Option<Spent>,
+    /// Why there is no answer, in a few words and in many.
+    failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
     over: bool,
@@ -52,9 +54,10 @@ pub(super) struct Underway {
 
 impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
+        *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
         shared.flights.send_modify(|flights| *flights += usize::from(call.is_some()));
-        Self { shared, number, call, model, told: None, length: None, over: false }
+        Self { shared, number, call, model, told: None, failure: None, length: None, over: false }
     }
 
     /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
@@ -111,11 +114,47 @@ impl Flight {
         }
     }
 
-    /// The provider answers no, or not at all, which means this.
-    pub(super) fn unanswered(&mut self, why: LlmError) {
+    /// The provider answers no, or not at all, which means this. `words` say in short what it does.
+    pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
         if self.number.is_some() {
-            *self.shared.unanswered() = Some(why);
+            *self.shared.unanswered() = Some(why.clone());
         }
+        self.failure = Some((words, why));
+    }
+
+    /// The call goes no further than here, for this reason.
+    pub(super) fn refused(&mut self, why: &str) {
+        self.failure = Some(("the call is not passed on".to_owned(), LlmError::new(ErrorClass::Terminal, why)));
+    }
+
+    /// The provider's answer ends before it is whole; this is what arrived of it.
+    fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
+        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+            self.shared.talks().broke_off(number, arrived, why);
+        }
+        let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer broke off: {why}"));
+        self.failure = Some(("the provider's answers break off".to_owned(), why));
+    }
+
+    /// Counts the calls in a row that have no whole answer.
+    fn count(&mut self, is_whole: bool) {
+        let failure = self.failure.take();
+        // What costs nothing is no call of a model.
+        if self.call.is_none() {
+            return;
+        }
+        self.shared.failing.send_if_modified(|failing| {
+            if is_whole {
+                return std::mem::take(failing).calls > 0;
+            }
+            let hung_up = || {
+                let why = "the agent hung up before the answer was whole";
+                ("the agent hangs up".to_owned(), LlmError::new(ErrorClass::Cut, why))
+            };
+            let (words, why) = failure.unwrap_or_else(hung_up);
+            *failing = Failing { calls: failing.calls + 1, words, why: Some(why) };
+            true
+        });
     }
 
     /// Nothing more comes.
@@ -126,6 +165,7 @@ impl Flight {
         if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
             *self.shared.unanswered() = None;
         }
+        let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
         let answered = match &heard {
             Heard::Whole(response) => response.model.clone(),
             _ => String::new(),
@@ -152,6 +192,8 @@ impl Flight {
             None => talks.landed_aside(&model, spent),
         }
         drop(talks);
+        *self.shared.touched() = Instant::now().into_std();
+        self.count(is_whole);
         self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));
     }
 
@@ -259,22 +301,34 @@ impl Listening {
         }
     }
 
+    /// Nothing more comes from the provider. `ended` says that it said so.
     fn finish(&mut self, ended: bool) {
-        if let Some(watcher) = self.watcher.take() {
-            self.flight.received(watcher.received());
-            let heard = watcher.finish(ended);
-            if let Heard::Refused(status, text) = &heard {
+        let Some(watcher) = self.watcher.take() else { return };
+        self.flight.received(watcher.received());
+        let arrived = watcher.arrived();
+        let heard = watcher.finish(ended);
+        match &heard {
+            Heard::Refused(status, text) => {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
-                self.flight.unanswered(why);
+                self.flight.unanswered(answers(*status), why);
             }
-            self.flight.land(heard);
+            Heard::Cut(_, why) => self.flight.broke_off(arrived, why),
+            Heard::Whole(_) | Heard::Counted(..) => {}
         }
+        self.flight.land(heard);
     }
 }
 
+/// What a provider does that says no.
+pub(super) fn answers(status: u16) -> String {
+    format!("provider answers {status}")
+}
+
 impl Drop for Listening {
-    /// Nobody listens any more; what it has cost by then counts.
+    /// Nobody listens any more; what it has cost by then counts. That it is not whole is not the provider's doing.
     fn drop(&mut self) {
-        self.finish(false);
+        let Some(watcher) = self.watcher.take() else { return };
+        self.flight.received(watcher.received());
+        self.flight.land(watcher.finish(false));
     }
 }

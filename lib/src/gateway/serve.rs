@@ -16,7 +16,7 @@ use super::body::Reply;
 use super::estimate::bound;
 use super::intake::{LONGEST, Place, Refusal};
 use super::path::{Aside, AsideKind, Call, Shape, Target, target};
-use super::relay::{Flight, Relay, Underway};
+use super::relay::{Flight, Relay, Underway, answers};
 use super::scripted::{self, Scripted};
 use super::talk::{Arrived, Talks, named};
 use super::unpack::{Packing, unpack};
@@ -396,7 +396,12 @@ async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: boo
                 PassError::Http(_) => StatusCode::BAD_GATEWAY,
             };
             let text = remote.told(&error);
-            flight.unanswered(remote.not_passed(&error));
+            let words = match &error {
+                PassError::Key(_) => "there is no key for the provider",
+                PassError::Http(HttpError::Silent { .. }) => "provider does not answer",
+                PassError::Http(_) => "provider cannot be reached",
+            };
+            flight.unanswered(words.to_owned(), remote.not_passed(&error));
             flight.land(Heard::Refused(status.as_u16(), text.clone()));
             refused(Some(format), status, &text)
         }
@@ -415,7 +420,7 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
     match said {
         Scripted::Answer(response) => answer(format, shape, *response, flight),
         Scripted::Fail { status, message, retry_after } => {
-            flight.unanswered(LlmError::from_status(status, &message));
+            flight.unanswered(answers(status), LlmError::from_status(status, &message));
             flight.land(Heard::Refused(status, message.clone()));
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut reply = refused(Some(format), status, &message);
@@ -443,6 +448,7 @@ fn not_taken(format: Format, refusal: &Refusal) -> Answered {
 }
 
 fn refuse(format: Format, reason: &str, mut flight: Flight) -> Answered {
+    flight.refused(reason);
     flight.land(Heard::Refused(400, reason.to_owned()));
     refused(Some(format), StatusCode::BAD_REQUEST, reason)
 }

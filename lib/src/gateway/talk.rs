@@ -21,7 +21,7 @@ use std::sync::Arc;
 use self::likeness::{brings_tools, fingerprint, is_probe, same_session, says_the_same, tail};
 use self::reserving::UnderWay;
 use self::spending::{ASIDE, BROKEN_OFF};
-use super::{Exchange, Spent};
+use super::{Exchange, FEW, Spent};
 use crate::event::{SideCall, Usage};
 use crate::llm::{Message, Request, Response, Role};
 
@@ -52,6 +52,8 @@ pub(super) struct Talks {
     estimates: bool,
     /// The newest refusal of a call.
     refused: Option<(u16, String)>,
+    /// Why the newest answer is not whole, where no other came after it.
+    cut: Option<String>,
 }
 
 /// One conversation.
@@ -72,6 +74,8 @@ struct Talk {
     /// What was spent on it since it was last told of.
     spent: Spent,
     state: State,
+    /// What arrived of its newest answer, where that broke off.
+    arrived: Option<Arrival>,
     /// What clients may name its newest answer by.
     answer_id: Option<String>,
 }
@@ -86,6 +90,16 @@ enum State {
     Failed,
     /// Answered, and told; it stays to know the next request by.
     Told(Option<Box<Message>>),
+}
+
+/// A part of an answer.
+#[derive(Debug)]
+struct Arrival {
+    response: Response,
+    /// Why there is no more of it.
+    why: String,
+    /// Whether somebody was told of it.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -126,6 +140,9 @@ impl Talks {
         let mut ended = self.finished(again.or(next));
         let talk = match (again, next) {
             (Some(talk), _) => {
+                if self.talks[talk].tries > FEW {
+                    ended.extend(self.tell_broken(talk));
+                }
                 let known = &mut self.talks[talk];
                 known.tries += 1;
                 known.state = State::Asked(flight);
@@ -135,6 +152,8 @@ impl Talks {
                 let tail = tail(request);
                 let (talk, opening) = match next {
                     Some(talk) => {
+                        // What it goes on with may be half an answer.
+                        ended.extend(self.tell_broken(talk));
                         let (exchange, opening) = self.tell(talk, tail);
                         ended.extend(exchange);
                         (talk, opening)
@@ -151,6 +170,7 @@ impl Talks {
                     model: request.model.clone(),
                     spent: Spent::default(),
                     state: State::Asked(flight),
+                    arrived: None,
                     answer_id: None,
                 };
                 match self.talks.get_mut(talk) {
@@ -166,6 +186,11 @@ impl Talks {
     /// The newest refusal of a call: its status, and why.
     pub(super) fn refused(&self) -> Option<(u16, String)> {
         self.refused.clone()
+    }
+
+    /// Why the newest answer is not whole, where no other came after it.
+    pub(super) fn cut(&self) -> Option<String> {
+        self.cut.clone()
     }
 
     fn has_tools(&self) -> bool {
@@ -219,7 +244,10 @@ impl Talks {
                     None => request.messages.len() > talk.length,
                 },
                 State::Told(Some(message)) => says_the_same(said, message),
-                State::Told(None) | State::Asked(_) | State::Failed => false,
+                State::Failed => {
+                    talk.arrived.as_ref().is_some_and(|arrived| says_the_same(said, &arrived.response.message))
+                }
+                State::Told(None) | State::Asked(_) => false,
             };
             goes_on && same_session(talk.session.as_deref(), session)
         })

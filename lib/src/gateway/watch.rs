@@ -131,6 +131,13 @@ impl Watcher {
         }
     }
 
+    /// What has arrived of an answer that is not whole, if there is any of it.
+    pub(super) fn arrived(&self) -> Option<Response> {
+        let Ear::Events(events) = &self.ear else { return None };
+        let body = events.assembler.clone().filter(|assembler| !assembler.is_done())?.so_far();
+        self.format.decode_reply(body).ok().filter(|response| !response.message.content.is_empty())
+    }
+
     /// How many bytes of words have come; of what cannot be read, how many at all.
     pub(super) fn received(&self) -> u64 {
         let assembler = match &self.ear {

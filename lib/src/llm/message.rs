@@ -132,6 +132,9 @@ const STEERING: &str = "steering";
 /// The field that marks an answer that is no good: the words of a program that failed, half an answer of a model.
 const FAILED: &str = "failed";
 
+/// The field that marks an answer of a program's model that broke off.
+const BROKEN_OFF: &str = "broken_off";
+
 /// The field that marks what is said in a helper's conversation, with its number.
 const TALK: &str = "talk";
 
@@ -214,6 +217,17 @@ impl Message {
     /// from it.
     pub fn mark_failed(&mut self, why: &str) {
         self.extra.insert(FAILED.to_owned(), why.into());
+    }
+
+    /// Marks it as what arrived of an answer that broke off for this reason: it was never an answer.
+    pub fn mark_broken_off(&mut self, why: &str) {
+        self.mark_failed(why);
+        self.extra.insert(BROKEN_OFF.to_owned(), true.into());
+    }
+
+    /// Whether it is what arrived of an answer that broke off.
+    pub fn is_broken_off(&self) -> bool {
+        self.extra.contains_key(BROKEN_OFF)
     }
 
     /// Why nothing can go on from it, if that is so.

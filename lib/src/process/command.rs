@@ -27,6 +27,31 @@ pub struct Command {
     pub lock: Option<Arc<File>>,
     /// What it may touch; everything if not given.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Who knows signs of life of it beside its output.
+    pub signs: Option<Signs>,
+}
+
+/// Knows signs of life of a command beside its output.
+#[derive(Clone)]
+pub struct Signs(Arc<dyn Fn(Duration) -> Option<Duration> + Send + Sync>);
+
+impl Signs {
+    /// By a function that says how long ago there was a sign, if there was one in the time it is given.
+    pub fn new(within: impl Fn(Duration) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(within))
+    }
+
+    /// How long ago there was a sign, if there was one in the last `limit`. It may take a while to look.
+    pub(super) async fn within(&self, limit: Duration) -> Option<Duration> {
+        let look = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || look(limit)).await.ok().flatten()
+    }
+}
+
+impl fmt::Debug for Signs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signs")
+    }
 }
 
 impl Command {
@@ -40,6 +65,7 @@ impl Command {
             limits: Limits::default(),
             lock: None,
             sandbox: None,
+            signs: None,
         }
     }
 
@@ -73,7 +99,7 @@ pub enum Stdin {
 pub struct Limits {
     /// How long it may run.
     pub wall: Option<Duration>,
-    /// How long it may be silent.
+    /// How long it may go without output, or another sign of life where somebody knows some.
     pub idle: Option<Duration>,
     /// How long it has between TERM and KILL.
     pub grace: Duration,
@@ -141,7 +167,7 @@ impl fmt::Display for Exit {
             Self::Code(code) => write!(f, "exit {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::TimedOut(Timeout::Wall(limit)) => write!(f, "timed out after {limit:?}"),
-            Self::TimedOut(Timeout::Idle(limit)) => write!(f, "timed out after {limit:?} without output"),
+            Self::TimedOut(Timeout::Idle(limit)) => write!(f, "timed out after {limit:?} without a sign of life"),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }
@@ -180,7 +206,7 @@ mod tests {
             (Exit::Code(0), "exit 0"),
             (Exit::Signal(9), "signal 9"),
             (Exit::TimedOut(Timeout::Wall(five)), "timed out after 5s"),
-            (Exit::TimedOut(Timeout::Idle(five)), "timed out after 5s without output"),
+            (Exit::TimedOut(Timeout::Idle(five)), "timed out after 5s without a sign of life"),
             (Exit::Cancelled, "cancelled"),
         ];
         for (exit, text) in texts {

@@ -37,7 +37,7 @@ use std::path::PathBuf;
 pub use blocking::{Blocking, BlockingOutput, run_blocking, sink};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
-pub use command::{Command, Exit, Limits, Output, Stdin, Stream, Timeout};
+pub use command::{Command, Exit, Limits, Output, Signs, Stdin, Stream, Timeout};
 pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;

@@ -101,7 +101,7 @@ impl Spawner {
         let mut streams = Streams::of(&mut child, command.limits.output, on_output);
         let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
 
-        let mut watchdog = Watchdog { limits: &command.limits, begun, last_output: begun, looked: begun, killed: None };
+        let mut watchdog = Watchdog { limits: &command.limits, begun, last_sign: begun, looked: begun, killed: None };
         let mut feeding = pin!(feed(stdin, &command.stdin, input));
         let mut fed = false;
         let mut kill_asked = pin!(cancel.killed());
@@ -110,7 +110,7 @@ impl Spawner {
                 more = streams.next(), if streams.open() => {
                     more.map_err(lost)?;
                     watchdog.look();
-                    watchdog.last_output = Instant::now();
+                    watchdog.last_sign = Instant::now();
                 }
                 written = &mut feeding, if !fed => {
                     written.map_err(|e| lost(("standard input", e)))?;
@@ -121,6 +121,16 @@ impl Spawner {
                 () = watchdog.tick() => {
                     watchdog.look();
                     match watchdog.expired() {
+                        Some(Some(timeout @ Timeout::Idle(limit))) => {
+                            let sign = match &command.signs {
+                                Some(signs) => signs.within(limit).await,
+                                None => None,
+                            };
+                            match sign.and_then(|ago| Instant::now().checked_sub(ago)) {
+                                Some(at) => watchdog.last_sign = watchdog.last_sign.max(at),
+                                None => watchdog.kill(Exit::TimedOut(timeout), &socket),
+                            }
+                        }
                         Some(Some(timeout)) => watchdog.kill(Exit::TimedOut(timeout), &socket),
                         Some(None) => return Err(SpawnError::Unkillable { program }),
                         None => {}
@@ -250,7 +260,7 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedRe
 struct Watchdog<'a> {
     limits: &'a Limits,
     begun: Instant,
-    last_output: Instant,
+    last_sign: Instant,
     /// When the clock was looked at last.
     looked: Instant,
     /// Why it was killed, and when that should be through.
@@ -266,8 +276,7 @@ impl Watchdog<'_> {
             Some((_, deadline)) => deadline.map(|at| (at, None)),
             None => {
                 let wall = after(self.begun, self.limits.wall).map(|(at, limit)| (at, Some(Timeout::Wall(limit))));
-                let idle =
-                    after(self.last_output, self.limits.idle).map(|(at, limit)| (at, Some(Timeout::Idle(limit))));
+                let idle = after(self.last_sign, self.limits.idle).map(|(at, limit)| (at, Some(Timeout::Idle(limit))));
                 wall.into_iter().chain(idle).min_by_key(|(at, _)| *at)
             }
         }
@@ -290,7 +299,7 @@ impl Watchdog<'_> {
             return;
         }
         self.begun += since;
-        self.last_output += since;
+        self.last_sign += since;
         if let Some((_, Some(deadline))) = &mut self.killed {
             *deadline += since;
         }

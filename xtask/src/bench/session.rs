@@ -199,6 +199,7 @@ impl Session {
             token_usage: Default::default(),
             cost_usd: None,
             estimated: false,
+            unbilled: false,
             side_calls: Vec::new(),
             git_sha: Some(Snapshot::from([(repo.clone(), commit)])),
             agent_head: None,

@@ -22,6 +22,7 @@ fn claude(script: &str, turns: &str, budget: &str) -> TestEnv {
     let env = TestEnv::with_repo();
     let opening = "#!/bin/sh\ncase \"$1\" in --version) echo 9.8.7; exit;; esac\ncat > /dev/null\n";
     env.write_program("bin/claude", &format!("{opening}{script}"));
+    env.log_in();
     env.configure(&format!(
         "agent: claude\nagents: {{claude: {{turns: {turns}}}}}\nsandbox: {{mode: off}}\nbudget: {budget}\n"
     ));

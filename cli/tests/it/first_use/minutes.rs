@@ -84,6 +84,7 @@ fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
          esac\n",
     );
     env.write_program("bin/claude", &program);
+    env.log_in();
     env.configure("agent: claude\nagents: {claude: {turns: stream}}\n");
     env.unbound();
     env
@@ -194,6 +195,7 @@ fn n20_agents_are_told_one_thing_about_commits() {
     let env = TestEnv::with_repo();
     let result =
         r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.\\nAPPROVED","session_id":"s-1"}"#;
+    env.log_in();
     env.write_program(
         "bin/claude",
         &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\necho '{result}'\n"),

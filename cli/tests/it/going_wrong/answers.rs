@@ -301,3 +301,69 @@ fn n06_calls_that_share_an_index_but_not_an_id_are_two() {
     env.run(&one_node(""), &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "one", "two"]);
 }
+
+mod behind_the_gateway {
+    //! Programs behind the gateway whose model's answers break off.
+
+    use serde_json::json;
+
+    use crate::fake_agent;
+    use crate::going_wrong::runaway::half;
+    use crate::providers::{answer_of, text};
+    use crate::server::{Play, Server};
+    use crate::sessions::graph;
+    use crate::support::{Ran, TestEnv};
+
+    /// What a program does whose model's answer is not whole.
+    const SAYS_ALL_IS_WELL: &str = "\"$@\"; echo All is well.";
+    const ASKS_AGAIN: &str = "prompt=$(cat); until printf %s \"$prompt\" | \"$@\"; do :; done";
+
+    fn run(env: &TestEnv, server: &Server, script: &str) -> Ran {
+        let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", "converse anthropic\n")]);
+        env.configure(&format!(
+            "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
+             providers: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
+            server.url()
+        ));
+        env.run(&graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit"), &[])
+    }
+
+    /// Writes a file first; then its answer breaks off.
+    fn breaks_off_second(before: usize) -> Play {
+        match before {
+            0 => {
+                let input = json!({"command": "echo one > one.txt"});
+                let call = json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": input});
+                answer_of("claude-sonnet-4-5", &[text("I write."), call])
+            }
+            1 => half("It is nearly"),
+            _ => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
+        }
+    }
+
+    #[test]
+    fn n04_a_stream_without_its_end_is_no_success_whatever_the_agent_says() {
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, before| breaks_off_second(before));
+        let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(1);
+        assert!(ran.stdout.contains("its model's last answer has no end: the answer broke off"), "{ran}");
+        let story = env.story();
+        assert_eq!(story.node("work")["outcome"]["failure_class"], "transient", "it may be tried again");
+        assert_eq!(env.committed("one.txt"), "one", "what was done before stays");
+        let turns = story.all("AgentTurn");
+        let shown = env.pleach(&["show", turns.last().unwrap()["turn"].as_str().unwrap()]).expect(0);
+        assert!(shown.stdout.contains("It is nearly"), "what arrived is shown: {shown}");
+        assert!(shown.stdout.contains("the answer broke off"), "and that it is not all: {shown}");
+    }
+
+    #[test]
+    fn n04_an_answer_that_comes_whole_after_all_is_a_success() {
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, before| breaks_off_second(before + 1));
+        let ran = run(&env, &server, ASKS_AGAIN).expect(0);
+        assert_eq!(server.seen().len(), 2, "{ran}");
+        let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<_>>();
+        let spent: u64 = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).sum();
+        assert_eq!(spent, 2000, "the half is paid for: {turns:#?}");
+    }
+}

@@ -82,3 +82,112 @@ fn n02_an_unknown_version_counts_as_the_dearest_of_its_family() {
     let costs = env.pleach(&["cost"]).expect(0);
     assert!(costs.stdout.contains("~$0.01"), "{costs}");
 }
+
+mod who_pays {
+    //! Keys, logins, and nobody.
+
+    use serde_json::json;
+
+    use crate::sessions::graph;
+    use crate::support::{Ran, TestEnv};
+
+    /// A Claude Code that says this at its end.
+    fn claude(env: &TestEnv, end: &str) {
+        env.write_program(
+            "bin/claude",
+            &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 2.9.9\ncat > /dev/null\necho '{end}'\n"),
+        );
+        env.configure("agent: claude\nsandbox: {mode: off}\n");
+        env.pipeline(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"));
+    }
+
+    fn done() -> String {
+        json!({"type": "result", "subtype": "success", "is_error": false, "result": "Nothing to do.", "session_id": "s",
+            "total_cost_usd": 0.5, "usage": {"input_tokens": 1000, "output_tokens": 10}})
+        .to_string()
+    }
+
+    fn refused() -> String {
+        json!({"type": "result", "subtype": "success", "is_error": true, "api_error_status": 401, "session_id": "s",
+            "result": "Failed to authenticate. API Error: 401 invalid x-api-key"})
+        .to_string()
+    }
+
+    fn run(env: &TestEnv, key: Option<&str>, more: &[&str]) -> Ran {
+        let mut args = vec!["-y", "run", "../pipeline.dot"];
+        args.extend(more);
+        let mut command = env.command(&args);
+        command.envs(key.map(|key| (key, "sk-ant-never-shown")));
+        env.finish(command.output().expect("pleach can be started"))
+    }
+
+    #[test]
+    fn n03_without_key_and_login_nothing_begins() {
+        let env = TestEnv::with_repo();
+        claude(&env, &done());
+        for more in [&[][..], &["--dry-run"]] {
+            let ran = run(&env, None, more).expect(7);
+            assert!(ran.stderr.contains("Claude Code has no key and no login"), "{ran}");
+            let how = "run `claude` once and log in, or set ANTHROPIC_API_KEY";
+            assert!(ran.stderr.contains(how), "{ran}");
+        }
+        assert!(env.sessions().is_empty());
+        // What its user has set up there may be another way.
+        env.write("home/.claude/settings.json", "{}");
+        assert!(run(&env, None, &[]).expect(0).stderr.contains("no login or key was found"));
+    }
+
+    #[test]
+    fn n03_a_login_is_used_with_hooks_and_its_tokens_are_not_billed() {
+        let env = TestEnv::with_repo();
+        claude(&env, &done());
+        env.log_in();
+        let planned = run(&env, None, &["--dry-run"]).expect(0);
+        let told = "agent claude (turns: hooks), billed to the login in your home; tokens are not billed; set \
+                    ANTHROPIC_API_KEY to use a key";
+        assert!(planned.stdout.contains(told), "{planned}");
+        let ran = run(&env, None, &[]).expect(0);
+        assert!(ran.stderr.contains("(turns: hooks), billed to the login in your home"), "{ran}");
+        assert!(ran.stdout.contains("tokens, not billed"), "{ran}");
+        assert_eq!(env.story().first("AgentTurn")["unbilled"], true);
+        for args in [&["cost"][..], &["status"], &["status", &env.session()]] {
+            let shown = env.pleach(args).expect(0);
+            assert!(shown.stdout.contains("not billed") && !shown.stdout.contains("$0.50"), "{shown}");
+        }
+        let costs = env.pleach(&["cost", "--json"]).expect(0).json();
+        assert_eq!(costs["total"]["unbilled_turns"], 1, "{costs:#}");
+    }
+
+    #[test]
+    fn n03_a_key_goes_over_a_login_and_that_is_said() {
+        let env = TestEnv::with_repo();
+        claude(&env, &done());
+        env.log_in();
+        let planned = run(&env, Some("ANTHROPIC_API_KEY"), &["--dry-run"]).expect(0);
+        let told = "agent claude (turns: gateway), billed to ANTHROPIC_API_KEY through the gateway; unset \
+                    ANTHROPIC_API_KEY to use the login in your home";
+        assert!(planned.stdout.contains(told), "{planned}");
+        let json = run(&env, Some("ANTHROPIC_API_KEY"), &["--dry-run", "--json"]).expect(0).json();
+        let nodes = json["nodes"].as_array().unwrap();
+        let billed = nodes.iter().find(|node| node["id"] == "work").unwrap()["billed"].clone();
+        assert_eq!(billed, "billed to ANTHROPIC_API_KEY through the gateway", "{json:#}");
+    }
+
+    #[test]
+    fn n03_a_key_or_login_that_is_refused_is_named() {
+        let env = TestEnv::with_repo();
+        claude(&env, &refused());
+        env.configure("agent: claude\nagents: {claude: {turns: node}}\nsandbox: {mode: off}\n");
+        let ran = run(&env, Some("ANTHROPIC_API_KEY"), &[]).expect(7);
+        assert!(ran.stderr.contains("401 invalid x-api-key"), "{ran}");
+        assert!(
+            ran.stderr.contains("check ANTHROPIC_API_KEY of your environment, or unset it and run `claude`"),
+            "{ran}"
+        );
+        let env = TestEnv::with_repo();
+        claude(&env, &refused());
+        env.log_in();
+        let ran = run(&env, None, &[]).expect(7);
+        assert!(ran.stderr.contains("check the login in your home: run `claude` once and log in"), "{ran}");
+    }
+}

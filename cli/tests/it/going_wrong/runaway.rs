@@ -1,1 +1,167 @@
-//! Agents that never stop.
+//! Agents that never stop: over a provider that fails, and without a sign of life.
+
+use serde_json::{Value, json};
+
+use crate::fake_agent;
+use crate::providers::{answer_of, text};
+use crate::server::{Play, Server};
+use crate::sessions::{Running, graph};
+use crate::support::TestEnv;
+use crate::terminal::Terminal;
+
+/// The beginning of an answer that breaks off.
+pub fn half(words: &str) -> Play {
+    let Play::Stream(mut pieces) = answer_of("claude-sonnet-4-5", &[text(words)]) else { unreachable!("it streams") };
+    pieces.truncate(3);
+    Play::Cut(pieces)
+}
+
+/// Refuses every call.
+fn refusal(status: u16, words: &str) -> Play {
+    let body = json!({"type": "error", "error": {"type": "api_error", "message": words}});
+    Play::Answer(status, vec![("content-type", "application/json".into())], body.to_string())
+}
+
+/// A program behind the gateway that asks the server again and again until it is answered. `meanwhile` is what it does
+/// after each failure.
+fn looping(env: &TestEnv, server: &Server, meanwhile: &str, settings: &str) {
+    let script = format!("prompt=$(cat); until printf %s \"$prompt\" | \"$@\"; do {meanwhile}; done");
+    let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", "converse anthropic\n")]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic{settings}}}}}\nsandbox: {{mode: off}}\n\
+         providers: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
+        server.url()
+    ));
+}
+
+fn work() -> String {
+    graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit")
+}
+
+#[test]
+fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| half("I begin."));
+    looping(&env, &server, ":", "");
+    let ran = env.run(&work(), &[]).expect(7);
+    let why = "10 calls in a row had no whole answer (`agents.*.max_failed_calls`), the last one because the provider's \
+               answer broke off";
+    assert!(ran.stderr.contains(why), "{ran}");
+    assert_eq!(server.seen().len(), 10, "not one more");
+    let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<_>>();
+    let spent = |turn: &Value| turn["token_usage"]["input"].as_u64().unwrap_or_default();
+    assert_eq!(turns.iter().map(spent).sum::<u64>(), 10_000, "{turns:#?}");
+    assert!(turns.len() >= 6, "all but a few are told as soon as they are known: {turns:#?}");
+    let told = ran.stderr.matches("the provider's answers break off, retrying (1)").count();
+    assert_eq!((told, ran.stderr.matches("retrying").count()), (1, 1), "one line, not one for each try: {ran}");
+    assert!(env.pleach(&["cost"]).expect(0).stdout.contains("10"), "every call is in the costs");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn n01_a_loop_over_refusals_ends_after_as_many_as_are_allowed() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| refusal(500, "the server fell over"));
+    looping(&env, &server, ":", ", max_failed_calls: 3");
+    let ran = env.run(&work(), &[]).expect(7);
+    assert!(ran.stderr.contains("3 calls in a row had no whole answer"), "{ran}");
+    assert!(ran.stderr.contains("the server fell over"), "in the provider's words: {ran}");
+    assert_eq!(ran.stderr.matches("provider answers 500, retrying (1)").count(), 1, "{ran}");
+    assert_eq!(server.seen().len(), 3);
+    env.configure(&env.read("pleach.yaml").replace("max_failed_calls: 3", "max_failed_calls: 0"));
+    assert!(env.run(&work(), &[]).expect(2).stderr.contains("an agent needs at least one call"));
+}
+
+#[test]
+fn n01_who_changes_files_between_failures_goes_on() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, before| match before {
+        0..9 => refusal(500, "the server fell over"),
+        _ => answer_of("claude-sonnet-4-5", &[text("Done.")]),
+    });
+    looping(&env, &server, "echo more >> progress.txt", ", max_failed_calls: 2");
+    env.run(&work(), &[]).expect(0);
+    assert_eq!(server.seen().len(), 10);
+    assert_eq!(env.committed("progress.txt").lines().count(), 9);
+}
+
+/// Waits until the server was asked so often.
+fn asked(server: &Server, run: &mut Running<'_>, times: usize) {
+    run.wait_for("retrying (1)");
+    while server.seen().len() < times {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn n01_after_a_stop_the_next_call_is_refused() {
+    for how in ["INT", "TERM", "pause"] {
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, _| half("I begin."));
+        looping(&env, &server, ":", ", max_failed_calls: 1000000");
+        let mut run = env.start(&work(), &[]);
+        asked(&server, &mut run, 9);
+        let status = env.pleach(&["status", &env.session(), "--json"]).expect(0).json();
+        assert!(status.to_string().contains("input"), "{status:#}");
+        let turns = env.story().all("AgentTurn").len();
+        assert!(turns >= 2, "calls without an answer count while it goes on: {turns}");
+        match how {
+            "pause" => drop(env.pleach(&["pause", &env.session()]).expect(0)),
+            signal => run.signal(signal),
+        }
+        let ran = run.end().expect(3);
+        let seen = server.seen().len();
+        assert!(seen < 1000, "{how}: {seen} calls, {ran}");
+        let spent: u64 =
+            env.story().all("AgentTurn").iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).sum();
+        assert_eq!(spent, seen as u64 * 1000, "{how}: every call is on record");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn n01_the_live_line_says_what_the_provider_does() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| refusal(500, "the server fell over"));
+    looping(&env, &server, "sleep 0.3", ", max_failed_calls: 1000");
+    env.pipeline(&work());
+    let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
+    terminal.wait_for("provider answers 500, retrying (3)");
+    terminal.press("\u{3}");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 3, "{shown}");
+}
+
+/// A program that is silent on its streams.
+fn silent(env: &TestEnv, script: &str, settings: &str) {
+    let program = json!(["sh", "-c", script]);
+    env.configure(&format!("agents: {{worker: {{command: {program}{settings}}}}}\nsandbox: {{mode: off}}\n"));
+}
+
+#[test]
+fn n01_a_program_without_a_sign_of_life_is_ended() {
+    let env = TestEnv::with_repo();
+    silent(&env, "sleep 1000", ", idle_timeout: 1");
+    let ran = env.run(&work(), &[]).expect(1);
+    assert!(ran.stdout.contains("timed out after 1s without a sign of life"), "{ran}");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn n01_changed_files_and_calls_are_signs_of_life() {
+    let env = TestEnv::with_repo();
+    silent(&env, "for n in 1 2 3 4 5 6 7; do sleep 1; mkdir -p deep; echo $n > deep/file; done", ", idle_timeout: 5");
+    env.run(&work(), &[]).expect(0);
+    assert_eq!(env.committed("deep/file"), "7");
+    let server = Server::start(|_, before| match before {
+        7.. => answer_of("claude-sonnet-4-5", &[text("Done.")]),
+        turn => {
+            let call =
+                json!({"type": "tool_use", "id": format!("c-{turn}"), "name": "Bash", "input": {"command": "sleep 1"}});
+            answer_of("claude-sonnet-4-5", &[call])
+        }
+    });
+    let env = TestEnv::with_repo();
+    looping(&env, &server, ":", ", idle_timeout: 5");
+    env.run(&work(), &[]).expect(0);
+}

@@ -50,7 +50,7 @@ impl AcpAgent {
         turns: &Turns,
         cancel: &Cancel,
     ) -> Result<Reply, AgentError> {
-        let driven = Driven::open(route.upstream.clone(), &job).await?;
+        let driven = Driven::open(route.upstream.clone(), &job).await?.with_max_failed_calls(self.max_failed_calls);
         let endpoint = Endpoint::of(&driven, &route.preset);
         let asked = job.model.as_deref().or(self.profile.model.as_deref()).map(|model| route.named(model));
         // Who knows the gateway's models by names of its own is told in its settings which one it is, and not again.
@@ -64,7 +64,7 @@ impl AcpAgent {
         let home = job.home.clone();
         job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
         let ask = Ask { model: asked.filter(|_| !in_settings), ..self.ask(&job) };
-        let command = self.command(job, variables, arguments);
+        let command = self.command(job, variables, arguments, Some(driven.meter()));
         let told = Told::State(driven.state());
         let seen = driven
             .see_through(turns, cancel, |own| async move {

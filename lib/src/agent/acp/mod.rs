@@ -31,17 +31,15 @@ use self::policy::Policy;
 use self::state::State;
 use super::cli::{Billed, Preset, Variables, epilogue};
 use super::driven::TASK_WAS_INTERRUPTED;
-use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turns, Verdict};
+use super::signs::{IDLE, signs};
+use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{AgentSettings, Environment};
-use crate::gateway::Upstream;
+use crate::gateway::{Meter, Upstream};
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
 use crate::text::{last_words, shorten};
 
 /// The kind of agent, as records have it.
 const KIND: &str = "acp";
-
-/// How long an agent may be silent, where the settings do not say. A model may think for long.
-const IDLE: Duration = Duration::from_secs(1800);
 
 /// How much of a failed agent's complaint goes into the message.
 const COMPLAINT: usize = 2_000;
@@ -59,6 +57,7 @@ pub struct AcpAgent {
     mode: Option<String>,
     timeout: Option<Duration>,
     idle: Duration,
+    max_failed_calls: Option<u32>,
     /// What is known of it where it is not behind the gateway, and where the user's own things are.
     known: Option<(&'static Preset, Environment)>,
     /// Variables it gets only in a sandbox.
@@ -80,6 +79,7 @@ impl AcpAgent {
             mode: None,
             timeout: None,
             idle: IDLE,
+            max_failed_calls: None,
             known: None,
             bounded_env: Vec::new(),
             billed: None,
@@ -132,6 +132,7 @@ impl AcpAgent {
         self.argv.extend(settings.args.iter().map(OsString::from));
         self.mode = settings.permission_mode.clone().or(self.mode);
         self.timeout = settings.timeout.map(Duration::from_secs).or(self.timeout);
+        self.max_failed_calls = settings.max_failed_calls.or(self.max_failed_calls);
         self.idle = settings.idle_timeout.map_or(self.idle, Duration::from_secs);
         self
     }
@@ -187,7 +188,8 @@ impl AcpAgent {
     }
 
     /// The command that starts the agent.
-    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>) -> Command {
+    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>, meter: Option<Meter>) -> Command {
+        let signs = signs(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
         let wall = job.timeout.into_iter().chain(self.timeout).min();
@@ -198,6 +200,7 @@ impl AcpAgent {
             limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
             lock: job.lock,
             sandbox: job.sandbox,
+            signs: Some(signs),
             ..Command::new(argv, job.cwd)
         }
     }
@@ -220,8 +223,9 @@ impl AcpAgent {
             Arc::new(bounds.with_network().with_write(writes))
         });
         let ask = self.ask(&job);
-        let command = self.command(job, variables, Vec::new());
-        let talked = pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns), cancel).await;
+        let command = self.command(job, variables, Vec::new(), None);
+        let talked =
+            pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns, self.is_unbilled()), cancel).await;
         let (client, ended) = self.ended(talked, turns, cancel)?;
         self.conclude(client, ended, turns).await
     }
@@ -239,10 +243,14 @@ impl AcpAgent {
         Ok((client, ended))
     }
 
+    fn is_unbilled(&self) -> bool {
+        self.billed.as_ref().is_some_and(Billed::is_subscription)
+    }
+
     /// Reports the turn in flight, now that nothing of the agent runs any more, and says how it ended.
     async fn conclude(&self, mut client: Client, ended: Ended, turns: &Turns) -> Result<Reply, AgentError> {
         let verdict = match client.last_turn(ended.failed().as_deref()) {
-            Some(turn) => turns.report(turn).await,
+            Some(turn) => turns.report(Turn { unbilled: self.is_unbilled(), ..turn }).await,
             None => Verdict::Go,
         };
         let text = client.words().to_owned();
@@ -312,7 +320,14 @@ impl Agent for AcpAgent {
 
     fn introduction(&self) -> Option<Introduction> {
         let billed = self.billed.clone()?;
-        Some(Introduction { name: format!("acp:{}", self.name()), version: None, outdated: None, turns: None, billed })
+        Some(Introduction {
+            name: format!("acp:{}", self.name()),
+            version: None,
+            outdated: None,
+            turns: None,
+            billed,
+            other: None,
+        })
     }
 
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {

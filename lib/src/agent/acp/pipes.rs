@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{Act, Client, Ended};
 use super::lines::{Line, Lines, UNREAD};
-use crate::agent::{AgentError, StateRef, Turns, Verdict};
+use crate::agent::{AgentError, StateRef, Turn, Turns, Verdict};
 use crate::process::{Cancel, Canceller, Command, Output, SpawnError, Spawner, Stream};
 
 /// How long an agent may take until it can be given its task.
@@ -24,8 +24,8 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Where turns go that are inferred, or what is needed to go on where others see them.
 #[derive(Debug, Clone)]
 pub(super) enum Told<'a> {
-    /// They are reported.
-    Turns(&'a Turns),
+    /// They are reported, with whether nobody is billed for them by the token.
+    Turns(&'a Turns, bool),
     /// The gateway sees them.
     State(StateRef),
 }
@@ -144,8 +144,8 @@ impl Talk<'_> {
                 Act::Say(said) => self.tell(said),
                 Act::End(ended) => return Some(ended),
                 Act::Turn(turn) => {
-                    let Told::Turns(turns) = &self.told else { continue };
-                    let verdict = turns.report(*turn).await;
+                    let Told::Turns(turns, unbilled) = self.told else { continue };
+                    let verdict = turns.report(Turn { unbilled, ..*turn }).await;
                     if verdict == Verdict::Stop || self.is_stopping {
                         self.call_off();
                     }

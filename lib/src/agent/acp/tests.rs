@@ -474,7 +474,7 @@ fn a_known_agent_that_something_else_holds_sets_no_bounds_of_its_own() {
         job
     };
     let words = |agent: &AcpAgent, job: Job| {
-        let argv = agent.command(job, Vec::new(), Vec::new()).argv;
+        let argv = agent.command(job, Vec::new(), Vec::new(), None).argv;
         argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(words(&agent("codex-acp"), job(true)), "codex-acp -c sandbox_mode=danger-full-access");

@@ -141,6 +141,7 @@ impl Agent for Builtin {
             outdated: None,
             turns: None,
             billed: Billed::Pleach(remote.key_name().to_owned()),
+            other: None,
         })
     }
 

@@ -8,10 +8,11 @@ use super::launch::Start;
 use super::parser::Reader;
 use super::route::Endpoint;
 use super::{CliAgent, Ran};
+use crate::agent::signs::signs;
 use crate::agent::{AgentError, Driven, Job, Turn, Turns};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::process::{Cancel, Stream};
+use crate::process::{Cancel, Command, Stream};
 
 /// How a run behind the gateway went, and its last turn.
 pub(super) struct Drove {
@@ -29,13 +30,14 @@ impl CliAgent {
         turns: &Turns,
         cancel: &Cancel,
     ) -> Result<Drove, AgentError> {
-        let driven = Driven::open(upstream.clone(), job).await?;
+        let driven = Driven::open(upstream.clone(), job).await?.with_max_failed_calls(self.settings.max_failed_calls);
         let endpoint = Endpoint::of(&driven, &self.preset);
         self.way(job, &endpoint).make_home()?;
         let bounds = self.bounds(job, Some(&endpoint));
         let prompt = self.prompt(job, session.is_some(), bounds.as_ref());
         let start = Start { session, hooks: None, endpoint: Some(&endpoint), bounds: bounds.as_ref() };
-        let command = self.command(job, &prompt, start)?;
+        let signs = Some(signs(&job.root, Some(driven.meter())));
+        let command = Command { signs, ..self.command(job, &prompt, start)? };
         let reader = Mutex::new((Reader::new(self.preset.parser, Usage::default()), Gathered::new(&prompt)));
         let state = driven.state();
         let hear = |bytes: Option<&[u8]>| {

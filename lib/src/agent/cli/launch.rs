@@ -9,6 +9,7 @@ use super::CliAgent;
 use super::route::{self, Endpoint, Variables, Way};
 use super::template::Values;
 use crate::agent::driven::WAS_INTERRUPTED;
+use crate::agent::signs::{IDLE, signs};
 use crate::agent::{AgentError, Job, bounds};
 use crate::beneath::Beneath;
 use crate::config::{AgentStdin, TurnMode};
@@ -16,9 +17,6 @@ use crate::process::{Command, Limits, Sandbox, Stdin};
 
 /// How much of what an agent says is kept beside what is understood of it.
 const OUTPUT: usize = 1 << 20;
-
-/// How long an agent may be silent where nothing is configured. Tests it runs may take a while.
-const IDLE: Duration = Duration::from_secs(1800);
 
 /// What differs from one start to the next.
 #[derive(Debug, Clone, Copy, Default)]
@@ -128,6 +126,7 @@ impl CliAgent {
             output: OUTPUT,
             ..Limits::default()
         };
+        command.signs = Some(signs(&job.root, None));
         command.lock = job.lock.clone();
         Ok(command)
     }

@@ -56,8 +56,10 @@ pub struct CliSettings {
     pub tools: Vec<String>,
     /// Seconds one run may take.
     pub timeout: Option<u64>,
-    /// Seconds it may be silent.
+    /// Seconds it may go without a sign of life.
     pub idle_timeout: Option<u64>,
+    /// How many calls of its model in a row may end without a whole answer.
+    pub max_failed_calls: Option<u32>,
     /// The models behind short names.
     pub models: BTreeMap<String, String>,
     /// Prices of models, over those pleach knows.
@@ -207,6 +209,7 @@ impl CliAgent {
             (Ok(End::Done | End::Doubtful(_)), Some(undone)) => Err(undone),
             (judged, _) => judged,
         };
+        let judged = judged.map_err(|error| self.of_whom(error));
         // Whatever it made of that.
         let judged = given_up.map_or(judged, Err);
         let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
@@ -272,6 +275,7 @@ impl CliAgent {
             turn.provider = provider.to_owned();
         }
         turn.exact = self.turns != TurnMode::Stream;
+        turn.unbilled = self.billed().is_subscription();
         turn.state_ref = self.state(gathered);
         turn
     }
@@ -301,6 +305,44 @@ impl CliAgent {
         if self.turns == TurnMode::Gateway { "own" } else { "user" }
     }
 
+    /// Who is billed for its work.
+    fn billed(&self) -> Billed {
+        match (self.turns, &self.upstream) {
+            (TurnMode::Gateway, Some(upstream)) => Billed::through_gateway(upstream),
+            _ => Billed::without_gateway(&self.preset, &self.environment),
+        }
+    }
+
+    /// Why it cannot work, and what helps, where it has neither key nor login and was given no other way to a model.
+    pub fn unpaid(&self) -> Option<(String, String)> {
+        let Billed::Unknown(how) = self.billed() else { return None };
+        let is_usual = Preset::of(self.kind)
+            .is_some_and(|usual| usual.argv == self.preset.argv && usual.env == self.preset.env)
+            && self.settings.args.is_empty();
+        let is_sure = is_usual && self.preset.needs_login(&self.environment);
+        is_sure.then(|| (format!("{} has no key and no login", self.preset.title), how))
+    }
+
+    /// A refusal with the key or the login that was refused.
+    fn of_whom(&self, error: AgentError) -> AgentError {
+        let AgentError::Environment(why) = error else { return error };
+        let log_in = &self.preset.log_in;
+        AgentError::Environment(match self.billed() {
+            Billed::Key(key) => format!("{why}; check {key} of your environment, or unset it and {log_in}"),
+            Billed::Login | Billed::LeftKey => format!("{why}; check the login in your home: {log_in}"),
+            Billed::Unknown(how) => format!("{why}; no login or key was found: {how}"),
+            _ => why,
+        })
+    }
+
+    /// How the agent is introduced without asking it for its version.
+    pub fn at_a_glance(&self) -> Introduction {
+        let billed = self.billed();
+        let other = billed.other_way(&self.preset, &self.environment);
+        let (name, turns) = (self.name.clone(), Some(self.turns));
+        Introduction { name, version: None, outdated: None, turns, billed, other }
+    }
+
     /// How the agent is introduced before it works.
     pub async fn introduce(&self, cancel: &Cancel) -> Introduction {
         let (mut version, mut outdated) = (None, None);
@@ -310,16 +352,7 @@ impl CliAgent {
             outdated = said.as_deref().and_then(|version| self.preset.outdated(version));
             version = Some(said.unwrap_or_else(|| "of unknown version".to_owned()));
         }
-        Introduction {
-            name: self.name.clone(),
-            version,
-            outdated,
-            turns: Some(self.turns),
-            billed: match (self.turns, &self.upstream) {
-                (TurnMode::Gateway, Some(upstream)) => Billed::through_gateway(upstream),
-                _ => Billed::without_gateway(&self.preset, &self.environment),
-            },
-        }
+        Introduction { version, outdated, ..self.at_a_glance() }
     }
 }
 

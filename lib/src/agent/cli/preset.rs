@@ -68,6 +68,10 @@ pub struct Preset {
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
+    /// Files below the home directory by which its user may have given it another way to a model. Where they are listed and
+    /// none of them is there, it can do nothing without a key or a login.
+    #[serde(default)]
+    pub other_ways: Vec<String>,
     /// What it must be able to write below the home directory: its conversations and state, and nothing that says what
     /// it runs another time, such as settings, hooks and plugins.
     #[serde(default)]
@@ -205,6 +209,13 @@ impl Preset {
         places(&self.logins, environment)
     }
 
+    /// Whether it can do nothing without a key or a login, as far as files can tell. A keyring of the system cannot be
+    /// looked into.
+    pub fn needs_login(&self, environment: &Environment) -> bool {
+        let other = places(&self.other_ways, environment);
+        !cfg!(target_os = "macos") && !other.is_empty() && !other.iter().any(|file| file.exists())
+    }
+
     /// Whether it can be told to use no tools. A program of the user's own is not told anything but its task.
     pub fn can_go_without_tools(&self, is_command: bool) -> bool {
         is_command || !self.permissions.no_tools.is_empty()
@@ -257,6 +268,7 @@ impl Preset {
             keys: Vec::new(),
             clouds: BTreeMap::new(),
             logins: Vec::new(),
+            other_ways: Vec::new(),
             keeps: Vec::new(),
             apart: Apart::default(),
             exits: BTreeMap::new(),

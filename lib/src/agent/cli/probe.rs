@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::Preset;
 use crate::config::{Environment, TurnMode};
 use crate::gateway::Upstream;
 use crate::process::{Cancel, Command, Limits, Spawner};
+use crate::regular;
 
 /// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,6 +79,20 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     numbers(version) < numbers(than)
 }
 
+/// The variable of a token that stands for a login.
+const SUBSCRIPTION_TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
+
+/// Whether a file that holds the login of an agent holds a key: some keep both there.
+fn holds_key(login: &Path) -> bool {
+    fn is_key(value: &Value) -> bool {
+        let Value::Object(fields) = value else { return false };
+        let is = |name: &str, wanted: fn(&str) -> bool| fields.get(name).and_then(Value::as_str).is_some_and(wanted);
+        is("type", |kind| kind == "api") || is("OPENAI_API_KEY", |key| !key.is_empty()) || fields.values().any(is_key)
+    }
+    let text = regular::read(login).unwrap_or_default();
+    serde_json::from_str(&text).is_ok_and(|login| is_key(&login))
+}
+
 /// Who is billed for what an agent spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Billed {
@@ -87,8 +104,10 @@ pub enum Billed {
     Pleach(String),
     /// A key of the environment, which the agent gets.
     Key(String),
-    /// The login the user has made with the agent.
+    /// The login the user has made with the agent: a subscription, which is not billed by the token.
     Login,
+    /// A key the user has left with the agent.
+    LeftKey,
     /// What the user has with a cloud, because a variable says so.
     Cloud {
         /// The cloud.
@@ -127,9 +146,34 @@ impl Billed {
         if let Some(key) = preset.keys.iter().find(|key| environment.get_os(key).is_some_and(|key| !key.is_empty())) {
             return Self::Key(key.clone());
         }
-        match preset.logins_in(environment).iter().any(|login| login.exists()) {
-            true => Self::Login,
-            false => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
+        let logins: Vec<PathBuf> = preset.logins_in(environment).into_iter().filter(|login| login.exists()).collect();
+        match logins.is_empty() {
+            false if logins.iter().any(|login| holds_key(login)) => Self::LeftKey,
+            false => Self::Login,
+            true => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
+        }
+    }
+}
+
+impl Billed {
+    /// Whether nobody is billed by the token.
+    pub fn is_subscription(&self) -> bool {
+        match self {
+            Self::Login => true,
+            Self::Key(key) => key == SUBSCRIPTION_TOKEN,
+            _ => false,
+        }
+    }
+
+    /// How somebody else would pay for what an agent spends, where there is a choice.
+    pub fn other_way(&self, preset: &Preset, environment: &Environment) -> Option<String> {
+        let has_login = || preset.logins_in(environment).iter().any(|login| login.exists());
+        match self {
+            Self::Gateway(key) | Self::Key(key) if preset.keys.contains(key) && has_login() => {
+                Some(format!("unset {key} to use the login in your home"))
+            }
+            Self::Login => Some(format!("tokens are not billed; set {} to use a key", preset.keys.first()?)),
+            _ => None,
         }
     }
 }
@@ -142,6 +186,7 @@ impl fmt::Display for Billed {
             Self::Script => f.write_str("answered by a script"),
             Self::Key(key) => write!(f, "billed to {key} of your environment"),
             Self::Login => f.write_str("billed to the login in your home"),
+            Self::LeftKey => f.write_str("billed to the key you have left with it"),
             Self::Cloud { cloud, variable } => {
                 write!(f, "billed to your credentials with {cloud}, because {variable} is set")
             }
@@ -164,14 +209,17 @@ pub struct Introduction {
     pub turns: Option<TurnMode>,
     /// Who pays.
     pub billed: Billed,
+    /// How somebody else would pay, where there is a choice.
+    pub other: Option<String>,
 }
 
 impl fmt::Display for Introduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, version, turns, billed, .. } = self;
-        let Some(turns) = turns else { return write!(f, "agent {name}, {billed}") };
+        let Self { name, version, turns, billed, other, .. } = self;
         let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-        write!(f, "agent {name}{version} (turns: {turns}), {billed}")
+        let turns = turns.map(|turns| format!(" (turns: {turns})")).unwrap_or_default();
+        let other = other.as_ref().map(|other| format!("; {other}")).unwrap_or_default();
+        write!(f, "agent {name}{version}{turns}, {billed}{other}")
     }
 }
 
@@ -221,6 +269,18 @@ mod tests {
         std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
         assert_eq!(billed(&[]), "billed to the login in your home");
         assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
+        let token = environment(&[("CLAUDE_CODE_OAUTH_TOKEN", "t")]);
+        assert!(Billed::without_gateway(claude, &token).is_subscription(), "it stands for a login");
+        let codex = Preset::of("codex").unwrap();
+        std::fs::create_dir(home.path().join(".codex")).unwrap();
+        for (login, billed) in [
+            (r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}"#, Billed::Login),
+            (r#"{"OPENAI_API_KEY": "k"}"#, Billed::LeftKey),
+            (r#"{"anthropic": {"type": "api", "key": "k"}}"#, Billed::LeftKey),
+        ] {
+            std::fs::write(home.path().join(".codex/auth.json"), login).unwrap();
+            assert_eq!(Billed::without_gateway(codex, &environment(&[])), billed, "{login}");
+        }
         assert_eq!(
             billed(&[("ANTHROPIC_API_KEY", "k"), ("CLAUDE_CODE_USE_BEDROCK", "1")]),
             "billed to your credentials with AWS, because CLAUDE_CODE_USE_BEDROCK is set"

@@ -21,11 +21,13 @@ use super::{AgentError, Job, Turn, Turns, Verdict};
 use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall};
 use crate::gateway::{
-    Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream, answers_on_record, is_beside_the_script,
+    Arrival, Exchange, FEW, Facts, Failing, Gate, Gateway, Meter, Spent, Upstream, answers_on_record,
+    is_beside_the_script,
 };
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
 use crate::process::Cancel;
+use crate::text::counted;
 
 /// What a program is told when it is to end.
 const STOPPED: &str = "pleach: this run was stopped; do not try again";
@@ -54,6 +56,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// answered.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
+/// How many calls in a row may end without a whole answer, where the settings do not say.
+const MAX_FAILED_CALLS: u32 = 10;
+
 /// A program that is going to work behind a gateway.
 #[derive(Debug)]
 pub struct Driven {
@@ -61,6 +66,7 @@ pub struct Driven {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     tapes: Tapes,
     state: StateRef,
+    max_failed_calls: u32,
 }
 
 /// What the program needs to go on after its newest turn, as far as that is known. Clones share it.
@@ -102,6 +108,8 @@ pub struct Seen<T> {
     pub unscripted: bool,
     /// The newest refusal of a call: its status, and why.
     pub refused: Option<(u16, String)>,
+    /// Why its model's newest answer is not whole, where no other came after it.
+    pub cut: Option<String>,
 }
 
 impl<T> Seen<T> {
@@ -110,13 +118,18 @@ impl<T> Seen<T> {
     pub fn undone(&self, program: &str) -> Option<AgentError> {
         let ended = format!("the agent `{program}` ended, but");
         if self.asked && !self.answered {
-            let why = self.refused.as_ref().map(|(_, why)| format!(": {why}")).unwrap_or_default();
+            let why = self.cut.as_ref().or(self.refused.as_ref().map(|(_, why)| why));
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             let message = format!("{ended} no call of its model was answered{why}");
             return Some(match self.refused {
                 // It would be refused again.
-                Some((400, _)) => AgentError::Terminal(message),
+                Some((400, _)) if self.cut.is_none() => AgentError::Terminal(message),
                 _ => AgentError::Transient(message),
             });
+        }
+        if let Some(why) = &self.cut {
+            let message = format!("{ended} its model's last answer has no end: {why}; what arrived is on record");
+            return Some(AgentError::Transient(message));
         }
         let why =
             "the script was not asked for anything: none of its calls brought tools, which is how its work is known";
@@ -148,13 +161,26 @@ impl Driven {
             (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
         ];
         let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let answered = job.continues.then(|| answers_on_record(&job.history, &INTERRUPTIONS));
+        let whole = || job.history.iter().filter(|message| !message.is_broken_off()).cloned().collect::<Vec<_>>();
+        let answered = job.continues.then(|| answers_on_record(&whole(), &INTERRUPTIONS));
         let cwd = job.cwd.clone();
         let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
         let opened = Gateway::open(upstream, facts).await;
         let (gateway, arrivals) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
-        Ok(Self { gateway, arrivals, tapes: Tapes::new(&job.recorded), state: StateRef::default() })
+        let (tapes, state) = (Tapes::new(&job.recorded), StateRef::default());
+        Ok(Self { gateway, arrivals, tapes, state, max_failed_calls: MAX_FAILED_CALLS })
+    }
+
+    /// The same with so many calls in a row that may end without a whole answer, where that is said.
+    #[must_use]
+    pub fn with_max_failed_calls(self, max_failed_calls: Option<u32>) -> Self {
+        Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
+    }
+
+    /// Counts what goes through.
+    pub fn meter(&self) -> Meter {
+        self.gateway.meter()
     }
 
     /// What the program is given as the base URL of its provider.
@@ -190,11 +216,12 @@ impl Driven {
         cancel: &Cancel,
         run: impl FnOnce(Cancel) -> F,
     ) -> Seen<T> {
-        let Self { gateway, mut arrivals, tapes, state } = self;
+        let Self { gateway, mut arrivals, tapes, state, max_failed_calls } = self;
         turns.count(gateway.meter());
         let (canceller, inner) = Cancel::new();
-        let mut log = Log { provider: gateway.provider(), tapes, state, ..Log::new(turns) };
+        let mut log = Log { provider: gateway.provider(), tapes, state, max_failed_calls, ..Log::new(turns) };
         let mut flights = gateway.flights();
+        let mut failing = gateway.failing();
         let running = run(inner);
         tokio::pin!(running);
         let mut killed = false;
@@ -211,6 +238,9 @@ impl Driven {
                 () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
                     log.may_overtake = gateway.is_unread();
                 }
+                // What nobody answered is paid for all the same, and may be all that comes for a while.
+                Ok(()) = failing.changed() => log.account(&gateway).await,
+                () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
                 () = quiet_until(&gateway, ending), if ending.is_some() && !killed => {
                     killed = true;
@@ -224,6 +254,10 @@ impl Driven {
             }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
+            if log.is_stopping && gateway.failing().borrow().calls > 0 && *flights.borrow() == 0 {
+                // Between two tries it does nothing that would have to be finished.
+                log.stopped_by = log.stopped_by.or(Some(STOPPED));
+            }
             if log.let_through(&gateway, &mut arrivals).await == Verdict::Stop {
                 gateway.refuse(STOPPED);
                 ending.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -241,12 +275,13 @@ impl Driven {
                 () = cancel.killed() => {}
             }
         }
+        turns.go_on();
         let is_script = gateway.is_scripted();
         let mut rest = gateway.close().await;
         let refused = rest.refused.take();
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
-        for exchange in rest.exchanges {
+        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             if let Some(turn) = last.replace(log.turn(exchange)) {
                 log.report(turn).await;
             }
@@ -254,8 +289,8 @@ impl Driven {
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
         let Log { said, asked, answered, scripted, given_up, .. } = log;
-        let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
-        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted, refused }
+        let (unscripted, unanswered, cut) = (is_script && answered && !scripted, rest.unanswered, rest.cut);
+        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted, refused, cut }
     }
 }
 
@@ -283,6 +318,10 @@ struct Log<'a> {
     scripted: bool,
     stopped_by: Option<&'static str>,
     given_up: Option<AgentError>,
+    /// Somebody wants it to stop: the next call is not let through.
+    is_stopping: bool,
+    /// How many calls in a row may end without a whole answer.
+    max_failed_calls: u32,
     /// Calls that are held, oldest first.
     waiting: VecDeque<Arrival>,
     /// Whether the oldest of them is let through beside others for which there is no room with it.
@@ -306,6 +345,8 @@ impl<'a> Log<'a> {
             scripted: false,
             stopped_by: None,
             given_up: None,
+            is_stopping: false,
+            max_failed_calls: MAX_FAILED_CALLS,
             waiting: VecDeque::new(),
             may_overtake: false,
         }
@@ -345,6 +386,10 @@ impl<'a> Log<'a> {
                 self.take(arrival).await;
                 is_old = true;
             }
+            self.waiting.retain(|arrival| !arrival.answer.is_closed());
+            if self.is_stopping && !self.waiting.is_empty() {
+                self.stopped_by = self.stopped_by.or(Some(STOPPED));
+            }
             if let Some(reason) = self.stopped_by {
                 for arrival in self.waiting.drain(..) {
                     let _ = arrival.answer.send(Gate::Refuse(reason.to_owned()));
@@ -354,8 +399,12 @@ impl<'a> Log<'a> {
             if is_old {
                 continue;
             }
-            self.waiting.retain(|arrival| !arrival.answer.is_closed());
             let Some(next) = self.waiting.front() else { return Verdict::Go };
+            let failing = gateway.failing().borrow().clone();
+            if failing.calls >= self.max_failed_calls {
+                self.end_loop(gateway, failing).await;
+                continue;
+            }
             if next.at_most.cost_usd.is_none() && !gateway.is_scripted() && self.turns.must_be_priced() {
                 self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
                 continue;
@@ -371,9 +420,52 @@ impl<'a> Log<'a> {
             }
             if let Some(next) = self.waiting.pop_front() {
                 self.may_overtake = false;
+                if failing.calls > 0 {
+                    self.turns.wait(&format!("{}, retrying ({})", failing.words, failing.calls));
+                }
                 gateway.reserve(&next);
                 let _ = next.answer.send(Gate::Forward);
             }
+        }
+    }
+
+    /// The program asks again and again without an answer. It is ended, unless it has changed files all the same.
+    async fn end_loop(&mut self, gateway: &Gateway, failing: Failing) {
+        let before = self.turns.writes();
+        self.account(gateway).await;
+        let turn = self.beside();
+        self.report(turn).await;
+        if self.turns.writes() > before {
+            return gateway.forgive();
+        }
+        let why = failing.why.unwrap_or_else(LlmError::cancelled);
+        let calls = counted(u64::from(failing.calls), "call");
+        let message =
+            format!("{calls} in a row had no whole answer (`agents.*.max_failed_calls`), the last one because {why}");
+        self.give_up(match why.class {
+            ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
+            ErrorClass::Transient | ErrorClass::Cut => AgentError::Unanswered(message),
+            ErrorClass::Terminal | ErrorClass::ContextLength | ErrorClass::Malformed | ErrorClass::Cancelled => {
+                AgentError::Terminal(message)
+            }
+        });
+    }
+
+    /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be far. Whatever tools
+    /// have written meanwhile belongs to another.
+    async fn account(&mut self, gateway: &Gateway) {
+        match gateway.failing().borrow().calls {
+            0 => return self.turns.go_on(),
+            1..=FEW => return,
+            _ => {}
+        }
+        let broken = gateway.broken_off();
+        let owed = gateway.owed();
+        self.put_aside(owed.aside, owed.warnings);
+        let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
+        let beside = (turns.is_empty() && !self.aside.is_empty()).then(|| self.beside());
+        for turn in turns.into_iter().chain(beside) {
+            self.report(Turn { writes: Some(Vec::new()), ..turn }).await;
         }
     }
 
@@ -388,7 +480,7 @@ impl<'a> Log<'a> {
     async fn settle(&mut self, gateway: &Gateway) {
         let rest = gateway.settle();
         self.put_aside(rest.aside, rest.warnings);
-        for exchange in rest.exchanges {
+        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
@@ -413,14 +505,18 @@ impl<'a> Log<'a> {
 
     /// The turn an exchange makes.
     fn turn(&mut self, exchange: Exchange) -> Turn {
-        let Exchange { talk, opening, response, results, model, usage, cost_usd, estimated } = exchange;
-        self.answered = true;
-        self.scripted |= !response.as_ref().is_some_and(is_beside_the_script);
-        let answer = response.map(|response| response.message);
+        let Exchange { talk, opening, response, results, model, usage, cost_usd, estimated, broken_off } = exchange;
+        self.answered |= broken_off.is_none();
+        self.scripted |= broken_off.is_none() && !response.as_ref().is_some_and(is_beside_the_script);
+        let mut answer = response.map(|response| response.message);
+        if let (Some(answer), Some(why)) = (&mut answer, &broken_off) {
+            answer.mark_broken_off(why);
+        }
         let said = answer.as_ref().map(Message::text).unwrap_or_default();
-        let tool_calls = answer.as_ref().map(|answer| calls(answer, &results)).unwrap_or_default();
+        let whole = answer.as_ref().filter(|_| broken_off.is_none());
+        let tool_calls = whole.map(|answer| calls(answer, &results)).unwrap_or_default();
         let intent = intent_of(&said, &tool_calls);
-        if talk == 0 && !said.trim().is_empty() {
+        if talk == 0 && broken_off.is_none() && !said.trim().is_empty() {
             said.trim().clone_into(&mut self.said);
         }
         let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();

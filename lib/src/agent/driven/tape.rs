@@ -28,7 +28,8 @@ impl Tapes {
     /// The conversations of recorded messages.
     pub(super) fn new(messages: &[Message]) -> Self {
         let mut tapes: BTreeMap<usize, Tape> = BTreeMap::new();
-        for message in messages {
+        // Half an answer is none.
+        for message in messages.iter().filter(|message| !message.is_broken_off()) {
             let tape = tapes.entry(message.talk()).or_default();
             match message.role {
                 Role::Assistant => tape.answers.push_back(message.clone()),

@@ -69,6 +69,7 @@ impl<'a> Purse<'a> {
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
             estimated: turn.estimated,
+            unbilled: turn.unbilled,
             side_calls: turn.side_calls.clone(),
             git_sha: None,
             agent_head: None,

@@ -218,7 +218,10 @@ impl Worker {
                         self.engine.announce(&self.node.id, &turn.messages);
                     }
                     // Half an answer is none, but for a program, of which nobody knows how often it was answered.
-                    let is_used = |message: &Message| message.failure().is_none() || !work.agent.can_continue();
+                    let is_used = |message: &Message| {
+                        let is_whole = message.failure().is_none() || !work.agent.can_continue();
+                        is_whole && !message.is_broken_off()
+                    };
                     let answers = |message: &Message| message.role == Role::Assistant && is_used(message);
                     end.is_answered |= turn.messages.iter().any(answers);
                     spoken.messages.extend(turn.messages.iter().cloned());
@@ -327,6 +330,9 @@ impl Worker {
         let is_empty = turn.is_empty();
         let report = self.report(kind, turn, &|| turns.unreported()).await?;
         warnings.extend(report.change.warnings.iter().cloned());
+        if report.change.commit.is_some() {
+            turns.wrote();
+        }
         if is_empty && report.change.commit.is_none() {
             return Ok(self.order.clone());
         }
@@ -390,6 +396,7 @@ impl Worker {
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
             estimated: turn.estimated,
+            unbilled: turn.unbilled,
             side_calls: turn.side_calls,
             git_sha: self.snapshot(change.commit),
             agent_head: self.snapshot(change.agent_head),

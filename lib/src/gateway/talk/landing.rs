@@ -2,12 +2,19 @@
 
 use super::likeness::id_of;
 use super::spending::{ASIDE, LATE};
-use super::{Answer, State, Talk, Talks};
+use super::{Answer, Arrival, State, Talk, Talks};
 use crate::gateway::Spent;
 use crate::gateway::watch::Heard;
 use crate::llm::Response;
 
 impl Talks {
+    /// What arrived of an answer that ends before it is whole.
+    pub(in crate::gateway) fn broke_off(&mut self, flight: u64, response: Option<Response>, why: &str) {
+        let Some(talk) = self.flying(flight) else { return };
+        talk.arrived = response.map(|response| Arrival { response, why: why.to_owned(), is_told: false });
+        self.cut = Some(why.to_owned());
+    }
+
     /// An answer is whole, though more may come that changes what it cost.
     pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
         self.total += spent;
@@ -19,6 +26,7 @@ impl Talks {
         talk.spent += spent;
         talk.answer_id = id_of(&response);
         talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
+        self.cut = None;
     }
 
     /// A call beside the conversations is over.
@@ -61,6 +69,9 @@ impl Talks {
             Heard::Counted(_, why) => State::Answered(flight, Box::new(Answer { response: None, unheard: Some(why) })),
             Heard::Cut(..) | Heard::Refused(..) => State::Failed,
         };
+        if matches!(talk.state, State::Answered(..)) {
+            self.cut = None;
+        }
     }
 
     fn flying(&mut self, flight: u64) -> Option<&mut Talk> {

@@ -65,8 +65,41 @@ impl Talks {
             usage: spent.usage,
             cost_usd: spent.cost_usd,
             estimated: spent.estimated,
+            broken_off: None,
         };
         (Some(exchange), opening)
+    }
+
+    /// What arrived of a conversation's newest answer that broke off, told once. What was spent where nothing arrived is
+    /// aside then.
+    pub(super) fn tell_broken(&mut self, talk: usize) -> Option<Exchange> {
+        let known = &mut self.talks[talk];
+        if !matches!(known.state, State::Failed) {
+            return None;
+        }
+        let (spent, model) = (std::mem::take(&mut known.spent), known.model.clone());
+        let Some(arrived) = known.arrived.as_mut().filter(|arrived| !arrived.is_told) else {
+            self.spend(BROKEN_OFF, &model, spent);
+            return None;
+        };
+        arrived.is_told = true;
+        let (response, why) = (arrived.response.clone(), arrived.why.clone());
+        Some(Exchange {
+            talk,
+            opening: std::mem::take(&mut known.opening),
+            response: Some(response),
+            results: Vec::new(),
+            model,
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+            estimated: spent.estimated,
+            broken_off: Some(why),
+        })
+    }
+
+    /// What arrived of all answers that broke off, told once.
+    pub(in crate::gateway) fn broken_off(&mut self) -> Vec<Exchange> {
+        (0..self.talks.len()).filter_map(|talk| self.tell_broken(talk)).collect()
     }
 
     /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
@@ -82,8 +115,8 @@ impl Talks {
                     continue;
                 }
                 State::Answered(..) => ASIDE,
-                State::Asked(_) | State::Failed => BROKEN_OFF,
-                State::Told(..) => continue,
+                State::Asked(_) => BROKEN_OFF,
+                State::Failed | State::Told(..) => continue,
             };
             others.push((purpose, talk.model.clone(), std::mem::take(&mut talk.spent)));
         }

@@ -275,6 +275,7 @@ impl Play {
             token_usage: Usage { input: 10, output: 3, ..Usage::default() },
             cost_usd: Some(0.1 + self.trees as f64 / 3e5),
             estimated: false,
+            unbilled: false,
             side_calls: Vec::new(),
             git_sha: Some(snapshot(self.trees)),
             agent_head: None,

@@ -193,6 +193,7 @@ fn turns() -> Vec<Event> {
         },
         cost_usd: Some(0.1),
         estimated: false,
+        unbilled: false,
         side_calls: Vec::new(),
         git_sha: Some(at(4)),
         agent_head: Some(at(5)),
@@ -352,5 +353,10 @@ fn money() -> Vec<Event> {
 
 fn marks() -> Vec<Event> {
     let Event::AgentTurn(turn) = turns().swap_remove(1) else { unreachable!("an agent's turn") };
-    vec![AgentTurn { is_last: true, ..turn.clone() }.into(), AgentTurn { estimated: true, ..turn }.into()]
+    let unbilled = AgentTurn { unbilled: true, ..turn.clone() };
+    vec![
+        AgentTurn { is_last: true, ..turn.clone() }.into(),
+        AgentTurn { estimated: true, ..turn }.into(),
+        unbilled.into(),
+    ]
 }

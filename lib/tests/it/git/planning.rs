@@ -27,6 +27,7 @@ fn turn(planner: u64, number: u64) -> AgentTurn {
         token_usage: Usage { input: planner, output: number, ..Usage::default() },
         cost_usd: None,
         estimated: false,
+        unbilled: false,
         side_calls: Vec::new(),
         git_sha: None,
         agent_head: None,
