@@ -235,9 +235,9 @@ fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str,
     fields.push(("turn", format!("{session}/{}", turn.turn)));
     fields.push(("node", show::node(turn)));
     match &turn.deed {
-        Deed::Agent { agent, model, provider, tokens: usage, cost_usd, .. } => {
+        Deed::Agent { agent, model, provider, tokens: usage, cost_usd, unbilled, .. } => {
             fields.push(("agent", format!("{agent}, {model} ({provider})")));
-            fields.push(("tokens", spent(usage, *cost_usd)));
+            fields.push(("tokens", spent(usage, *cost_usd, *unbilled)));
         }
         Deed::Tool { command, exit, duration_ms } => {
             fields.push(("command", command.clone()));
@@ -256,8 +256,12 @@ fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str,
     }
 }
 
-fn spent(usage: &Usage, cost_usd: Option<f64>) -> String {
-    let cost = cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+fn spent(usage: &Usage, cost_usd: Option<f64>, unbilled: bool) -> String {
+    let cost = match cost_usd {
+        _ if unbilled => ", not billed".to_owned(),
+        Some(cost) => format!(", ${cost:.4}"),
+        None => String::new(),
+    };
     let cached = match usage.cache_read + usage.cache_write {
         0 => String::new(),
         cached => format!(", {} cached", tokens(cached)),

@@ -147,7 +147,7 @@ fn cli_agent_backend_fallback() {
             "agents: {claude: {turns: node, args: [--max-budget-usd, '5']}, codex: {args: [--strict-config]}}\n",
         );
         let ran = env.run(&one(", llm_model=\"m-1\""), &[]).expect(0);
-        let billed = format!("agent {agent} 9.8.7 (turns: node), billed to the login in your home");
+        let billed = format!("agent {agent} 9.8.7 (turns: node), on the login in your home, not billed by the token");
         assert!(ran.stderr.contains(&billed), "{ran}");
         let commits = env.commits();
         assert_eq!(commits.len(), 1);
@@ -586,7 +586,7 @@ fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
     // Without a key there is no gateway, and the user's own login works.
     env.log_in();
     let ran = env.run(&one(""), &[]);
-    assert!(ran.stderr.contains("(turns: hooks), billed to the login in your home"), "{ran}");
+    assert!(ran.stderr.contains("(turns: hooks), on the login in your home, not billed by the token"), "{ran}");
     env.configure("agent: claude\nagents: {claude: {turns: gateway}}\n");
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(7);
     assert!(ran.stderr.contains("there is no key for anthropic"), "{ran}");

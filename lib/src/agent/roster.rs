@@ -685,7 +685,7 @@ mod tests {
             let shown = shown(&roster, agent);
             shown.split(' ').nth(1).unwrap_or_default().to_owned()
         };
-        assert_eq!(turns("", &[], "claude"), "stream");
+        assert_eq!(turns("", &[], "claude"), "hooks");
         assert_eq!(turns("", &key, "claude"), "gateway");
         assert_eq!(turns("agents: {claude: {turns: hooks}}", &key, "claude"), "hooks");
         assert_eq!(turns("", &key, "codex"), "node", "the key is another provider's");

@@ -143,14 +143,15 @@ mod who_pays {
         claude(&env, &done());
         env.log_in();
         let planned = run(&env, None, &["--dry-run"]).expect(0);
-        let told = "agent claude (turns: hooks), billed to the login in your home; tokens are not billed; set \
+        let told = "agent claude (turns: hooks), on the login in your home, not billed by the token; set \
                     ANTHROPIC_API_KEY to use a key";
         assert!(planned.stdout.contains(told), "{planned}");
         let ran = run(&env, None, &[]).expect(0);
-        assert!(ran.stderr.contains("(turns: hooks), billed to the login in your home"), "{ran}");
+        assert!(ran.stderr.contains("(turns: hooks), on the login in your home, not billed by the token"), "{ran}");
         assert!(ran.stdout.contains("tokens, not billed"), "{ran}");
         assert_eq!(env.story().first("AgentTurn")["unbilled"], true);
-        for args in [&["cost"][..], &["status"], &["status", &env.session()]] {
+        let session = env.session();
+        for args in [&["cost"][..], &["status"], &["status", &session], &["show", &format!("{session}/1")]] {
             let shown = env.pleach(args).expect(0);
             assert!(shown.stdout.contains("not billed") && !shown.stdout.contains("$0.50"), "{shown}");
         }

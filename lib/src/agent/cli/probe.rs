@@ -172,7 +172,7 @@ impl Billed {
             Self::Gateway(key) | Self::Key(key) if preset.keys.contains(key) && has_login() => {
                 Some(format!("unset {key} to use the login in your home"))
             }
-            Self::Login => Some(format!("tokens are not billed; set {} to use a key", preset.keys.first()?)),
+            Self::Login => Some(format!("set {} to use a key", preset.keys.first()?)),
             _ => None,
         }
     }
@@ -185,7 +185,7 @@ impl fmt::Display for Billed {
             Self::Pleach(key) => write!(f, "billed to {key}"),
             Self::Script => f.write_str("answered by a script"),
             Self::Key(key) => write!(f, "billed to {key} of your environment"),
-            Self::Login => f.write_str("billed to the login in your home"),
+            Self::Login => f.write_str("on the login in your home, not billed by the token"),
             Self::LeftKey => f.write_str("billed to the key you have left with it"),
             Self::Cloud { cloud, variable } => {
                 write!(f, "billed to your credentials with {cloud}, because {variable} is set")
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(billed(&[]), "no login or key was found: run `claude` once and log in, or set ANTHROPIC_API_KEY");
         std::fs::create_dir(home.path().join(".claude")).unwrap();
         std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
-        assert_eq!(billed(&[]), "billed to the login in your home");
+        assert_eq!(billed(&[]), "on the login in your home, not billed by the token");
         assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
         let token = environment(&[("CLAUDE_CODE_OAUTH_TOKEN", "t")]);
         assert!(Billed::without_gateway(claude, &token).is_subscription(), "it stands for a login");
@@ -287,7 +287,7 @@ mod tests {
         );
         assert!(billed(&[("CLAUDE_CODE_USE_VERTEX", "true")]).contains("with Google Cloud, because"));
         for off in ["", "0", "false"] {
-            assert_eq!(billed(&[("CLAUDE_CODE_USE_BEDROCK", off)]), "billed to the login in your home", "{off}");
+            assert_eq!(billed(&[("CLAUDE_CODE_USE_BEDROCK", off)]), "on the login in your home, not billed by the token", "{off}");
         }
         let gemini = environment(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GEMINI_API_KEY", "k")]);
         assert_eq!(

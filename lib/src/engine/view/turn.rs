@@ -26,6 +26,8 @@ pub enum Deed {
         tokens: Usage,
         /// What it cost in dollars, where that is known.
         cost_usd: Option<f64>,
+        /// Whether nobody is billed for it by the token.
+        unbilled: bool,
         /// The tools it used.
         tool_calls: Vec<ToolCall>,
     },
@@ -114,6 +116,7 @@ impl Turn {
                     provider: data.provider.clone(),
                     tokens: spent.tokens,
                     cost_usd: spent.known_usd().filter(|_| spent.unpriced == 0),
+                    unbilled: data.unbilled,
                     tool_calls: data.tool_calls.clone(),
                 },
                 files: data.files_written.clone(),
