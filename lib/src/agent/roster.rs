@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::acp::known as acp_known;
 use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
-use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, TurnMode};
+use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
 use crate::llm::{NoProvider, Prices, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
@@ -344,7 +344,7 @@ impl Roster {
             _ => [TurnMode::Stream, TurnMode::Gateway],
         };
         let mut preset = known.cloned().unwrap_or_else(|| Preset::of_command(&argv));
-        preset.provider = settings.provider.unwrap_or(preset.provider);
+        preset.provider = settings.provider.clone().unwrap_or(preset.provider);
         let upstream = self.upstream(&preset, settings, provider);
         let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
         let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
@@ -396,7 +396,7 @@ impl Roster {
                 .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?,
             false => place,
         };
-        let given = self.config.providers.get(preset.provider);
+        let given = self.config.providers.get(&preset.provider);
         let settings = CliSettings {
             args: settings.args.clone(),
             permission_mode: settings.permission_mode.clone(),
@@ -434,7 +434,7 @@ impl Roster {
         settings: &AgentSettings,
         provider: Option<&str>,
     ) -> Result<Upstream, NoProvider> {
-        let named = settings.provider.map(|provider| provider.as_str()).or(provider);
+        let named = settings.provider.as_ref().map(ProviderName::as_str).or(provider);
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
             _ => self.providers.get(Some(preset.provider.as_str())),
@@ -449,7 +449,8 @@ impl Roster {
     fn models(&self, preset: &Preset) -> BTreeMap<String, String> {
         let usual = |tier: &str| Some((tier.to_owned(), usual_model(preset.provider.as_str(), tier)?.to_owned()));
         let mut models: BTreeMap<String, String> = ["smart", "worker", "cheap"].into_iter().filter_map(usual).collect();
-        models.extend(self.config.providers.get(preset.provider).map(|given| given.models.clone()).unwrap_or_default());
+        models
+            .extend(self.config.providers.get(&preset.provider).map(|given| given.models.clone()).unwrap_or_default());
         models
     }
 
@@ -505,7 +506,7 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
     env.extend(above.env);
     AgentSettings {
         turns: above.turns.or(below.turns),
-        provider: above.provider.or(below.provider),
+        provider: above.provider.clone().or(below.provider),
         command: list(above.command, below.command),
         stdin: above.stdin.or(below.stdin),
         parser: above.parser.or(below.parser),

@@ -241,7 +241,7 @@ impl Preset {
             oldest: String::new(),
             install: String::new(),
             log_in: String::new(),
-            provider: ProviderName::Compatible,
+            provider: ProviderName::COMPATIBLE,
             speaks: Language::Chat,
             parser: ParserName::None,
             stdin: AgentStdin::Prompt,
@@ -279,7 +279,7 @@ impl Preset {
         }
         self.stdin = settings.stdin.unwrap_or(self.stdin);
         self.parser = settings.parser.unwrap_or(self.parser);
-        self.provider = settings.provider.unwrap_or(self.provider);
+        self.provider = settings.provider.clone().unwrap_or(self.provider);
         self.env.extend(settings.env.clone());
         self
     }

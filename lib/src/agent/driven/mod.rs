@@ -193,7 +193,7 @@ impl Driven {
         let Self { gateway, mut arrivals, tapes, state } = self;
         turns.count(gateway.meter());
         let (canceller, inner) = Cancel::new();
-        let mut log = Log { provider: gateway.provider(), tapes, state, ..Log::new(turns) };
+        let mut log = Log { provider: gateway.provider().to_owned(), tapes, state, ..Log::new(turns) };
         let mut flights = gateway.flights();
         let running = run(inner);
         tokio::pin!(running);
@@ -268,7 +268,7 @@ async fn quiet_until(gateway: &Gateway, end: Option<Instant>) {
 /// The turns of a program, as they come.
 struct Log<'a> {
     turns: &'a Turns,
-    provider: &'static str,
+    provider: String,
     tapes: Tapes,
     /// Whether the last turn on record is still to come again.
     repeating: bool,
@@ -293,7 +293,7 @@ impl<'a> Log<'a> {
     fn new(turns: &'a Turns) -> Self {
         Self {
             turns,
-            provider: "",
+            provider: String::new(),
             tapes: Tapes::default(),
             repeating: false,
             state: StateRef::default(),
