@@ -12,7 +12,7 @@ use crate::support::TestEnv;
 
 pub const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
 
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| built("fake-acp"))
 }

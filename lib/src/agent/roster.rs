@@ -93,6 +93,18 @@ pub enum NoAgent {
         /// The tool.
         tool: String,
     },
+    /// Who is to answer an agent does not speak its language.
+    #[error(
+        "{agent} speaks the language of {language}, which {provider} does not; name a provider that does, or another agent"
+    )]
+    Language {
+        /// The agent.
+        agent: String,
+        /// What it speaks.
+        language: &'static str,
+        /// The provider.
+        provider: String,
+    },
 }
 
 /// How the turns of an agent can be told apart.
@@ -104,6 +116,29 @@ struct Ways<'a> {
     speaks: bool,
     /// Why there is no other.
     why_not: &'static str,
+}
+
+/// An agent as it speaks to who answers it.
+fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Preset {
+    let Ok(Upstream::Remote(remote)) = upstream else { return preset };
+    let mut preset = preset.speaking(remote.format());
+    if !preset.gateway.dialects.is_empty() {
+        preset.provider = remote.provider().clone();
+    }
+    preset
+}
+
+/// Refuses who would not understand the agent.
+fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> {
+    match &upstream {
+        // A program that may be anything speaks what it likes.
+        Upstream::Remote(remote) if preset.is_known() && !remote.speaks(preset.format()) => Err(NoAgent::Language {
+            agent: preset.title.clone(),
+            language: preset.format().name(),
+            provider: remote.name().to_owned(),
+        }),
+        _ => Ok(upstream),
+    }
 }
 
 impl Roster {
@@ -346,13 +381,15 @@ impl Roster {
         let mut preset = known.cloned().unwrap_or_else(|| Preset::of_command(&argv));
         preset.provider = settings.provider.clone().unwrap_or(preset.provider);
         let upstream = self.upstream(&preset, settings, provider);
+        let preset = answered_by(preset, &upstream);
         let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
         let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
         let agent = AcpAgent::new(self.located(argv), self.spawner.clone());
         let agent = match turns {
             TurnMode::Gateway => {
-                let models = self.models(&preset);
-                agent.behind(preset, upstream?, &self.environment, models)
+                let upstream = understood(&preset, upstream?)?;
+                let models = self.models(&preset, Some(&upstream));
+                agent.behind(preset, upstream, &self.environment, models)
             }
             _ => agent.as_known(&self.environment),
         };
@@ -383,11 +420,12 @@ impl Roster {
             return Err(NoAgent::Tools { agent, program: preset.program, how });
         }
         let upstream = self.upstream(&preset, settings, provider);
+        let preset = answered_by(preset, &upstream);
         let why_not = "its stream does not mark its model's calls";
         let can = Ways { all: &preset.turns, speaks: preset.parser != crate::config::ParserName::None, why_not };
         let turns = self.turns(name.unwrap_or(kind), can, settings, upstream.is_ok())?;
         let upstream = match turns {
-            TurnMode::Gateway => Some(upstream?),
+            TurnMode::Gateway => Some(understood(&preset, upstream?)?),
             _ => None,
         };
         let place = self.place_of(&preset.program);
@@ -403,7 +441,7 @@ impl Roster {
             tools: settings.tools.clone(),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
-            models: self.models(&preset),
+            models: self.models(&preset, upstream.as_ref()),
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
             is_closed: kind == "command" && self.config.sandbox.closes_commands(),
@@ -437,7 +475,12 @@ impl Roster {
         let named = settings.provider.as_ref().map(ProviderName::as_str).or(provider);
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
-            _ => self.providers.get(Some(preset.provider.as_str())),
+            // Who speaks every language can be answered by anybody.
+            default if self.config.providers.default.is_some() && !preset.gateway.dialects.is_empty() => default,
+            default => match self.providers.get(Some(preset.provider.as_str())) {
+                Err(_) if default.is_ok() && !preset.gateway.dialects.is_empty() => default,
+                usual => usual,
+            },
         };
         Ok(match named.map_or_else(by_default, |name| self.providers.get(Some(name)))? {
             Provider::Remote(remote) => Upstream::Remote(remote),
@@ -446,11 +489,15 @@ impl Roster {
     }
 
     /// The models of a program behind short names.
-    fn models(&self, preset: &Preset) -> BTreeMap<String, String> {
+    fn models(&self, preset: &Preset, upstream: Option<&Upstream>) -> BTreeMap<String, String> {
         let usual = |tier: &str| Some((tier.to_owned(), usual_model(preset.provider.as_str(), tier)?.to_owned()));
         let mut models: BTreeMap<String, String> = ["smart", "worker", "cheap"].into_iter().filter_map(usual).collect();
         models
             .extend(self.config.providers.get(&preset.provider).map(|given| given.models.clone()).unwrap_or_default());
+        if let Some(Upstream::Script(_)) = upstream {
+            // A script answers whatever model is asked for.
+            models.entry("worker".to_owned()).or_insert_with(|| "script".to_owned());
+        }
         models
     }
 

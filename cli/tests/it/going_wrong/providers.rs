@@ -12,8 +12,11 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use pleach::llm::wire::Format;
 use serde_json::{Value, json};
 
+use crate::fake_agent;
+use crate::gateway::server_of;
 use crate::providers::{answer_of, text, tls, tls_before, write};
 use crate::server::{Play, Seen, Server};
 use crate::sessions::graph;
@@ -299,4 +302,113 @@ fn n10_a_server_that_offers_http_2_is_spoken_to_in_it_over_one_connection() {
     run(&env, &config, "", &[("SSL_CERT_FILE", AUTHORITY)]).expect(0);
     let call = format!("HTTP/2.0 POST https://localhost:{port}/v1/messages");
     assert_eq!(*seen.lock().expect("no server has panicked"), ["a connection", &call, &call]);
+}
+
+/// What OpenCode is, as far as pleach sees: it speaks as its settings say, and tells its steps.
+fn opencode(env: &TestEnv, language: &str) {
+    let (root, agent) = (env.root().display(), fake_agent::path().display());
+    let play = env.write("play", format!("converse {language}\n"));
+    let stream = format!("{}/../lib/tests/data/agents/opencode_default.jsonl", env!("CARGO_MANIFEST_DIR"));
+    env.write_program(
+        "bin/opencode",
+        &format!(
+            "#!/bin/sh\ntest \"$1\" = --version && echo 1.18.33 && exit\n\
+             printf '%s\\n' \"$@\" > {root}/args.txt; printf %s \"$OPENCODE_CONFIG_CONTENT\" > {root}/told.json\n\
+             of() {{ sed \"s/.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/\" {root}/told.json; }}\n\
+             base=$(of baseURL); key=$(of apiKey)\n\
+             export ANTHROPIC_BASE_URL=\"${{base%/v1}}\" OPENAI_BASE_URL=\"$base\" GOOGLE_GEMINI_BASE_URL=\"${{base%/v1beta}}\"\n\
+             export ANTHROPIC_API_KEY=$key OPENAI_API_KEY=$key GEMINI_API_KEY=$key\n\
+             '{agent}' '{}' >&2 && cat '{stream}'\n",
+            play.display()
+        ),
+    );
+}
+
+#[test]
+fn n09_opencode_speaks_the_language_of_whoever_has_a_key() {
+    for (language, format, provider, key, sdk, end) in [
+        ("anthropic", Format::Anthropic, "anthropic", "ANTHROPIC_API_KEY", "@ai-sdk/anthropic", "/v1"),
+        ("responses", Format::Responses, "openai", "OPENAI_API_KEY", "@ai-sdk/openai", "/v1"),
+        ("gemini", Format::Gemini, "gemini", "GEMINI_API_KEY", "@ai-sdk/google", "/v1beta"),
+        ("chat", Format::Chat, "compatible", "COMPATIBLE_API_KEY", "@ai-sdk/openai-compatible", "/v1"),
+    ] {
+        let (env, server) = (TestEnv::with_repo(), server_of(format));
+        opencode(&env, language);
+        let config = format!(
+            "agent: opencode\nsandbox: {{mode: off}}\n\
+             providers: {{{provider}: {{base_url: '{}', models: {{worker: m-worker}}}}}}\n",
+            server.url()
+        );
+        let ran = run(&env, &config, "", &[(key, "sk-real-0123456789")]).expect(0);
+        let billed = format!("agent opencode 1.18.33 (turns: gateway), billed to {key}");
+        assert!(ran.stderr.contains(&billed), "{ran}");
+        let told: Value = serde_json::from_str(&env.read("told.json")).expect("settings of OpenCode");
+        assert_eq!((&told["model"], &told["small_model"]), (&json!("pleach/m-worker"), &json!("pleach/m-worker")));
+        let own = &told["provider"]["pleach"];
+        assert_eq!(own["npm"], sdk);
+        assert!(own["options"]["baseURL"].as_str().is_some_and(|base| base.ends_with(end)), "{own}");
+        assert!(own["models"].get("m-worker").is_some(), "{own}");
+        assert!(env.read("args.txt").contains("-m\npleach/m-worker\n"), "{}", env.read("args.txt"));
+        assert_eq!(env.committed("hello.txt"), "hello\nmore");
+        let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<Value>>();
+        assert!(turns.iter().all(|turn| turn["provider"] == provider && turn["boundary"] == "exact"), "{turns:?}");
+        assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains("worker\"")), "{provider}");
+    }
+}
+
+#[test]
+fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_the_run() {
+    let (env, server) = (TestEnv::with_repo(), server());
+    opencode(&env, "gemini");
+    env.write_program("bin/claude", "#!/bin/sh\necho 9.8.7\n");
+    let base = |provider: &str| format!("providers: {{{provider}: {{base_url: '{}'}}}}\n", server.url());
+    let settings = "agent: opencode\nsandbox: {mode: off}\n";
+    let gemini = [("GEMINI_API_KEY", "k-0123456789")];
+    let ran = run(&env, &format!("{settings}{}", base("gemini")), "", &gemini).expect(7);
+    assert!(ran.stderr.contains("gemini has no model `worker`\nhint: set `providers.gemini.models.worker`"), "{ran}");
+    let ran = run(&env, &format!("{settings}{}", base("compatible")), "", &[]).expect(7);
+    assert!(ran.stderr.contains("compatible has no model `worker`"), "{ran}");
+    let claude =
+        format!("agents: {{claude: {{provider: gemini}}}}\nagent: claude\nsandbox: {{mode: off}}\n{}", base("gemini"));
+    let ran = run(&env, &claude, "", &gemini);
+    assert!(ran.stderr.contains("Claude Code speaks the language of anthropic, which gemini does not"), "{ran}");
+    assert_eq!((ran.code, server.seen().len(), env.sessions().len()), (7, 0, 0), "{ran}");
+}
+
+/// `codex-acp` that finds its gateway in its settings alone, or does not look for it.
+fn codex_acp(env: &TestEnv, script: &str) -> String {
+    let root = env.root().display();
+    env.write("script", script);
+    env.write_program(
+        "bin/codex-acp",
+        &format!(
+            "#!/bin/sh\ntest -f \"$CODEX_HOME/config.toml\" || exit 9\n\
+             OPENAI_BASE_URL=$(sed -n 's/^base_url = \"\\(.*\\)\"/\\1/p' \"$CODEX_HOME/config.toml\")\n\
+             export OPENAI_BASE_URL OPENAI_API_KEY=\"$PLEACH_GATEWAY_KEY\"\n\
+             exec '{}' '{root}/script' '{root}/log'\n",
+            crate::acp::program().display()
+        ),
+    );
+    "agent: 'acp:codex-acp'\nsandbox: {mode: off}\n".to_owned()
+}
+
+#[test]
+fn n09_codex_over_acp_finds_the_gateway_in_its_settings() {
+    let (env, server) = (TestEnv::with_repo(), server_of(Format::Responses));
+    let config = codex_acp(&env, "converse responses\n");
+    let config = format!("{config}providers: {{openai: {{base_url: '{}'}}}}\n", server.url());
+    let ran = run(&env, &config, "", &[("OPENAI_API_KEY", "sk-real-0123456789")]).expect(0);
+    assert!(ran.stderr.contains("agent acp:codex-acp, billed to OPENAI_API_KEY through the gateway"), "{ran}");
+    assert_eq!(env.committed("hello.txt"), "hello\nmore");
+    assert_eq!(server.seen()[0].headers["authorization"], "Bearer sk-real-0123456789");
+}
+
+#[test]
+fn n09_codex_over_acp_that_asks_no_model_has_not_done_its_work() {
+    let (env, server) = (TestEnv::with_repo(), server());
+    let config = codex_acp(&env, "say All done.\n");
+    let config = format!("{config}providers: {{openai: {{base_url: '{}'}}}}\n", server.url());
+    let ran = run(&env, &config, "", &[("OPENAI_API_KEY", "sk-real-0123456789")]).expect(1);
+    let said = "the agent `codex-acp` says that it is done and has asked no model through the gateway";
+    assert!(ran.stdout.contains(said) || ran.stderr.contains(said), "{ran}");
 }

@@ -125,6 +125,11 @@ impl Remote {
         matches!(self.0.key, Key::None)
     }
 
+    /// The language it speaks.
+    pub fn format(&self) -> Format {
+        self.0.format
+    }
+
     /// Which one it is.
     pub fn provider(&self) -> &ProviderName {
         &self.0.name
