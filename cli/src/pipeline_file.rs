@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use pleach::config::{Config, ProviderName};
+use pleach::config::Config;
 use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
 use pleach::regular;
@@ -93,7 +93,7 @@ pub fn known(config: &Config) -> Known {
         .flat_map(|(_, provider)| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
         .collect();
     // Google's models are asked for by either name.
-    let providers = ProviderName::WORDS.iter().copied().chain(["google"]).map(str::to_owned).collect();
+    let providers = providers.names().chain(["google"]).map(str::to_owned).collect();
     Known {
         agents: Some(agents),
         models: Some(models).filter(|models| !models.is_empty()),

@@ -302,10 +302,10 @@ mod tests {
 
     #[test]
     fn who_can_work_at_once_is_chosen() {
-        let anthropic = (ProviderName::Anthropic, "ANTHROPIC_API_KEY");
+        let anthropic = (ProviderName::ANTHROPIC, "ANTHROPIC_API_KEY");
         for (agents, keys, expected) in [
             (&[("claude", false), ("gemini", true)][..], &[][..], Some("gemini")),
-            (&[("gemini", false)], &[anthropic], Some("builtin")),
+            (&[("gemini", false)], &[anthropic.clone()], Some("builtin")),
             (&[("opencode", false)], &[], Some("opencode")),
             (&[], &[anthropic], Some("builtin")),
             (&[], &[], None),

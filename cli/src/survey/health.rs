@@ -408,8 +408,7 @@ pub fn index_lock(repo: &Repo) -> Option<Finding> {
 /// Whether the providers that could be asked can be reached.
 pub async fn online(config: &Config, settings: &Settings, spawner: &Spawner) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in ProviderName::REMOTE {
-        let Some(given) = config.providers.get(name) else { continue };
+    for (name, given) in config.providers.remote() {
         let Ok(remote) = Remote::new(name, given, &settings.environment, spawner, &config.root) else { continue };
         let reached = match tokio::time::timeout(PATIENCE, remote.reach()).await {
             Ok(reached) => reached,
@@ -420,12 +419,12 @@ pub async fn online(config: &Config, settings: &Settings, spawner: &Spawner) -> 
             Err(why) => Finding::error(
                 "online",
                 format!("{name} cannot be reached: {why}"),
-                format!("check the network, or `providers.{name}.settings.api_base` and `.proxy`"),
+                format!("check the network, or `providers.{name}.base_url` and `.settings.proxy`"),
             ),
         });
     }
     if findings.is_empty() {
-        let names = ProviderName::REMOTE.iter().map(|name| name.as_str());
+        let names = config.providers.remote().map(|(name, _)| name.as_str());
         let message = format!("no provider has a key, so none was asked ({})", listed(names, NAMED));
         findings.push(Finding::ok("online", message));
     }

@@ -11,6 +11,9 @@ use pleach::llm::key_variables;
 /// The keys that are there: whose, and the variable each is in.
 pub fn keys(environment: &Environment) -> Vec<(ProviderName, &'static str)> {
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.trim().is_empty());
-    let found = |provider| Some((provider, *key_variables(provider).iter().find(|name| is_set(name))?));
+    let found = |provider: ProviderName| {
+        let variable = *key_variables(&provider).iter().find(|name| is_set(name))?;
+        Some((provider, variable))
+    };
     ProviderName::REMOTE.into_iter().filter_map(found).collect()
 }

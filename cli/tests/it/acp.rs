@@ -12,7 +12,7 @@ use crate::support::TestEnv;
 
 pub const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
 
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| built("fake-acp"))
 }
@@ -87,10 +87,10 @@ fn who_is_billed_for_a_known_agent_is_said() {
     let config = env.read("pleach.yaml").replace(&program().display().to_string(), "claude-agent-acp");
     env.configure(&config);
     env.pipeline(&graph("one", ONE));
-    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
-    let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
+    let mut command = env.command(&["-y", "run", "../pipeline.dot", "--dry-run"]);
+    let planned = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
     let said = "agent acp:claude-agent-acp, billed to ANTHROPIC_API_KEY through the gateway\n";
-    assert!(ran.stderr.contains(said), "{ran}");
+    assert!(planned.stdout.contains(said), "{planned}");
     env.configure(&format!("{config}agents: {{acp: {{turns: stream}}}}\n"));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);

@@ -23,6 +23,9 @@ fn settings_are_shown_with_their_place() {
     commit.max_file_mb                             50                                                default
     commit.max_new_files                           5000                                              default
     providers.default                              (not set)                                         default
+    providers.anthropic.kind                       (not set)                                         default
+    providers.anthropic.base_url                   (not set)                                         default
+    providers.anthropic.api_key                    (not set)                                         default
     providers.anthropic.settings.max_tokens        (not set)                                         default
     providers.anthropic.settings.api_base          (not set)                                         default
     providers.anthropic.settings.api_key_command   (not set)                                         default
@@ -30,6 +33,9 @@ fn settings_are_shown_with_their_place() {
     providers.anthropic.settings.retries           7                                                 default
     providers.anthropic.settings.max_wait          300                                               default
     providers.anthropic.settings.proxy             (not set)                                         default
+    providers.openai.kind                          (not set)                                         default
+    providers.openai.base_url                      (not set)                                         default
+    providers.openai.api_key                       (not set)                                         default
     providers.openai.settings.max_tokens           (not set)                                         default
     providers.openai.settings.api_base             (not set)                                         default
     providers.openai.settings.api_key_command      (not set)                                         default
@@ -37,6 +43,9 @@ fn settings_are_shown_with_their_place() {
     providers.openai.settings.retries              7                                                 default
     providers.openai.settings.max_wait             300                                               default
     providers.openai.settings.proxy                (not set)                                         default
+    providers.gemini.kind                          (not set)                                         default
+    providers.gemini.base_url                      (not set)                                         default
+    providers.gemini.api_key                       (not set)                                         default
     providers.gemini.settings.max_tokens           (not set)                                         default
     providers.gemini.settings.api_base             (not set)                                         default
     providers.gemini.settings.api_key_command      (not set)                                         default
@@ -44,6 +53,9 @@ fn settings_are_shown_with_their_place() {
     providers.gemini.settings.retries              7                                                 default
     providers.gemini.settings.max_wait             300                                               default
     providers.gemini.settings.proxy                (not set)                                         default
+    providers.openrouter.kind                      (not set)                                         default
+    providers.openrouter.base_url                  (not set)                                         default
+    providers.openrouter.api_key                   (not set)                                         default
     providers.openrouter.settings.max_tokens       (not set)                                         default
     providers.openrouter.settings.api_base         (not set)                                         default
     providers.openrouter.settings.api_key_command  (not set)                                         default
@@ -51,6 +63,9 @@ fn settings_are_shown_with_their_place() {
     providers.openrouter.settings.retries          7                                                 default
     providers.openrouter.settings.max_wait         300                                               default
     providers.openrouter.settings.proxy            (not set)                                         default
+    providers.compatible.kind                      (not set)                                         default
+    providers.compatible.base_url                  (not set)                                         default
+    providers.compatible.api_key                   (not set)                                         default
     providers.compatible.settings.max_tokens       (not set)                                         default
     providers.compatible.settings.api_base         (not set)                                         default
     providers.compatible.settings.api_key_command  (not set)                                         default

@@ -222,7 +222,7 @@ fn the_real_key_goes_to_the_provider_and_nowhere_else() {
 }
 
 /// A model of any provider's: it greets with a command, writes a file, and is done.
-fn server_of(format: Format) -> Server {
+pub fn server_of(format: Format) -> Server {
     Server::start(move |seen, before| {
         let call = |id: &str, command: &str| Part::tool_call(id, "Bash", json!({"command": command}));
         let (content, stop) = match before {

@@ -10,6 +10,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
 
 use crate::server::{Play, Seen, Server};
 use crate::sessions::graph;
@@ -367,17 +368,33 @@ fn agents_are_told_who_they_are_by_their_files() {
     assert!(first["system"][1]["text"].as_str().unwrap().contains("\n# Role\nYou rhyme.\n"));
 }
 
-/// Puts TLS before a plain server, as `localhost` and certified by an authority of the tests alone; gives the port.
-fn tls_before(server: &Server) -> u16 {
+/// Puts TLS before a plain server, as `localhost` and `models.test`, certified by an authority of the tests alone; gives
+/// the port.
+pub fn tls_before(server: &Server) -> u16 {
+    let plain = server.url().replace("http://", "");
+    tls(&[], move |mut caller| {
+        let plain = plain.clone();
+        async move {
+            let mut server = tokio::net::TcpStream::connect(plain).await.expect("the plain server");
+            let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+        }
+    })
+}
+
+/// A server over TLS that offers to speak these languages by ALPN; gives the port.
+pub fn tls<F: Future<Output = ()> + Send + 'static>(
+    languages: &[&str],
+    serve: impl Fn(TlsStream<tokio::net::TcpStream>) -> F + Clone + Send + Sync + 'static,
+) -> u16 {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("../data/tls-server.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("../data/tls-server-key.pem")).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate], key))
         .expect("a certificate and its key");
+    config.alpn_protocols = languages.iter().map(|language| language.as_bytes().to_vec()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
     let port = listener.local_addr().expect("a bound socket").port();
-    let plain = server.url().replace("http://", "");
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
@@ -385,12 +402,11 @@ fn tls_before(server: &Server) -> u16 {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of the test's own");
             let acceptor = TlsAcceptor::from(Arc::new(config));
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, plain) = (acceptor.clone(), plain.clone());
+                let (acceptor, serve) = (acceptor.clone(), serve.clone());
                 tokio::spawn(async move {
                     // A caller that does not trust us hangs up here.
-                    let Ok(mut caller) = acceptor.accept(stream).await else { return };
-                    let mut server = tokio::net::TcpStream::connect(plain).await.expect("the plain server");
-                    let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+                    let Ok(caller) = acceptor.accept(stream).await else { return };
+                    serve(caller).await;
                 });
             }
         });

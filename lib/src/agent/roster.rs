@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::acp::known as acp_known;
 use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
-use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, TurnMode};
+use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
 use crate::llm::{NoProvider, Prices, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
@@ -93,6 +93,18 @@ pub enum NoAgent {
         /// The tool.
         tool: String,
     },
+    /// Who is to answer an agent does not speak its language.
+    #[error(
+        "{agent} speaks the language of {language}, which {provider} does not; name a provider that does, or another agent"
+    )]
+    Language {
+        /// The agent.
+        agent: String,
+        /// What it speaks.
+        language: &'static str,
+        /// The provider.
+        provider: String,
+    },
 }
 
 /// How the turns of an agent can be told apart.
@@ -104,6 +116,29 @@ struct Ways<'a> {
     speaks: bool,
     /// Why there is no other.
     why_not: &'static str,
+}
+
+/// An agent as it speaks to who answers it.
+fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Preset {
+    let Ok(Upstream::Remote(remote)) = upstream else { return preset };
+    let mut preset = preset.speaking(remote.format());
+    if !preset.gateway.dialects.is_empty() {
+        preset.provider = remote.provider().clone();
+    }
+    preset
+}
+
+/// Refuses who would not understand the agent.
+fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> {
+    match &upstream {
+        // A program that may be anything speaks what it likes.
+        Upstream::Remote(remote) if preset.is_known() && !remote.speaks(preset.format()) => Err(NoAgent::Language {
+            agent: preset.title.clone(),
+            language: preset.format().name(),
+            provider: remote.name().to_owned(),
+        }),
+        _ => Ok(upstream),
+    }
 }
 
 impl Roster {
@@ -355,15 +390,17 @@ impl Roster {
             _ => [TurnMode::Stream, TurnMode::Gateway],
         };
         let mut preset = known.cloned().unwrap_or_else(|| Preset::of_command(&argv));
-        preset.provider = settings.provider.unwrap_or(preset.provider);
+        preset.provider = settings.provider.clone().unwrap_or(preset.provider);
         let upstream = self.upstream(&preset, settings, provider);
+        let preset = answered_by(preset, &upstream);
         let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
         let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
         let agent = AcpAgent::new(self.located(argv), self.spawner.clone());
         let agent = match turns {
             TurnMode::Gateway => {
-                let models = self.models(&preset);
-                agent.behind(preset, upstream?, &self.environment, models)
+                let upstream = understood(&preset, upstream?)?;
+                let models = self.models(&preset, Some(&upstream));
+                agent.behind(preset, upstream, &self.environment, models)
             }
             _ => agent.as_known(&self.environment),
         };
@@ -394,11 +431,12 @@ impl Roster {
             return Err(NoAgent::Tools { agent, program: preset.program, how });
         }
         let upstream = self.upstream(&preset, settings, provider);
+        let preset = answered_by(preset, &upstream);
         let why_not = "its stream does not mark its model's calls";
         let can = Ways { all: &preset.turns, speaks: preset.parser != crate::config::ParserName::None, why_not };
         let turns = self.turns(name.unwrap_or(kind), can, settings, upstream.is_ok())?;
         let upstream = match turns {
-            TurnMode::Gateway => Some(upstream?),
+            TurnMode::Gateway => Some(understood(&preset, upstream?)?),
             _ => None,
         };
         let place = self.place_of(&preset.program);
@@ -407,7 +445,7 @@ impl Roster {
                 .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?,
             false => place,
         };
-        let given = self.config.providers.get(preset.provider);
+        let given = self.config.providers.get(&preset.provider);
         let settings = CliSettings {
             args: settings.args.clone(),
             permission_mode: settings.permission_mode.clone(),
@@ -415,7 +453,7 @@ impl Roster {
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
             max_failed_calls: settings.max_failed_calls,
-            models: self.models(&preset),
+            models: self.models(&preset, upstream.as_ref()),
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
             is_closed: kind == "command" && self.config.sandbox.closes_commands(),
@@ -446,10 +484,15 @@ impl Roster {
         settings: &AgentSettings,
         provider: Option<&str>,
     ) -> Result<Upstream, NoProvider> {
-        let named = settings.provider.map(|provider| provider.as_str()).or(provider);
+        let named = settings.provider.as_ref().map(ProviderName::as_str).or(provider);
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
-            _ => self.providers.get(Some(preset.provider.as_str())),
+            // Who speaks every language can be answered by anybody.
+            default if self.config.providers.default.is_some() && !preset.gateway.dialects.is_empty() => default,
+            default => match self.providers.get(Some(preset.provider.as_str())) {
+                Err(_) if default.is_ok() && !preset.gateway.dialects.is_empty() => default,
+                usual => usual,
+            },
         };
         Ok(match named.map_or_else(by_default, |name| self.providers.get(Some(name)))? {
             Provider::Remote(remote) => Upstream::Remote(remote),
@@ -458,10 +501,15 @@ impl Roster {
     }
 
     /// The models of a program behind short names.
-    fn models(&self, preset: &Preset) -> BTreeMap<String, String> {
+    fn models(&self, preset: &Preset, upstream: Option<&Upstream>) -> BTreeMap<String, String> {
         let usual = |tier: &str| Some((tier.to_owned(), usual_model(preset.provider.as_str(), tier)?.to_owned()));
         let mut models: BTreeMap<String, String> = ["smart", "worker", "cheap"].into_iter().filter_map(usual).collect();
-        models.extend(self.config.providers.get(preset.provider).map(|given| given.models.clone()).unwrap_or_default());
+        models
+            .extend(self.config.providers.get(&preset.provider).map(|given| given.models.clone()).unwrap_or_default());
+        if let Some(Upstream::Script(_)) = upstream {
+            // A script answers whatever model is asked for.
+            models.entry("worker".to_owned()).or_insert_with(|| "script".to_owned());
+        }
         models
     }
 
@@ -517,7 +565,7 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
     env.extend(above.env);
     AgentSettings {
         turns: above.turns.or(below.turns),
-        provider: above.provider.or(below.provider),
+        provider: above.provider.clone().or(below.provider),
         command: list(above.command, below.command),
         stdin: above.stdin.or(below.stdin),
         parser: above.parser.or(below.parser),
@@ -671,10 +719,9 @@ mod tests {
         assert!(gateway(told, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
         let server = "providers: {compatible: {settings: {api_base: 'http://localhost:1'}}}";
         assert_eq!(gateway(server, &[], "acp:opencode acp"), Ok(false), "it must reach its own server");
-        assert_eq!(
-            gateway(&format!("{server}\nagents: {{acp: {{turns: gateway}}}}"), &[], "acp:opencode acp"),
-            Ok(true)
-        );
+        let driven =
+            format!("{}\nagents: {{acp: {{turns: gateway}}}}", server.replace("}}}", "}, models: {worker: m}}}"));
+        assert_eq!(gateway(&driven, &[], "acp:opencode acp"), Ok(true));
     }
 
     #[test]

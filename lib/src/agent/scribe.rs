@@ -108,7 +108,7 @@ impl Scribe {
     }
 
     /// The provider it asks.
-    pub fn provider(&self) -> &'static str {
+    pub fn provider(&self) -> &str {
         self.provider.name()
     }
 

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
 use super::model::Config;
 use super::node::{Kind, Node, Place};
+use super::provider::{Provider, ProviderKind, ProviderName, Variable, holds_secret};
 use super::read::Reading;
 use crate::ids::BranchName;
+use crate::redact::is_secret_name;
 use crate::text::closest;
 
 /// Adds an error for everything in `config` that cannot work; `tree` has the places.
@@ -22,6 +24,7 @@ pub(super) fn values(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     agents(config, tree, reading);
     branches(config, tree, reading);
     numbers(config, tree, reading);
+    providers(config, tree, reading);
     left_out(config, tree, reading);
 }
 
@@ -92,7 +95,7 @@ pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut
 fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (name, agent) in &config.agents {
         let at = |key: &str| place(tree, &["agents", name, key]);
-        for variable in agent.env.keys().filter(|variable| crate::redact::is_secret_name(variable)) {
+        for variable in agent.env.keys().filter(|variable| is_secret_name(variable)) {
             let hint =
                 "Set it in your environment and let the agent fetch it, or leave the key to the gateway.".to_owned();
             let message = format!("`{variable}` is named like a secret, which does not belong in a configuration file");
@@ -214,25 +217,99 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     if config.tree.runner_timeout == Some(0) {
         reading.fail(place(tree, &["tree", "runner_timeout"]), "an agent needs at least one second");
     }
+}
+
+/// Providers, and the settings that name one.
+fn providers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (name, provider) in config.providers.remote() {
-        let name = name.as_str();
-        let base = provider.settings.api_base.as_deref();
-        if base.is_some_and(|base| !base.starts_with("http://") && !base.starts_with("https://")) {
-            let at = place(tree, &["providers", name, "settings", "api_base"]);
-            reading.fail(at, "an `api_base` begins with http:// or https://");
+        provider_fits(name, provider, tree, reading);
+    }
+    let default = config.providers.default.iter().map(|name| (name, vec!["providers", "default"]));
+    let of_agents = config.agents.iter().filter_map(|(agent, given)| Some((agent, given.provider.as_ref()?)));
+    let of_agents = of_agents.map(|(agent, name)| (name, vec!["agents", agent, "provider"]));
+    for (name, path) in default.chain(of_agents) {
+        if config.providers.names().any(|known| known == name.as_str()) {
+            continue;
         }
-        let proxy = provider.settings.proxy.as_deref();
-        if proxy.is_some_and(|proxy| !proxy.starts_with("http://")) {
-            let at = place(tree, &["providers", name, "settings", "proxy"]);
-            reading.fail(
-                at,
-                "a `proxy` begins with http://; what goes through it to an https:// address stays unreadable",
+        let hint = match closest(name.as_str(), config.providers.names()) {
+            Some(near) => format!("Did you mean `{near}`?"),
+            None => format!("It is one of: {}.", config.providers.names().collect::<Vec<_>>().join(", ")),
+        };
+        reading.report(place(tree, &path), format!("`{}` cannot be `{name}`", path.join(".")), Some(hint));
+    }
+}
+
+/// Headers that are no endpoint's business: they say where a call goes, how long it is and what answers it.
+const OWN_HEADERS: [&str; 9] = [
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading: &mut Reading<'_>) {
+    let at = |path: &[&str]| place(tree, &[&["providers", name.as_str()], path].concat());
+    if !name.is_known() && provider.kind.is_none() {
+        let kinds = ProviderKind::WORDS.join(", ");
+        let hint = match closest(name.as_str(), ProviderName::REMOTE.iter().map(ProviderName::as_str)) {
+            Some(near) => format!("Did you mean `{near}`? One of your own needs a `kind`: {kinds}."),
+            None => format!("Give it a `kind`, the language its server speaks: {kinds}."),
+        };
+        let key_at = tree.at_path(&["providers", name.as_str()]).map_or(tree.at, |entry| entry.key_at);
+        reading.report(key_at, format!("the provider `{name}` has no `kind`"), Some(hint));
+    }
+    let settings = &provider.settings;
+    if provider.base_url.is_some() && settings.api_base.is_some() {
+        reading
+            .fail(at(&["settings", "api_base"]), "`base_url` and `settings.api_base` are the same; give one of them");
+    }
+    for (path, word) in [(&["base_url"][..], "a `base_url`"), (&["settings", "api_base"], "an `api_base`")] {
+        let given = if path.len() == 1 { &provider.base_url } else { &settings.api_base };
+        let Some(base) = given.as_deref() else { continue };
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            reading.fail(at(path), format!("{word} begins with http:// or https://"));
+        }
+        let query = base.split_once('?').map_or("", |(_, query)| query).split('&');
+        let names = query.filter_map(|pair| Some(pair.split_once('=')?.0));
+        if let Some(secret) = names.into_iter().find(|name| holds_secret(name)) {
+            let hint = "Send it as `api_key: $NAME`, or as a header `$NAME`.".to_owned();
+            let message = format!(
+                "`{secret}` in this address is named like a secret, which does not belong in a configuration file"
             );
+            reading.report(at(path), message, Some(hint));
         }
-        if provider.settings.timeout == 0 {
-            let at = place(tree, &["providers", name, "settings", "timeout"]);
-            reading.fail(at, "a call needs at least one second");
+    }
+    if provider.api_key.is_some() && settings.api_key_command.is_some() {
+        reading.fail(
+            at(&["api_key"]),
+            "the key comes from `api_key` or from `settings.api_key_command`; give one of them",
+        );
+    }
+    for (header, value) in &provider.headers {
+        let lower = header.to_ascii_lowercase();
+        let is_name = !header.is_empty() && header.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let place = at(&["headers", header]);
+        if !is_name || OWN_HEADERS.contains(&lower.as_str()) {
+            reading.fail(place, format!("`{header}` is no header that can be set here"));
+        } else if holds_secret(header) && Variable::of(value).is_none() {
+            let hint = "Put it into a variable and write `$NAME` with the variable's name.".to_owned();
+            let message = format!("`{header}` is named like a secret, which does not belong in a configuration file");
+            reading.report(place, message, Some(hint));
         }
+    }
+    if settings.proxy.as_deref().is_some_and(|proxy| !proxy.starts_with("http://")) {
+        reading.fail(
+            at(&["settings", "proxy"]),
+            "a `proxy` begins with http://; what goes through it to an https:// address stays unreadable",
+        );
+    }
+    if settings.timeout == 0 {
+        reading.fail(at(&["settings", "timeout"]), "a call needs at least one second");
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::redact::{Redactor, is_secret_name};
+use super::provider::holds_secret;
+use crate::redact::Redactor;
 
 /// Knows tokens by their shape, for excerpts.
 static TOKENS: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
@@ -148,7 +149,7 @@ fn masked(line: &str) -> String {
         let (whole, name) = (found.get(0).expect("group 0 is the match"), &found["name"]);
         shown.push_str(&rest[..whole.end()]);
         rest = &rest[whole.end()..];
-        if !is_secret_name(name) {
+        if !holds_secret(name) {
             continue;
         }
         // Between braces a bare value ends with a comma, elsewhere with its line.

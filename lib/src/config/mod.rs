@@ -15,6 +15,7 @@ mod home_path;
 mod layer;
 mod model;
 mod node;
+mod provider;
 mod read;
 mod record;
 mod supplied;
@@ -29,10 +30,11 @@ pub use home_path::HomePath;
 pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
 pub use model::{
     AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, Env, HideFrom,
-    History, Isolation, Merge, Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings,
-    Providers, Push, Record, RecordPush, Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool,
-    Tree, TurnMode, Workspace, Worktrees, keys,
+    History, Isolation, Merge, Network, OnExceeded, ParserName, Price, ProviderSettings, Push, Record, RecordPush,
+    Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, TurnMode, Workspace, Worktrees,
+    keys,
 };
+pub use provider::{InvalidProviderName, Provider, ProviderKind, ProviderName, Providers, Variable};
 pub use read::Key;
 pub use record::RecordedConfigError;
 pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
 use super::home_path::HomePath;
+use super::provider::{ProviderName, Providers};
 use super::read::{Key, Setting};
 use crate::ids::{BranchName, RepoName};
 
@@ -85,80 +86,6 @@ section! {
 }
 
 section! {
-    /// Model providers.
-    Providers {
-        /// The provider for nodes that name none. Without it, the first one that has a key.
-        default: Option<ProviderName> = None,
-        /// Anthropic.
-        anthropic: Provider = Provider::default(),
-        /// OpenAI.
-        openai: Provider = Provider::default(),
-        /// Google Gemini.
-        gemini: Provider = Provider::default(),
-        /// OpenRouter.
-        openrouter: Provider = Provider::default(),
-        /// Any server that speaks OpenAI's chat completions.
-        compatible: Provider = Provider::default(),
-        /// Answers from a file, for demos and tests.
-        script: ScriptProvider = ScriptProvider::default(),
-    }
-}
-
-choice! {
-    /// A model provider.
-    ProviderName {
-        /// Anthropic.
-        Anthropic = "anthropic",
-        /// OpenAI.
-        Openai = "openai",
-        /// Google Gemini.
-        Gemini = "gemini",
-        /// OpenRouter.
-        Openrouter = "openrouter",
-        /// Any server that speaks OpenAI's chat completions.
-        Compatible = "compatible",
-        /// Answers from a file.
-        Script = "script",
-    }
-}
-
-impl Providers {
-    /// The settings of a provider that speaks to a server.
-    pub fn get(&self, name: ProviderName) -> Option<&Provider> {
-        match name {
-            ProviderName::Anthropic => Some(&self.anthropic),
-            ProviderName::Openai => Some(&self.openai),
-            ProviderName::Gemini => Some(&self.gemini),
-            ProviderName::Openrouter => Some(&self.openrouter),
-            ProviderName::Compatible => Some(&self.compatible),
-            ProviderName::Script => None,
-        }
-    }
-
-    /// Those that speak to a server, in the order in which one is picked when none is named.
-    pub fn remote(&self) -> impl Iterator<Item = (ProviderName, &Provider)> {
-        ProviderName::REMOTE.into_iter().filter_map(|name| Some((name, self.get(name)?)))
-    }
-}
-
-impl ProviderName {
-    /// Those behind a server, in the order in which one is picked when none is named.
-    pub const REMOTE: [Self; 5] = [Self::Anthropic, Self::Openai, Self::Gemini, Self::Openrouter, Self::Compatible];
-}
-
-section! {
-    /// One model provider.
-    Provider {
-        /// The model behind a short name such as smart, worker or cheap.
-        models: BTreeMap<String, String> = BTreeMap::new(),
-        /// How its server is called.
-        settings: ProviderSettings = ProviderSettings::default(),
-        /// Prices by model, over those pleach knows.
-        prices: BTreeMap<String, Price> = BTreeMap::new(),
-    }
-}
-
-section! {
     /// What a model's tokens cost, in US dollars for a million.
     Price {
         /// US dollars for a million tokens of input.
@@ -177,7 +104,7 @@ section! {
     ProviderSettings {
         /// The most tokens of one answer; without it the model's own limit.
         max_tokens: Option<u32> = None,
-        /// The server's address, in place of the provider's own.
+        /// The same as `base_url`, by its older name.
         api_base: Option<String> = None,
         /// A command that prints the key, for keys that are in no variable.
         api_key_command: Option<String> = None,
@@ -187,7 +114,7 @@ section! {
         retries: u32 = 7,
         /// The longest wait a server may ask for before it is asked again, in seconds.
         max_wait: u64 = 300,
-        /// The HTTP proxy the server is reached through. Variables such as HTTPS_PROXY do not count.
+        /// The HTTP proxy the server is reached through, in place of the one HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names.
         proxy: Option<String> = None,
     }
 }

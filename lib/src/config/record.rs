@@ -3,8 +3,8 @@
 //! A session is resumed with the settings it was started with, also in another clone on another machine. So the
 //! record holds every setting, defaults included, but nothing that belongs to one machine:
 //!
-//! - never where keys come from or go to (`api_base`, `api_key_command`, `proxy`), `worktrees.base`, and the paths of the
-//!   sandbox: these are always the resuming machine's;
+//! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
+//!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
 //! - the budget and the limits on commits that are set where the session goes on: a limit is raised by setting it, and
 //!   resuming; and so with what a provider calls its models;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Level, Source};
 use super::home_path::HomePath;
 use super::layer::{Layer, Merged, Resolved};
-use super::model::{Config, Provider};
+use super::model::Config;
 use super::read::Setting;
 
 /// The key of the list of settings that were left out because they belong to the machine.
@@ -109,7 +109,10 @@ impl Config {
 
     /// Takes out the settings that are always the machine's own.
     fn forget_machine(&mut self) {
-        for (_, provider) in self.providers_mut() {
+        for provider in self.providers.servers.values_mut() {
+            provider.base_url = None;
+            provider.api_key = None;
+            provider.headers.clear();
             provider.settings.api_base = None;
             provider.settings.api_key_command = None;
             provider.settings.proxy = None;
@@ -118,17 +121,6 @@ impl Config {
         self.sandbox.rw.clear();
         self.sandbox.ro.clear();
         self.sandbox.hide.clear();
-    }
-
-    fn providers_mut(&mut self) -> [(&'static str, &mut Provider); 5] {
-        let providers = &mut self.providers;
-        [
-            ("anthropic", &mut providers.anthropic),
-            ("openai", &mut providers.openai),
-            ("gemini", &mut providers.gemini),
-            ("openrouter", &mut providers.openrouter),
-            ("compatible", &mut providers.compatible),
-        ]
     }
 }
 
@@ -177,7 +169,23 @@ impl Merged {
             true
         };
         let mut own = local.config.clone();
-        for ((name, theirs), (_, own)) in self.config.providers_mut().into_iter().zip(own.providers_mut()) {
+        for (name, own) in &mut own.providers.servers {
+            // One that is new here may be named by what is new here, such as an agent's `provider`.
+            let theirs = self.config.providers.servers.entry(name.clone()).or_default();
+            if !name.is_known() && theirs.kind.is_none() && mine(&format!("providers.{name}.kind")) {
+                theirs.kind = own.kind;
+            }
+            if mine(&format!("providers.{name}.base_url")) {
+                theirs.base_url = own.base_url.take();
+            }
+            if mine(&format!("providers.{name}.api_key")) {
+                theirs.api_key = own.api_key.take();
+            }
+            for (header, value) in std::mem::take(&mut own.headers) {
+                if mine(&format!("providers.{name}.headers.{header}")) {
+                    theirs.headers.insert(header, value);
+                }
+            }
             if mine(&format!("providers.{name}.settings.api_base")) {
                 theirs.settings.api_base = own.settings.api_base.take();
             }

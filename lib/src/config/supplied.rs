@@ -9,6 +9,7 @@ use super::agent::{AgentChoice, AgentRef, join_words};
 use super::error::{Level, Source};
 use super::layer::Resolved;
 use super::model::{Config, HideFrom, Network, OnExceeded, Price, Sandbox, SandboxMode, TurnMode};
+use super::provider::{Provider, ProviderName};
 use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.
@@ -132,6 +133,13 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
         add(command, key("api_key_command"), settings.api_key_command.clone());
         add(SuppliedKind::KeyAddress, key("api_base"), settings.api_base.clone());
         add(SuppliedKind::KeyAddress, key("proxy"), settings.proxy.clone());
+        let key = |key: &str| format!("providers.{name}.{key}");
+        add(SuppliedKind::KeyAddress, key("base_url"), provider.base_url.clone());
+        let variable = provider.api_key.as_ref().map(|variable| format!("{} is sent as its key", variable.name()));
+        add(SuppliedKind::Secret, key("api_key"), variable);
+        for (header, value) in &provider.headers {
+            add(SuppliedKind::KeyAddress, key(&format!("headers.{header}")), Some(value.clone()));
+        }
     }
     add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
     let sandbox = &config.sandbox;
@@ -211,16 +219,13 @@ fn spending(resolved: &Resolved) -> Vec<Supplied> {
 type PricesByModel = BTreeMap<String, Price>;
 
 /// The prices of both configurations, provider by provider.
-fn prices<'a>(own: &'a Config, given: &'a Config) -> [(&'static str, &'a PricesByModel, &'a PricesByModel); 6] {
+fn prices<'a>(own: &'a Config, given: &'a Config) -> Vec<(&'a str, &'a PricesByModel, &'a PricesByModel)> {
+    static NONE: PricesByModel = PricesByModel::new();
     let (own, given) = (&own.providers, &given.providers);
-    [
-        ("anthropic", &own.anthropic.prices, &given.anthropic.prices),
-        ("openai", &own.openai.prices, &given.openai.prices),
-        ("gemini", &own.gemini.prices, &given.gemini.prices),
-        ("openrouter", &own.openrouter.prices, &given.openrouter.prices),
-        ("compatible", &own.compatible.prices, &given.compatible.prices),
-        ("script", &own.script.prices, &given.script.prices),
-    ]
+    let of = |(name, given): (&'a ProviderName, &'a Provider)| {
+        (name.as_str(), own.get(name).map_or(&NONE, |own| &own.prices), &given.prices)
+    };
+    given.remote().map(of).chain([("script", &own.script.prices, &given.script.prices)]).collect()
 }
 
 /// Whether anything counts as cheaper by a price than by another.

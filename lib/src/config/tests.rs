@@ -17,6 +17,7 @@ providers:
   openai: {models: {smart: M}}
   gemini: {settings: {max_tokens: 1}}
   compatible: {settings: {api_base: http://localhost:1}}
+  mine: {kind: chat, base_url: "https://m.example/x?v=1", api_key: $MINE_KEY, headers: {X-Team: a}}
   script: {file: demo.yaml, prices: {M: {input: 1, output: 2, cache_read: 0.1, cache_write: 1.5}}}
 agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep], turns: hooks, provider: openai, command: [codex, exec, "{prompt_file}"], stdin: none, parser: jsonl, env: {A: b}, args: [--x], permission_mode: yolo, timeout: 9, idle_timeout: 8, max_failed_calls: 7}}
 tools: [{name: run-tests, command: "make test", description: Runs tests}]
@@ -60,7 +61,7 @@ fn every_key_is_read() {
     let resolved = resolved(vec![project(ALL_KEYS)]);
     let config = &resolved.config;
     assert_eq!(config.agent, Some(AgentChoice::Claude.into()));
-    assert_eq!(config.providers.anthropic.models["cheap"], "5.10");
+    assert_eq!(config.providers.servers[&ProviderName::ANTHROPIC].models["cheap"], "5.10");
     assert_eq!(config.agents["reviewer"].persona, Some(PathBuf::from("/p.yaml")));
     assert_eq!(config.worktrees.base, Some(PathBuf::from("/p/.orchestra/worktrees")));
     assert_eq!(config.sandbox.mode, SandboxMode::Off);
@@ -69,10 +70,10 @@ fn every_key_is_read() {
     // The text gives every key there is, so that a new one cannot be forgotten here.
     let given = resolved.settings();
     for key in keys() {
-        // Providers have the same keys; one of them gives all.
-        let path = ["openai", "gemini", "openrouter", "compatible"]
+        // Providers have the same keys; each is given to one of them.
+        let path = ProviderName::REMOTE
             .iter()
-            .fold(key.path.clone(), |path, name| path.replace(name, "anthropic"));
+            .fold(key.path.clone(), |path, name| path.replace(&format!("providers.{name}."), "providers.*."));
         let pattern: Vec<&str> = path.split(['.', '[']).collect();
         let matches = |path: &str| {
             let path: Vec<&str> = path.split('.').collect();
@@ -596,7 +597,7 @@ fn a_record_holds_nothing_of_the_machine() {
     assert_eq!(config.tree.pipeline, Some("/q/p.dot".into()));
     assert_eq!(config.workspace.repos.values().next().unwrap().path, Some("/q/backend".into()));
     assert_eq!(config.worktrees.base, Some("/fast".into()));
-    assert_eq!(config.providers.openai.settings.api_base.as_deref(), Some("https://proxy"));
+    assert_eq!(config.providers.servers[&ProviderName::OPENAI].settings.api_base.as_deref(), Some("https://proxy"));
     assert_eq!(config.agents["reviewer"].role, Some("/q/roles/r.yaml".into()));
     assert_eq!(config.agents["reviewer"].persona, Some("/u/me.yaml".into()));
     assert_eq!(config.agents.len(), 1);
@@ -660,25 +661,28 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     };
     insta::assert_snapshot!(lines(supplied(&local, &environment)), @r#"
     command agent (/p/.env:4): evil
-    command agents.reviewer.command (/p/pleach.yaml:12): codex exec '{prompt_file}'
-    command agents.reviewer.args (/p/pleach.yaml:12): --x
-    variable agents.reviewer.env.A (/p/pleach.yaml:12): b
-    sandbox agents.reviewer.permission_mode (/p/pleach.yaml:12): yolo
-    sandbox agents.reviewer.turns (/p/pleach.yaml:12): hooks
+    command agents.reviewer.command (/p/pleach.yaml:13): codex exec '{prompt_file}'
+    command agents.reviewer.args (/p/pleach.yaml:13): --x
+    variable agents.reviewer.env.A (/p/pleach.yaml:13): b
+    sandbox agents.reviewer.permission_mode (/p/pleach.yaml:13): yolo
+    sandbox agents.reviewer.turns (/p/pleach.yaml:13): hooks
     command tree.steps.implement.runner (/p/.env:4): evil
-    command tools[0].command (/p/pleach.yaml:13): make test
-    command workspace.tools.backend.run-tests.command (/p/pleach.yaml:17): make
-    command tree.test_command (/p/pleach.yaml:18): t
-    command merge.test_command (/p/pleach.yaml:20): t
+    command tools[0].command (/p/pleach.yaml:14): make test
+    command workspace.tools.backend.run-tests.command (/p/pleach.yaml:18): make
+    command tree.test_command (/p/pleach.yaml:19): t
+    command merge.test_command (/p/pleach.yaml:21): t
     command providers.anthropic.settings.api_key_command (/p/pleach.yaml:7): pass show key
     address for keys providers.anthropic.settings.api_base (/p/pleach.yaml:7): https://a.example
     address for keys providers.anthropic.settings.proxy (/p/pleach.yaml:7): http://proxy:3128
     address for keys providers.compatible.settings.api_base (/p/pleach.yaml:10): http://localhost:1
-    address for records record.cxdb (/p/pleach.yaml:22): localhost:9009
-    sandbox sandbox.mode (/p/pleach.yaml:23): off
-    sandbox sandbox.network (/p/pleach.yaml:23): open
-    sandbox sandbox.rw (/p/pleach.yaml:23): /tmp
-    sandbox sandbox.hide (/p/pleach.yaml:23): ~/.aws can be read
+    address for keys providers.mine.base_url (/p/pleach.yaml:11): https://m.example/x?v=1
+    secret providers.mine.api_key (/p/pleach.yaml:11): MINE_KEY is sent as its key
+    address for keys providers.mine.headers.X-Team (/p/pleach.yaml:11): a
+    address for records record.cxdb (/p/pleach.yaml:23): localhost:9009
+    sandbox sandbox.mode (/p/pleach.yaml:24): off
+    sandbox sandbox.network (/p/pleach.yaml:24): open
+    sandbox sandbox.rw (/p/pleach.yaml:24): /tmp
+    sandbox sandbox.hide (/p/pleach.yaml:24): ~/.aws can be read
     ~/.gnupg can be read
     ~/.config/gh can be read
     ~/.mozilla can be read
@@ -695,7 +699,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     ~/.var/app/org.chromium.Chromium can be read
     ~/.var/app/org.mozilla.firefox can be read
     ~/.local/state/pleach can be read
-    secret env.pass (/p/pleach.yaml:24): NPM_TOKEN
+    secret env.pass (/p/pleach.yaml:25): NPM_TOKEN
     DATABASE_URL
     address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x

@@ -65,7 +65,7 @@ pub enum Upstream {
 
 impl Upstream {
     /// Its name, as records have it.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Remote(remote) => remote.name(),
             Self::Script(_) => "script",
@@ -357,7 +357,7 @@ impl Gateway {
     }
 
     /// Who answers what is let through.
-    pub fn provider(&self) -> &'static str {
+    pub fn provider(&self) -> &str {
         self.shared.upstream.name()
     }
 

@@ -8,6 +8,7 @@ mod http;
 mod message;
 mod price;
 mod providers;
+mod proxy;
 mod remote;
 pub mod script;
 pub mod wire;
@@ -235,7 +236,7 @@ pub enum Provider {
 
 impl Provider {
     /// The provider's name, as records have it.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Script(_) => "script",
             Self::Remote(remote) => remote.name(),

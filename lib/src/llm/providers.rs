@@ -1,6 +1,6 @@
 //! Which provider answers: the one a node names, else the one of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::remote::{Remote, Unusable};
 use super::{Provider, Script};
@@ -25,12 +25,14 @@ pub enum NoProvider {
     )]
     None,
     /// There is no provider of this name.
-    #[error("there is no provider `{name}`{}; there are {}", suggestion.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default(), ProviderName::WORDS.join(", "))]
+    #[error("there is no provider `{name}`{}; there are {}", suggestion.as_ref().map(|near| format!(", did you mean `{near}`?")).unwrap_or_default(), names.join(", "))]
     Unknown {
         /// The name.
         name: String,
         /// One that is nearly it.
-        suggestion: Option<&'static str>,
+        suggestion: Option<String>,
+        /// All there are.
+        names: Vec<String>,
     },
     /// The scripted provider has no script.
     #[error("the scripted provider has no script; set `providers.script.file`")]
@@ -46,16 +48,17 @@ impl Providers {
         let mut known = BTreeMap::new();
         for (name, given) in config.providers.remote() {
             let remote = Remote::new(name, given, environment, spawner, &config.root);
-            known.insert(name, remote.map(Provider::Remote));
+            known.insert(name.clone(), remote.map(Provider::Remote));
         }
         let script = script.map(|script| script.with_prices(&config.providers.script.prices));
-        let scripted = script.is_some().then_some(ProviderName::Script);
-        known.extend(script.map(|script| (ProviderName::Script, Ok(Provider::Script(script)))));
+        let scripted = script.is_some().then_some(ProviderName::SCRIPT);
+        known.extend(script.map(|script| (ProviderName::SCRIPT, Ok(Provider::Script(script)))));
         // Who has a key is meant, also where it cannot be used: nobody else is asked in its place.
         let is_meant =
             |known: &Result<Provider, Unusable>| !matches!(known, Err(Unusable::NoKey { .. } | Unusable::NoAddress(_)));
-        let meant = || ProviderName::REMOTE.into_iter().find(|name| known.get(name).is_some_and(is_meant));
-        let default = config.providers.default.or(scripted).or_else(meant);
+        let in_order = || config.providers.remote().map(|(name, _)| name);
+        let meant = || in_order().find(|name| known.get(name).is_some_and(is_meant)).cloned();
+        let default = config.providers.default.clone().or(scripted).or_else(meant);
         Self { default, known }
     }
 
@@ -71,7 +74,7 @@ impl Providers {
     /// The provider and the model for small things beside the work, if the user has said who may see the code: by a
     /// provider, by a cheap model, or by an agent that asks the same one anyway.
     pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
-        let name = self.default?;
+        let name = self.default.as_ref()?;
         let Provider::Remote(remote) = self.get(None).ok()? else { return None };
         let model = remote.model("cheap").ok()?;
         let given = config.providers.get(name)?;
@@ -84,8 +87,8 @@ impl Providers {
     /// The provider of a name, or the default one.
     pub fn get(&self, name: Option<&str>) -> Result<Provider, NoProvider> {
         let name = match name {
-            None => self.default.ok_or(NoProvider::None)?,
-            Some(name) => named(name)?,
+            None => self.default.clone().ok_or(NoProvider::None)?,
+            Some(name) => self.named(name)?,
         };
         match self.known.get(&name) {
             Some(Ok(provider)) => Ok(provider.clone()),
@@ -93,28 +96,29 @@ impl Providers {
             None => Err(NoProvider::NoScript),
         }
     }
-}
 
-fn named(name: &str) -> Result<ProviderName, NoProvider> {
-    let all = ProviderName::REMOTE.into_iter().chain([ProviderName::Script]);
-    let wanted = name.to_ascii_lowercase();
-    // Google's models are asked for by either name.
-    let wanted = if wanted == "google" { "gemini" } else { wanted.as_str() };
-    let unknown = || NoProvider::Unknown {
-        name: name.to_owned(),
-        suggestion: closest(name, ProviderName::WORDS.iter().copied()),
-    };
-    all.into_iter().find(|known| known.as_str() == wanted).ok_or_else(unknown)
+    fn named(&self, name: &str) -> Result<ProviderName, NoProvider> {
+        let wanted = name.to_ascii_lowercase();
+        // Google's models are asked for by either name.
+        let wanted = if wanted == "google" { "gemini" } else { wanted.as_str() };
+        let names: BTreeSet<&ProviderName> = self.known.keys().chain([&ProviderName::SCRIPT]).collect();
+        if let Some(known) = names.iter().find(|known| known.as_str() == wanted) {
+            return Ok((*known).clone());
+        }
+        let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+        let suggestion = closest(name, names.iter().map(String::as_str)).map(str::to_owned);
+        Err(NoProvider::Unknown { name: name.to_owned(), suggestion, names })
+    }
 }
 
 /// One provider for everything; for embedding and tests.
 impl From<Option<Provider>> for Providers {
     fn from(provider: Option<Provider>) -> Self {
         let name = match &provider {
-            Some(Provider::Remote(remote)) => named(remote.name()).unwrap_or(ProviderName::Script),
-            Some(Provider::Script(_)) | None => ProviderName::Script,
+            Some(Provider::Remote(remote)) => remote.provider().clone(),
+            Some(Provider::Script(_)) | None => ProviderName::SCRIPT,
         };
-        let default = provider.is_some().then_some(name);
-        Self { default, known: provider.into_iter().map(|provider| (name, Ok(provider))).collect() }
+        let default = provider.is_some().then(|| name.clone());
+        Self { default, known: provider.into_iter().map(|provider| (name.clone(), Ok(provider))).collect() }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use pleach::agent::{BoxFuture, Roster};
@@ -47,13 +46,11 @@ impl World {
         ])
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the test stands outside of pleach")]
     fn git(&self, args: &[&str], dir: &Path) -> String {
-        let output = Command::new("git")
+        let output = crate::real_git::command()
             .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
             .args(args)
             .current_dir(dir)
-            .env_clear()
             .envs(self.environment().iter())
             .output()
             .unwrap();

@@ -4,6 +4,7 @@ mod client;
 mod driven;
 mod wire;
 
+use std::borrow::Borrow;
 use std::path::Path;
 
 use pleach::config::{self, Environment, ProviderName};
@@ -24,23 +25,27 @@ pub const USAGE: Usage =
 
 /// Every language: who speaks it, and where its calls go below the base URL.
 pub const ALL: [(ProviderName, Format, &str); 4] = [
-    (ProviderName::Anthropic, Format::Anthropic, "/v1/messages"),
-    (ProviderName::Openai, Format::Responses, "/responses"),
-    (ProviderName::Compatible, Format::Chat, "/chat/completions"),
-    (ProviderName::Gemini, Format::Gemini, "/v1beta/models/m-1:streamGenerateContent?alt=sse"),
+    (ProviderName::ANTHROPIC, Format::Anthropic, "/v1/messages"),
+    (ProviderName::OPENAI, Format::Responses, "/responses"),
+    (ProviderName::COMPATIBLE, Format::Chat, "/chat/completions"),
+    (ProviderName::GEMINI, Format::Gemini, "/v1beta/models/m-1:streamGenerateContent?alt=sse"),
 ];
 
-pub fn remote(server: &Server, name: ProviderName, change: impl FnOnce(&mut config::Provider)) -> Upstream {
+pub fn remote(
+    server: &Server,
+    name: impl Borrow<ProviderName>,
+    change: impl FnOnce(&mut config::Provider),
+) -> Upstream {
     let mut given = config::Provider::default();
     given.settings.api_base = Some(server.url());
     given.prices.insert("m-1".into(), config::Price { input: 1.0, output: 2.0, ..Default::default() });
     change(&mut given);
     let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "COMPATIBLE_API_KEY"];
     let env = Environment::from_pairs(keys.map(|key| (key, KEY)));
-    Upstream::Remote(Remote::new(name, &given, &env, &spawner(), Path::new("/")).unwrap())
+    Upstream::Remote(Remote::new(name.borrow(), &given, &env, &spawner(), Path::new("/")).unwrap())
 }
 
-pub async fn open(server: &Server, name: ProviderName) -> (Gateway, UnboundedReceiver<Arrival>) {
+pub async fn open(server: &Server, name: impl Borrow<ProviderName>) -> (Gateway, UnboundedReceiver<Arrival>) {
     Gateway::open(remote(server, name, |_| {}), Facts::default()).await.unwrap()
 }
 

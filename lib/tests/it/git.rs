@@ -103,12 +103,10 @@ impl Sandbox {
         Environment::from_pairs(self.variables())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the tests compare with the git program itself")]
     fn try_git<A: AsRef<OsStr>>(&self, dir: impl AsRef<Path>, args: &[A]) -> Result<Vec<u8>, String> {
-        let output = Command::new("git")
+        let output = crate::real_git::command()
             .args(args)
             .current_dir(self.dir.path().join(dir))
-            .env_clear()
             .envs(self.variables())
             .output()
             .unwrap();

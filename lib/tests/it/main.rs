@@ -14,6 +14,7 @@ mod gateway;
 mod git;
 mod process;
 mod providers;
+mod real_git;
 mod records_page;
 mod repository;
 mod sandbox;

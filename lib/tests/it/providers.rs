@@ -1,6 +1,7 @@
 //! Providers behind a server, against one on loopback that plays every part: all formats, refusals, silence, broken
 //! connections. Nothing leaves the machine.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -25,15 +26,15 @@ use crate::server::{Play, Seen, Server};
 const KEY: &str = "sk-test-0123456789";
 
 const ALL: [(ProviderName, Format, &str, &str); 4] = [
-    (ProviderName::Anthropic, Format::Anthropic, "ANTHROPIC_API_KEY", "POST /v1/messages HTTP/1.1"),
-    (ProviderName::Openai, Format::Responses, "OPENAI_API_KEY", "POST /v1/responses HTTP/1.1"),
+    (ProviderName::ANTHROPIC, Format::Anthropic, "ANTHROPIC_API_KEY", "POST /v1/messages HTTP/1.1"),
+    (ProviderName::OPENAI, Format::Responses, "OPENAI_API_KEY", "POST /v1/responses HTTP/1.1"),
     (
-        ProviderName::Gemini,
+        ProviderName::GEMINI,
         Format::Gemini,
         "GEMINI_API_KEY",
         "POST /v1beta/models/m-worker:streamGenerateContent?alt=sse HTTP/1.1",
     ),
-    (ProviderName::Compatible, Format::Chat, "COMPATIBLE_API_KEY", "POST /v1/chat/completions HTTP/1.1"),
+    (ProviderName::COMPATIBLE, Format::Chat, "COMPATIBLE_API_KEY", "POST /v1/chat/completions HTTP/1.1"),
 ];
 
 fn settings(base: &str) -> config::Provider {
@@ -49,16 +50,16 @@ fn keys() -> Environment {
     Environment::from_pairs(ALL.map(|(_, _, key, _)| (key, KEY)))
 }
 
-fn remote(name: ProviderName, given: &config::Provider, env: &Environment) -> Result<Remote, Unusable> {
-    Remote::new(name, given, env, &spawner(), Path::new("/"))
+fn remote(name: impl Borrow<ProviderName>, given: &config::Provider, env: &Environment) -> Result<Remote, Unusable> {
+    Remote::new(name.borrow(), given, env, &spawner(), Path::new("/"))
 }
 
-fn provider(server: &Server, name: ProviderName) -> Provider {
+fn provider(server: &Server, name: impl Borrow<ProviderName>) -> Provider {
     Provider::Remote(remote(name, &settings(&server.url()), &keys()).unwrap())
 }
 
 fn anthropic(server: &Server) -> Provider {
-    provider(server, ProviderName::Anthropic)
+    provider(server, ProviderName::ANTHROPIC)
 }
 
 fn task() -> Request {
@@ -124,7 +125,7 @@ fn stream_error(format: Format) -> String {
 async fn every_format_is_spoken_as_its_server_wants_it() {
     for (name, format, _, line) in ALL {
         let server = Server::start(move |_, _| hello(format));
-        let provider = provider(&server, name);
+        let provider = provider(&server, &name);
         let response = ask(&provider).await.unwrap();
         assert_eq!(response.message.text(), "Hello.", "{name}");
         assert_eq!((response.usage, response.model.as_str()), (USAGE, "m-worker"), "{name}");
@@ -199,7 +200,7 @@ async fn the_built_in_agent_works_with_every_format() {
             ))
         });
         let (text, turns, dir) =
-            run(provider(&server, name), Profile::default(), |job| job.effort = Some("low".into())).await;
+            run(provider(&server, &name), Profile::default(), |job| job.effort = Some("low".into())).await;
         assert_eq!(text.unwrap(), "All done.", "{name}");
         for file in ["one", "two", "three"] {
             assert_eq!(fs::read_to_string(dir.path().join("work").join(file)).unwrap(), "x\n", "{name}");
@@ -237,7 +238,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
     assert!(system.contains("\n# Role\nYou review.\n") && system.contains("\n# Task\nFind bugs.\n"), "{system}");
     let compatible = settings(&server.url());
     let compatible = config::Provider { models: Default::default(), ..compatible };
-    let compatible = Provider::Remote(remote(ProviderName::Compatible, &compatible, &keys()).unwrap());
+    let compatible = Provider::Remote(remote(ProviderName::COMPATIBLE, &compatible, &keys()).unwrap());
     let error = ask(&compatible).await.unwrap_err();
     assert_eq!(error.message, "compatible has no model `worker`; set `providers.compatible.models.worker`");
     assert_eq!(server.seen().len(), 4, "nobody was asked");
@@ -258,7 +259,7 @@ async fn refusals_are_told_apart_and_never_show_the_key() {
             (302, ErrorClass::Unavailable, "not followed".into()),
         ] {
             let server = Server::start(move |_, _| refusal_in(format, status, &format!("bad {KEY}")));
-            let error = ask(&provider(&server, name)).await.unwrap_err();
+            let error = ask(&provider(&server, &name)).await.unwrap_err();
             assert_eq!(error.class, class, "{name}: {error}");
             assert!(error.message.contains(&says), "{error}");
             assert!(!error.message.contains(KEY), "{error}");
@@ -277,12 +278,12 @@ async fn a_busy_server_is_given_the_time_it_asks_for() {
             _ => hello(format),
         });
         let begun = std::time::Instant::now();
-        let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        let (text, turns, _) = run(provider(&server, &name), Profile::default(), |_| {}).await;
         assert_eq!((text.unwrap().as_str(), turns.len(), server.seen().len()), ("Hello.", 1, 3), "{name}");
         assert!(begun.elapsed() >= Duration::from_millis(300), "{name}: it asked for a third of a second");
 
         let patient = Server::start(|_, _| Play::Answer(429, vec![("retry-after", "61".into())], "{}".into()));
-        let (text, _, _) = run(provider(&patient, name), Profile::default(), |_| {}).await;
+        let (text, _, _) = run(provider(&patient, &name), Profile::default(), |_| {}).await;
         let said = format!("{name} is asked too often (429)");
         assert!(matches!(&text, Err(AgentError::Unanswered(why)) if why.contains(&said)), "{text:?}");
         assert_eq!(patient.seen().len(), 1, "{name}: more than a minute is not waited for");
@@ -298,7 +299,7 @@ async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
             (503, format!("{name} failed (503): no")),
         ] {
             let down = Server::start(move |_, _| refusal_in(format, status, "no"));
-            let (text, turns, _) = run(provider(&down, name), Profile::default(), |_| {}).await;
+            let (text, turns, _) = run(provider(&down, &name), Profile::default(), |_| {}).await;
             let Err(AgentError::Unanswered(why)) = text else { panic!("{name} {status}: {text:?}") };
             assert!(why.contains(&says) && why.contains("tried 3 times"), "{why}");
             assert_eq!((down.seen().len(), turns.len()), (3, 0), "{name} {status}");
@@ -308,7 +309,7 @@ async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
             (401, format!("{name} does not accept the key (401): no; check {key}")),
         ] {
             let closed = Server::start(move |_, _| refusal_in(format, status, "no"));
-            let (text, turns, _) = run(provider(&closed, name), Profile::default(), |_| {}).await;
+            let (text, turns, _) = run(provider(&closed, &name), Profile::default(), |_| {}).await;
             let Err(AgentError::Terminal(why) | AgentError::Environment(why)) = text else {
                 panic!("{name} {status}: {text:?}")
             };
@@ -325,14 +326,14 @@ async fn broken_connections_are_tried_again() {
             0 | 1 => Play::Drop,
             _ => hello(format),
         });
-        let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        let (text, turns, _) = run(provider(&server, &name), Profile::default(), |_| {}).await;
         assert_eq!((text.unwrap().as_str(), turns.len(), server.seen().len()), ("Hello.", 1, 3), "{name}");
 
         // Everything is there, only the end of the body is not.
         let server = Server::start(move |_, _| Play::Cut(streamed(format, vec![Part::text("Hello.")])));
-        assert_eq!(ask(&provider(&server, name)).await.unwrap().message.text(), "Hello.", "{name}");
+        assert_eq!(ask(&provider(&server, &name)).await.unwrap().message.text(), "Hello.", "{name}");
         let nobody = settings("http://127.0.0.1:1");
-        let nobody = Provider::Remote(remote(name, &nobody, &keys()).unwrap());
+        let nobody = Provider::Remote(remote(&name, &nobody, &keys()).unwrap());
         let error = ask(&nobody).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Transient);
         assert!(error.message.starts_with("cannot connect to http://127.0.0.1:1/v1"), "{error}");
@@ -350,12 +351,12 @@ async fn half_an_answer_is_an_error_that_says_so() {
         let cut = Server::start(move |_, _| Play::Cut(half()));
         let ended = Server::start(move |_, _| Play::Stream(half()));
         for server in [cut, ended] {
-            let error = ask(&provider(&server, name)).await.unwrap_err();
+            let error = ask(&provider(&server, &name)).await.unwrap_err();
             // Whether they count before the end or not.
             assert!(error.charge.is_some(), "{name}: {error:?}");
             assert_eq!(error.class, ErrorClass::Cut, "{name}: {error}");
             assert!(error.message.contains("broke"), "{name}: {error}");
-            let (text, turns, dir) = run(provider(&server, name), Profile::default(), |_| {}).await;
+            let (text, turns, dir) = run(provider(&server, &name), Profile::default(), |_| {}).await;
             assert!(matches!(&text, Err(AgentError::Unanswered(why)) if why.contains("broke")), "{text:?}");
             assert!(turns.iter().all(|turn| !turn.messages.iter().any(Message::is_answer)), "{name}: {turns:?}");
             let paid: usize = turns.iter().map(|turn| turn.side_calls.len()).sum();
@@ -394,7 +395,7 @@ async fn what_fails_before_a_word_of_the_answer_is_tried_again() {
                 (0, _) => Play::Stream(vec![nothing.to_owned()]),
                 _ => hello(format),
             });
-            let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+            let (text, turns, _) = run(provider(&server, &name), Profile::default(), |_| {}).await;
             assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2), "{name} {how}");
             let tried = turns.iter().flat_map(|turn| &turn.side_calls).map(|call| call.token_usage.input).sum::<u64>();
             let charged = matches!(format, Format::Anthropic | Format::Gemini);
@@ -409,7 +410,7 @@ async fn a_server_that_stops_talking_is_left() {
         let server = Server::start(move |_, _| play.clone());
         let mut given = settings(&server.url());
         given.settings.timeout = 1;
-        let provider = Provider::Remote(remote(name, &given, &keys()).unwrap());
+        let provider = Provider::Remote(remote(&name, &given, &keys()).unwrap());
         let error = ask(&provider).await.unwrap_err();
         assert_eq!(error.class, class, "{format:?}: {error}");
         assert!(error.message.ends_with("said nothing for 1 s"), "{format:?}: {error}");
@@ -419,7 +420,7 @@ async fn a_server_that_stops_talking_is_left() {
     for (name, format, _, _) in ALL {
         let mut begun = streamed(format, vec![Part::text("Half of it, and then"), write("a", "one")]);
         begun.truncate(begun.len() / 2);
-        waiting.spawn(silent(name, format, Play::Hang, ErrorClass::Transient));
+        waiting.spawn(silent(name.clone(), format, Play::Hang, ErrorClass::Transient));
         waiting.spawn(silent(name, format, Play::Stall(begun), ErrorClass::Cut));
     }
     while let Some(ended) = waiting.join_next().await {
@@ -432,7 +433,7 @@ async fn a_kill_drops_the_call() {
     for (name, format, _, _) in ALL {
         let begun = streamed(format, vec![Part::text("x")])[..1].to_vec();
         let server = Server::start(move |_, _| Play::Stall(begun.clone()));
-        let provider = provider(&server, name);
+        let provider = provider(&server, &name);
         let (canceller, cancel) = Cancel::new();
         let call = tokio::spawn(async move { provider.complete(&task(), &cancel).await });
         while server.seen().is_empty() {
@@ -454,7 +455,7 @@ async fn what_cannot_be_read_is_said_and_asked_for_again() {
             0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),
             _ => hello(format),
         });
-        let (text, _, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        let (text, _, _) = run(provider(&server, &name), Profile::default(), |_| {}).await;
         assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2), "{name}");
         let nothing = match format {
             Format::Anthropic => "no `content`",
@@ -474,7 +475,7 @@ async fn what_cannot_be_read_is_said_and_asked_for_again() {
         ];
         for (play, class, says) in plays {
             let server = Server::start(move |_, _| play.clone());
-            let error = ask(&provider(&server, name)).await.unwrap_err();
+            let error = ask(&provider(&server, &name)).await.unwrap_err();
             assert!(error.class == class && error.message.contains(says), "{name}: {:?} {error}", error.class);
         }
     }
@@ -497,7 +498,7 @@ async fn a_server_that_does_not_stream_is_understood_too() {
                 format.encode_reply(&response).to_string(),
             )
         });
-        let response = ask(&provider(&server, name)).await.unwrap();
+        let response = ask(&provider(&server, &name)).await.unwrap();
         assert_eq!((response.message.text().as_str(), response.model.as_str()), ("Hello.", "m-worker"), "{name}");
     }
 }
@@ -536,20 +537,20 @@ async fn a_key_can_come_from_a_command() {
     // The command is given the variables that other commands are not.
     given.settings.api_key_command =
         Some("echo >> \"$COUNT\"; echo \"$VAULT_TOKEN-$(wc -l < \"$COUNT\" | tr -d ' ')\"".into());
-    let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    let provider = Provider::Remote(remote(ProviderName::ANTHROPIC, &given, &env).unwrap());
     assert_eq!(ask(&provider).await.unwrap_err().class, ErrorClass::Auth, "a new key that is refused is refused");
     assert_eq!(ask(&provider).await.unwrap().message.text(), "Hello.", "a key that was good once is asked for again");
     assert_eq!(ask(&provider).await.unwrap().message.text(), "Hello.");
     let keys: Vec<String> = server.seen().iter().map(|seen| seen.headers["x-api-key"].clone()).collect();
     assert_eq!(keys, ["key-1", "key-1", "key-2", "key-2"]);
     given.settings.api_key_command = Some("echo nothing here >&2; exit 3".into());
-    let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    let provider = Provider::Remote(remote(ProviderName::ANTHROPIC, &given, &env).unwrap());
     let error = ask(&provider).await.unwrap_err();
     assert_eq!(error.message, "`api_key_command` gave no key: exit 3 nothing here");
 }
 
 #[tokio::test]
-async fn a_proxy_is_used_when_one_is_configured_and_never_else() {
+async fn a_proxy_is_used_when_one_is_configured_and_never_for_this_machine() {
     let proxy = Server::start(|_, _| hello(Format::Anthropic));
     let server = Server::start(|_, _| hello(Format::Anthropic));
     let env = Environment::from_pairs([
@@ -558,12 +559,12 @@ async fn a_proxy_is_used_when_one_is_configured_and_never_else() {
         ("http_proxy", &proxy.url()),
         ("ALL_PROXY", &proxy.url()),
     ]);
-    let direct = Provider::Remote(remote(ProviderName::Anthropic, &settings(&server.url()), &env).unwrap());
+    let direct = Provider::Remote(remote(ProviderName::ANTHROPIC, &settings(&server.url()), &env).unwrap());
     ask(&direct).await.unwrap();
     assert_eq!((server.seen().len(), proxy.seen().len()), (1, 0));
     let mut given = settings("http://models.invalid");
     given.settings.proxy = Some(proxy.url().replace("http://", "http://me:pass@"));
-    let through = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    let through = Provider::Remote(remote(ProviderName::ANTHROPIC, &given, &env).unwrap());
     ask(&through).await.unwrap();
     let seen = &proxy.seen()[0];
     assert_eq!(seen.line, "POST http://models.invalid/v1/messages HTTP/1.1");
@@ -573,7 +574,7 @@ async fn a_proxy_is_used_when_one_is_configured_and_never_else() {
     );
     let mut given = settings("https://models.invalid");
     given.settings.proxy = Some(proxy.url());
-    let through = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    let through = Provider::Remote(remote(ProviderName::ANTHROPIC, &given, &env).unwrap());
     // This one is no proxy: it answers something else than 200, after which nothing is sent.
     let error = ask(&through).await.unwrap_err();
     assert_eq!(proxy.seen()[1].line, "CONNECT models.invalid:443 HTTP/1.1");
@@ -584,12 +585,15 @@ async fn a_proxy_is_used_when_one_is_configured_and_never_else() {
 fn the_provider_is_the_one_named_or_the_first_with_a_key() {
     let pick = |config: &Config, env: &[(&str, &str)], name: Option<&str>| {
         let env = Environment::from_pairs(env.iter().copied());
-        Providers::new(config, &env, &spawner(), None).get(name).map(|provider| provider.name())
+        Providers::new(config, &env, &spawner(), None).get(name).map(|provider| provider.name().to_owned())
     };
     let plain = Config::default();
     assert_eq!(pick(&plain, &[], None), Err(NoProvider::None));
-    assert_eq!(pick(&plain, &[("GOOGLE_API_KEY", "k"), ("OPENAI_API_KEY", "k")], None), Ok("openai"));
-    assert_eq!(pick(&plain, &[("OPENAI_API_KEY", "k"), ("GEMINI_API_KEY", "k")], Some("google")), Ok("gemini"));
+    assert_eq!(pick(&plain, &[("GOOGLE_API_KEY", "k"), ("OPENAI_API_KEY", "k")], None), Ok("openai".to_owned()));
+    assert_eq!(
+        pick(&plain, &[("OPENAI_API_KEY", "k"), ("GEMINI_API_KEY", "k")], Some("google")),
+        Ok("gemini".to_owned())
+    );
     let error = pick(&plain, &[], Some("anthropic")).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -599,13 +603,13 @@ fn the_provider_is_the_one_named_or_the_first_with_a_key() {
     assert!(error.starts_with("there is no provider `anthropc`, did you mean `anthropic`?"), "{error}");
     assert_eq!(
         pick(&plain, &[], Some("compatible")).unwrap_err().to_string(),
-        "compatible has no address; set `providers.compatible.settings.api_base`"
+        "compatible has no address; set `providers.compatible.base_url`"
     );
     let mut local = Config::default();
-    local.providers.compatible = settings("http://localhost:1");
-    assert_eq!(pick(&local, &[], None), Ok("compatible"), "a local server needs no key");
-    local.providers.default = Some(ProviderName::Gemini);
+    local.providers.servers.insert(ProviderName::COMPATIBLE, settings("http://localhost:1"));
+    assert_eq!(pick(&local, &[], None), Ok("compatible".to_owned()), "a local server needs no key");
+    local.providers.default = Some(ProviderName::GEMINI);
     assert!(pick(&local, &[("ANTHROPIC_API_KEY", "k")], None).unwrap_err().to_string().contains("GEMINI_API_KEY"));
-    local.providers.compatible.settings.api_base = Some("http://me:secret@host".into());
+    local.providers.servers.insert(ProviderName::COMPATIBLE, settings("http://me:secret@host"));
     assert!(!pick(&local, &[], Some("compatible")).unwrap_err().to_string().contains("secret"));
 }

@@ -39,6 +39,11 @@ impl Route {
     fn named(&self, model: &str) -> String {
         self.models.get(model).cloned().unwrap_or_else(|| model.to_owned())
     }
+
+    /// The model an agent is told by its settings, if that is how it is told.
+    pub fn told(&self, asked: Option<&str>) -> Option<String> {
+        self.preset.gateway.model.as_ref().map(|_| self.named(asked.unwrap_or("worker")))
+    }
 }
 
 impl AcpAgent {
@@ -55,7 +60,7 @@ impl AcpAgent {
         let asked = job.model.as_deref().or(self.profile.model.as_deref()).map(|model| route.named(model));
         // Who knows the gateway's models by names of its own is told in its settings which one it is, and not again.
         let in_settings = route.preset.gateway.model.is_some();
-        let model = asked.clone().or_else(|| in_settings.then(|| route.named("worker")));
+        let model = asked.clone().or_else(|| route.told(None));
         let way =
             Way { preset: &route.preset, environment: &route.environment, home: &job.home, model, endpoint: &endpoint };
         way.make_home()?;
@@ -79,6 +84,11 @@ impl AcpAgent {
         let ended = match (ended, undone) {
             // That it is done is only its word.
             (Ended::Done, Some(undone)) => Ended::Failed(undone),
+            (Ended::Done, None) if !asked && route.preset.is_known() => Ended::Failed(AgentError::Terminal(format!(
+                "the agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it \
+                 works with its own settings and login",
+                self.name()
+            ))),
             (Ended::Done, None) if !asked && client.words().is_empty() => {
                 Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
             }

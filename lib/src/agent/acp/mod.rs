@@ -29,12 +29,13 @@ use self::driven::Route;
 use self::pipes::{Talked, Told};
 use self::policy::Policy;
 use self::state::State;
-use super::cli::{Billed, Preset, Variables, epilogue};
+use super::cli::{Billed, Preset, Variables, epilogue, is_no_tier};
 use super::driven::TASK_WAS_INTERRUPTED;
 use super::signs::{IDLE, signs};
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::{Meter, Upstream};
+use crate::llm::Unusable;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
 use crate::text::{last_words, shorten};
 
@@ -328,6 +329,12 @@ impl Agent for AcpAgent {
             billed,
             other: None,
         })
+    }
+
+    fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
+        let Some(route) = &self.route else { return Ok(()) };
+        let asked = asked.or(self.profile.model.as_deref());
+        route.told(asked).map_or(Ok(()), |model| is_no_tier(&model, &route.preset.provider))
     }
 
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {

@@ -12,7 +12,8 @@ use crate::agent::driven::WAS_INTERRUPTED;
 use crate::agent::signs::{IDLE, signs};
 use crate::agent::{AgentError, Job, bounds};
 use crate::beneath::Beneath;
-use crate::config::{AgentStdin, TurnMode};
+use crate::config::{AgentStdin, ProviderName, TurnMode};
+use crate::llm::Unusable;
 use crate::process::{Command, Limits, Sandbox, Stdin};
 
 /// How much of what an agent says is kept beside what is understood of it.
@@ -196,6 +197,21 @@ impl CliAgent {
         let needs_one = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
         let asked = asked.or(needs_one.then_some("worker"))?;
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
+    }
+
+    /// Whether a node that names this model, or none, can be worked on: a program that is told its model by pleach is never
+    /// told a tier that stands for none.
+    pub(super) fn knows_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
+        let is_told = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
+        self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| is_no_tier(&model, &self.preset.provider))
+    }
+}
+
+/// Refuses a tier nobody has named a model for.
+pub(in crate::agent) fn is_no_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
+    match ["smart", "worker", "cheap"].contains(&model) {
+        true => Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() }),
+        false => Ok(()),
     }
 }
 

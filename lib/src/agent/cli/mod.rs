@@ -35,12 +35,12 @@ use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns,
 use crate::config::{Environment, ParserName, TurnMode};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::llm::{LlmError, Message, Named, Prices, Pricing, Role};
+use crate::llm::{LlmError, Message, Named, Prices, Pricing, Role, Unusable};
 use crate::process::{Cancel, Output, Spawner};
 use crate::text::shorten;
 
 pub use hooks::hook_main;
-pub(super) use launch::epilogue;
+pub(super) use launch::{epilogue, is_no_tier};
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
 pub(super) use route::{Endpoint, Variables, Way, tools};
@@ -387,6 +387,10 @@ impl Agent for CliAgent {
 
     fn can_continue(&self) -> bool {
         false
+    }
+
+    fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
+        self.knows_model(asked)
     }
 
     /// Where its conversations are kept, it goes on with them by itself.

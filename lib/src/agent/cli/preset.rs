@@ -106,7 +106,7 @@ pub struct Apart {
 }
 
 /// The language a program speaks with its provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
     /// Anthropic's Messages.
@@ -164,6 +164,21 @@ pub struct Route {
     pub directories: Vec<String>,
     /// Files in the agent's own home.
     pub files: BTreeMap<String, String>,
+    /// Files in the agent's own home that are written anew for every run, with `{base_url}` as arguments have it.
+    pub settings: BTreeMap<String, String>,
+    /// The languages it can be told to speak, where it is not bound to one, and what stands for `{sdk}` and `{version}`
+    /// then.
+    pub dialects: BTreeMap<Language, Dialect>,
+}
+
+/// How a program is told to speak one of several languages.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dialect {
+    /// The library by which it speaks.
+    pub sdk: String,
+    /// What that library wants behind an address that has no version.
+    pub version: String,
 }
 
 impl Route {
@@ -252,7 +267,7 @@ impl Preset {
             oldest: String::new(),
             install: String::new(),
             log_in: String::new(),
-            provider: ProviderName::Compatible,
+            provider: ProviderName::COMPATIBLE,
             speaks: Language::Chat,
             parser: ParserName::None,
             stdin: AgentStdin::Prompt,
@@ -291,9 +306,28 @@ impl Preset {
         }
         self.stdin = settings.stdin.unwrap_or(self.stdin);
         self.parser = settings.parser.unwrap_or(self.parser);
-        self.provider = settings.provider.unwrap_or(self.provider);
+        self.provider = settings.provider.clone().unwrap_or(self.provider);
         self.env.extend(settings.env.clone());
         self
+    }
+
+    /// The same in the language of who answers, where it can be told to speak that.
+    pub fn speaking(mut self, format: Format) -> Self {
+        let language = match format {
+            Format::Anthropic => Language::Anthropic,
+            Format::Responses => Language::Responses,
+            Format::Chat => Language::Chat,
+            Format::Gemini => Language::Gemini,
+        };
+        if self.gateway.dialects.contains_key(&language) {
+            self.speaks = language;
+        }
+        self
+    }
+
+    /// Whether it is one of the agents pleach knows, and not a program that may be anything.
+    pub fn is_known(&self) -> bool {
+        !self.install.is_empty()
     }
 
     /// The language it speaks with its provider.

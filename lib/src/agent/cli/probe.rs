@@ -287,7 +287,11 @@ mod tests {
         );
         assert!(billed(&[("CLAUDE_CODE_USE_VERTEX", "true")]).contains("with Google Cloud, because"));
         for off in ["", "0", "false"] {
-            assert_eq!(billed(&[("CLAUDE_CODE_USE_BEDROCK", off)]), "on the login in your home, not billed by the token", "{off}");
+            assert_eq!(
+                billed(&[("CLAUDE_CODE_USE_BEDROCK", off)]),
+                "on the login in your home, not billed by the token",
+                "{off}"
+            );
         }
         let gemini = environment(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GEMINI_API_KEY", "k")]);
         assert_eq!(

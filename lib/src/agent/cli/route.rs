@@ -107,6 +107,10 @@ impl Way<'_> {
                     home.write(file, text.as_bytes())?;
                 }
             }
+            let values = self.values_without_secret();
+            for (file, text) in &self.preset.gateway.settings {
+                home.write(file, values.fill(text).unwrap_or_else(|| text.clone()).as_bytes())?;
+            }
             Ok(())
         };
         made().map_err(|error: std::io::Error| {
@@ -123,6 +127,19 @@ impl Way<'_> {
         values.set("key", Some(&endpoint.key));
         values.set("home", Some(home.display().to_string()));
         values.set("model", model.clone());
+        if let Some(dialect) = self.preset.gateway.dialects.get(&self.preset.speaks) {
+            values.set("sdk", Some(&dialect.sdk));
+            values.set("version", Some(&dialect.version));
+        }
+        values
+    }
+
+    /// The same for places others can read.
+    fn values_without_secret(&self) -> Values {
+        let mut values = self.values();
+        values.set("base_url", Some(&self.endpoint.address));
+        values.set("root_url", None::<&str>);
+        values.set("key", None::<&str>);
         values
     }
 
@@ -156,10 +173,7 @@ impl Way<'_> {
 
     /// Its arguments beyond the usual ones.
     pub fn arguments(&self) -> Vec<String> {
-        let mut values = self.values();
-        values.set("base_url", Some(&self.endpoint.address));
-        values.set("root_url", None::<&str>);
-        values.set("key", None::<&str>);
+        let values = self.values_without_secret();
         self.preset.gateway.args.iter().filter_map(|word| values.fill(word)).collect()
     }
 }

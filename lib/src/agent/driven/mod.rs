@@ -219,7 +219,8 @@ impl Driven {
         let Self { gateway, mut arrivals, tapes, state, max_failed_calls } = self;
         turns.count(gateway.meter());
         let (canceller, inner) = Cancel::new();
-        let mut log = Log { provider: gateway.provider(), tapes, state, max_failed_calls, ..Log::new(turns) };
+        let provider = gateway.provider().to_owned();
+        let mut log = Log { provider, tapes, state, max_failed_calls, ..Log::new(turns) };
         let mut flights = gateway.flights();
         let mut failing = gateway.failing();
         let running = run(inner);
@@ -303,7 +304,7 @@ async fn quiet_until(gateway: &Gateway, end: Option<Instant>) {
 /// The turns of a program, as they come.
 struct Log<'a> {
     turns: &'a Turns,
-    provider: &'static str,
+    provider: String,
     tapes: Tapes,
     /// Whether the last turn on record is still to come again.
     repeating: bool,
@@ -332,7 +333,7 @@ impl<'a> Log<'a> {
     fn new(turns: &'a Turns) -> Self {
         Self {
             turns,
-            provider: "",
+            provider: String::new(),
             tapes: Tapes::default(),
             repeating: false,
             state: StateRef::default(),

@@ -32,7 +32,7 @@ pub(super) struct KeyCommand {
     pub spawner: Spawner,
     pub said: Mutex<Option<String>>,
     /// The name its key has where it is taken out of text.
-    pub variable: &'static str,
+    pub variable: String,
     /// Who takes it out of what is recorded.
     pub redactor: OnceLock<Redactor>,
 }
@@ -60,7 +60,7 @@ impl Key {
                 }
                 let key = command.ask(cancel).await?;
                 if let Some(redactor) = command.redactor.get() {
-                    redactor.learn(command.variable, &key);
+                    redactor.learn(&command.variable, &key);
                 }
                 *command.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
                 Ok((Some(key), false))

@@ -2,6 +2,7 @@
 
 mod adjust;
 mod effort;
+mod endpoint;
 mod key;
 mod pass;
 mod refusal;
@@ -18,10 +19,11 @@ use hyper::header::{
 };
 use serde_json::{Value, json};
 
-use self::adjust::{remember_prompt, rename_calls, restore, thinks, versioned, wire_name};
+use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
+use self::endpoint::{Endpoint, Found};
 use self::key::{Key, KeyCommand};
 use self::refusal::Refused;
-use super::http::{Answer, Base, Client, HttpError};
+use super::http::{Answer, Client, HttpError};
 use super::price::{Named, Prices, Pricing, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
 use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, words};
@@ -31,6 +33,7 @@ use crate::event::Usage;
 use crate::process::{Cancel, Spawner};
 use crate::redact::Redactor;
 
+pub use self::endpoint::{Unusable, key_variables};
 pub(crate) use self::pass::{PassError, Passed, passed_on};
 
 /// The longest answer that is read.
@@ -61,162 +64,42 @@ struct Inner {
     prices: Prices,
 }
 
-/// What is known of a provider before it is asked: its address, and the variables of its key and address.
-struct Known {
-    format: Format,
-    base: Option<&'static str>,
-    keys: &'static [&'static str],
-    base_variable: &'static str,
-}
-
-fn known(name: ProviderName) -> Option<Known> {
-    Some(match name {
-        ProviderName::Anthropic => Known {
-            format: Format::Anthropic,
-            base: Some("https://api.anthropic.com"),
-            keys: &["ANTHROPIC_API_KEY"],
-            base_variable: "ANTHROPIC_BASE_URL",
-        },
-        ProviderName::Openai => Known {
-            format: Format::Responses,
-            base: Some("https://api.openai.com/v1"),
-            keys: &["OPENAI_API_KEY"],
-            base_variable: "OPENAI_BASE_URL",
-        },
-        ProviderName::Gemini => Known {
-            format: Format::Gemini,
-            base: Some("https://generativelanguage.googleapis.com"),
-            keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-            base_variable: "GEMINI_BASE_URL",
-        },
-        ProviderName::Openrouter => Known {
-            format: Format::Chat,
-            base: Some("https://openrouter.ai/api/v1"),
-            keys: &["OPENROUTER_API_KEY"],
-            base_variable: "OPENROUTER_BASE_URL",
-        },
-        // A key of its own: no other provider's may end up at a server anybody can name.
-        ProviderName::Compatible => Known {
-            format: Format::Chat,
-            base: None,
-            keys: &["COMPATIBLE_API_KEY"],
-            base_variable: "COMPATIBLE_BASE_URL",
-        },
-        ProviderName::Script => return None,
-    })
-}
-
-/// The variables a provider's key may be in, the first one that is set.
-pub fn key_variables(name: ProviderName) -> &'static [&'static str] {
-    known(name).map_or(&[], |known| known.keys)
-}
-
-/// Who calls the server of a provider. `base` is the address of its variable.
-fn client(
-    name: ProviderName,
-    known: &Known,
-    settings: &config::ProviderSettings,
-    base: Option<&str>,
-) -> Result<Client, Unusable> {
-    let setting = |key: &str| format!("`providers.{name}.settings.{key}`");
-    let (address, place) = match (settings.api_base.as_deref(), base, known.base) {
-        (Some(address), ..) => (address, setting("api_base")),
-        (None, Some(address), _) => (address, known.base_variable.to_owned()),
-        (None, None, Some(address)) => (address, setting("api_base")),
-        (None, None, None) => return Err(Unusable::NoAddress(name)),
-    };
-    let wrong = |place: String| move |error: HttpError| Unusable::Address(format!("{error}; correct {place}"));
-    let mut base = Base::parse(address).map_err(wrong(place.clone()))?;
-    base.path = versioned(known.format, &base.path);
-    let proxy = settings.proxy.as_deref().map(Base::parse).transpose().map_err(wrong(setting("proxy")))?;
-    Client::new(base, proxy, Duration::from_secs(settings.timeout)).map_err(wrong(place))
-}
-
-/// Why a provider cannot be asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// It has no key.
-    #[error("there is no key for {provider}; set {variable}, or `providers.{provider}.settings.api_key_command`")]
-    NoKey {
-        /// The provider.
-        provider: ProviderName,
-        /// The variable of its key.
-        variable: &'static str,
-    },
-    /// It has no address.
-    #[error("{0} has no address; set `providers.{0}.settings.api_base`")]
-    NoAddress(ProviderName),
-    /// Its address, or its proxy's, is none.
-    #[error("{0}")]
-    Address(String),
-    /// Its key cannot be sent.
-    #[error("the key in {0} holds characters no key has")]
-    Key(&'static str),
-    /// Nobody has said which of its models is meant.
-    #[error("{provider} has no model `{tier}`; set `providers.{provider}.models.{tier}`")]
-    NoModel {
-        /// The provider.
-        provider: ProviderName,
-        /// What was asked for.
-        tier: String,
-    },
-}
-
 impl Remote {
     /// The provider of this name. `root` is where a command that prints the key is run.
     pub fn new(
-        name: ProviderName,
+        name: &ProviderName,
         given: &config::Provider,
         environment: &Environment,
         spawner: &Spawner,
         root: &Path,
     ) -> Result<Self, Unusable> {
-        let known = known(name).ok_or(Unusable::NoAddress(name))?;
-        let settings = &given.settings;
-        let variable = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
-        let (key, key_hint) = match &settings.api_key_command {
+        let endpoint = Endpoint::new(name, given, environment)?;
+        let (key, key_hint) = match &given.settings.api_key_command {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
                 let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
-                let (said, redactor) = (Mutex::default(), OnceLock::new());
-                let command = KeyCommand { script, cwd, env, spawner, said, variable: known.keys[0], redactor };
+                let (said, redactor, variable) = (Mutex::default(), OnceLock::new(), endpoint.key_name());
+                let command = KeyCommand { script, cwd, env, spawner, said, variable, redactor };
                 (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
             }
-            None => {
-                let found = known.keys.iter().find_map(|key| Some((*key, variable(key)?)));
-                match found {
-                    Some((key, value)) if HeaderValue::from_str(value).is_err() => return Err(Unusable::Key(key)),
-                    Some((key, value)) => (Key::Given(value.to_owned()), key.to_owned()),
-                    None if name == ProviderName::Compatible => (Key::None, known.keys[0].to_owned()),
-                    None => return Err(Unusable::NoKey { provider: name, variable: known.keys[0] }),
-                }
-            }
+            None => match endpoint.key()? {
+                Found::Key(variable, key) => (Key::Given(key), variable),
+                Found::NotNeeded(variable) => (Key::None, variable),
+            },
         };
-        let client = client(name, &known, settings, variable(known.base_variable))?;
-        let mut headers = Vec::new();
-        let mut add = |name: &'static str, value: Option<&str>| {
-            let value = value.and_then(|value| HeaderValue::from_str(value).ok());
-            headers.extend(value.map(|value| (HeaderName::from_static(name), value)));
-        };
-        match known.format {
-            Format::Anthropic => add("anthropic-version", Some("2023-06-01")),
-            Format::Responses => {
-                add("openai-organization", variable("OPENAI_ORG_ID"));
-                add("openai-project", variable("OPENAI_PROJECT_ID"));
-            }
-            Format::Chat | Format::Gemini => {}
-        }
+        let client = endpoint.client()?;
+        let headers = endpoint.headers()?;
         Ok(Self(Arc::new(Inner {
-            name,
-            format: known.format,
+            name: name.clone(),
+            format: endpoint.format,
             client,
             key,
             key_hint,
             headers,
             models: given.models.clone(),
-            max_tokens: settings.max_tokens,
-            retries: settings.retries,
-            max_wait: Duration::from_secs(settings.max_wait),
+            max_tokens: given.settings.max_tokens,
+            retries: given.settings.retries,
+            max_wait: Duration::from_secs(given.settings.max_wait),
             prices: Prices::new(&given.prices),
         })))
     }
@@ -251,8 +134,18 @@ impl Remote {
         matches!(self.0.key, Key::None)
     }
 
+    /// The language it speaks.
+    pub fn format(&self) -> Format {
+        self.0.format
+    }
+
+    /// Which one it is.
+    pub fn provider(&self) -> &ProviderName {
+        &self.0.name
+    }
+
     /// Its name.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         self.0.name.as_str()
     }
 
@@ -298,7 +191,7 @@ impl Remote {
         if !["smart", "worker", "cheap"].contains(&asked) {
             return Ok(asked.to_owned());
         }
-        let unknown = || Unusable::NoModel { provider: self.0.name, tier: asked.to_owned() };
+        let unknown = || Unusable::NoModel { provider: self.0.name.clone(), tier: asked.to_owned() };
         usual_model(self.name(), asked).map(str::to_owned).ok_or_else(unknown)
     }
 
@@ -524,7 +417,7 @@ impl Inner {
 
 fn failed(error: &HttpError) -> LlmError {
     let class = match error {
-        HttpError::Address { .. } | HttpError::Tls { .. } => ErrorClass::Unavailable,
+        HttpError::Address { .. } | HttpError::Refused { .. } | HttpError::Tls { .. } => ErrorClass::Unavailable,
         HttpError::Connect { .. } | HttpError::Silent { .. } | HttpError::Broken { .. } => ErrorClass::Transient,
     };
     LlmError::new(class, error.to_string())

@@ -72,7 +72,7 @@ impl Remote {
         match (self.0.format, format) {
             (Responses | Chat, Responses | Chat) => true,
             // Such servers often speak several languages; those that do not will say so.
-            (Chat, Anthropic) => self.0.name == ProviderName::Compatible,
+            (Chat, Anthropic) => self.0.name == ProviderName::COMPATIBLE,
             (own, format) => own == format,
         }
     }

@@ -117,7 +117,7 @@ async fn turns_are_exact_in_every_language() {
     for (name, format, path) in ALL {
         let log = Log::default();
         let server = server(format, &log, three_turns());
-        let upstream = remote(&server, name, |_| {});
+        let upstream = remote(&server, &name, |_| {});
         let (seen, turns) = drive(
             upstream,
             job(),
@@ -155,7 +155,7 @@ async fn the_next_call_may_come_before_the_stream_has_ended() {
         0 => Play::Stall(events(Format::Anthropic, writes("c-1", "a"))),
         _ => stream(Format::Anthropic, says("Done.")),
     });
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let (seen, turns) = drive(
         upstream,
         job(),
@@ -192,7 +192,7 @@ async fn answers_in_one_piece_are_known_before_the_client_has_them() {
             let body = format.encode_reply(&response(lines[number].clone())).to_string();
             Play::Answer(200, vec![("content-type", "application/json".into())], body)
         });
-        let upstream = remote(&server, name, |_| {});
+        let upstream = remote(&server, &name, |_| {});
         let (seen, turns) = drive(
             upstream,
             job(),
@@ -223,7 +223,7 @@ async fn a_cost_that_is_told_after_the_last_word_counts() {
     let format = Format::Chat;
     // The counts come after the end of the words, and the stream stays open.
     let server = Server::start(move |_, _| Play::Stall(events(format, says("Done."))));
-    let upstream = remote(&server, ProviderName::Compatible, |_| {});
+    let upstream = remote(&server, ProviderName::COMPATIBLE, |_| {});
     let (seen, _) = drive(
         upstream,
         job(),
@@ -271,7 +271,7 @@ async fn helpers_side_by_side_have_turns_of_their_own() {
             },
         )
     });
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let (seen, turns) = drive(
         upstream,
         job(),
@@ -314,7 +314,7 @@ async fn calls_that_are_made_again_make_no_turn() {
         2 => stream(Format::Chat, writes("c-1", "a")),
         _ => stream(Format::Chat, says("Done.")),
     });
-    let upstream = remote(&server, ProviderName::Compatible, |_| {});
+    let upstream = remote(&server, ProviderName::COMPATIBLE, |_| {});
     let (seen, turns) = drive(
         upstream,
         job(),
@@ -338,7 +338,7 @@ async fn a_stop_refuses_the_next_call_and_ends_the_program() {
     let format = Format::Anthropic;
     let log = Log::default();
     let server = server(format, &log, three_turns());
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let (seen, turns) = drive(
         upstream,
         job(),
@@ -364,7 +364,7 @@ async fn a_kill_ends_the_program_and_keeps_what_it_did() {
     let format = Format::Anthropic;
     let log = Log::default();
     let server = server(format, &log, three_turns());
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let driven = Driven::open(upstream, &job()).await.unwrap();
     let state = driven.state();
     let url = format!("{}/v1/messages", driven.base_url(format));
@@ -388,7 +388,7 @@ async fn a_kill_ends_the_program_and_keeps_what_it_did() {
 #[tokio::test]
 async fn a_program_that_never_asks_has_one_turn() {
     let server = Server::start(|_, _| Play::Drop);
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let (seen, turns) = drive(upstream, job(), |_| Verdict::Go, &Log::default(), |_, _| async {}).await;
     let last = seen.last.unwrap();
     assert!(turns.is_empty() && last.is_last && last.messages.is_empty() && last.usage == Usage::default());
@@ -399,7 +399,7 @@ async fn a_program_without_tools_has_turns() {
     for (name, format, path) in ALL {
         let log = Log::default();
         let server = server(format, &log, vec![says("First."), says("Second.")]);
-        let upstream = remote(&server, name, |_| {});
+        let upstream = remote(&server, &name, |_| {});
         let (seen, turns) = drive(
             upstream,
             job(),
@@ -430,7 +430,7 @@ async fn a_program_without_tools_has_turns() {
 async fn a_single_question_without_tools_is_a_turn() {
     let format = Format::Anthropic;
     let server = server(format, &Log::default(), vec![says("Yes.")]);
-    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
     let (seen, turns) = drive(
         upstream,
         job(),
@@ -463,7 +463,7 @@ async fn no_way_of_asking_goes_past_the_budget() {
         [("anew", &anew), ("title", &title), ("unread", &unread)];
     for (way, ask) in ways {
         let server = Server::start(move |_, before| stream(format, writes(&format!("c-{before}"), "a")));
-        let driven = Driven::open(remote(&server, ProviderName::Anthropic, |_| {}), &job()).await.unwrap();
+        let driven = Driven::open(remote(&server, ProviderName::ANTHROPIC, |_| {}), &job()).await.unwrap();
         let url = format!("{}/v1/messages", driven.base_url(format));
         let (turns, mut inbox) = Turns::channel();
         let mut allowance = Allowance::default();
@@ -499,7 +499,7 @@ async fn what_is_on_record_is_answered_again_for_nothing() {
         // The first run, which is interrupted after two turns.
         let log = Log::default();
         let first = server(format, &log, three_turns());
-        let upstream = remote(&first, name, |_| {});
+        let upstream = remote(&first, &name, |_| {});
         let (_, turns) = drive(
             upstream,
             job(),
@@ -516,7 +516,7 @@ async fn what_is_on_record_is_answered_again_for_nothing() {
         // The second goes on live where the record ends.
         let log = Log::default();
         let second = server(format, &log, vec![says("unused"), says("unused"), says("Done this time.")]);
-        let upstream = remote(&second, name, |_| {});
+        let upstream = remote(&second, &name, |_| {});
         let again = Job { recorded, ..job() };
         let (seen, turns) = drive(
             upstream,

@@ -12,7 +12,7 @@ use super::client::{Client, post};
 use super::{ALL, KEY, USAGE, body, events, let_through, open, read, remote, response, says, stream, writes};
 use crate::server::{Play, Server};
 
-const ANTHROPIC: (ProviderName, Format) = (ProviderName::Anthropic, Format::Anthropic);
+const ANTHROPIC: (ProviderName, Format) = (ProviderName::ANTHROPIC, Format::Anthropic);
 
 fn task() -> [Message; 1] {
     [Message::user("task")]
@@ -22,7 +22,7 @@ fn task() -> [Message; 1] {
 async fn every_language_goes_through_with_the_real_key() {
     for (name, format, path) in ALL {
         let server = Server::start(move |_, _| stream(format, says("Hello.")));
-        let (gateway, arrivals) = open(&server, name).await;
+        let (gateway, arrivals) = open(&server, &name).await;
         let_through(arrivals);
         let url = format!("{}{path}", gateway.base_url(format));
         let mut client = Client::connect(&url).await;
@@ -100,7 +100,7 @@ async fn nobody_without_the_secret_gets_through() {
 async fn the_key_opens_the_address_everybody_may_know() {
     for (name, format, path) in ALL {
         let server = Server::start(move |_, _| stream(format, says("Done.")));
-        let (gateway, arrivals) = open(&server, name).await;
+        let (gateway, arrivals) = open(&server, &name).await;
         let_through(arrivals);
         let url = format!("{}{path}", gateway.address(format));
         let bearer = format!("Bearer {}", gateway.key());
@@ -265,7 +265,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
         let pieces = events(format, writes("c-1", "a"));
         let half = pieces[..1].to_vec();
         let server = Server::start(move |_, _| Play::Cut(half.clone()));
-        let (gateway, arrivals) = open(&server, name).await;
+        let (gateway, arrivals) = open(&server, &name).await;
         let_through(arrivals);
         let url = format!("{}{path}", gateway.base_url(format));
         let mut client = Client::connect(&url).await;
@@ -366,7 +366,7 @@ async fn packed_bodies_go_through_as_they_are_and_are_understood() {
             let headers = vec![("content-type", "text/event-stream".into()), ("content-encoding", encoding.into())];
             Play::Bytes(200, headers, play.clone())
         });
-        let (gateway, mut arrivals) = open(&server, ProviderName::Openai).await;
+        let (gateway, mut arrivals) = open(&server, ProviderName::OPENAI).await;
         let url = format!("{}/responses", gateway.base_url(Format::Responses));
         let ask = pack(body(Format::Responses, &task()).to_string().as_bytes());
         let asking = tokio::spawn({
@@ -408,7 +408,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
 #[tokio::test]
 async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
     let server = Server::start(|_, _| Play::Drop);
-    let (gateway, _arrivals) = open(&server, ProviderName::Openai).await;
+    let (gateway, _arrivals) = open(&server, ProviderName::OPENAI).await;
     let url = format!("{}/responses", gateway.base_url(Format::Responses));
     let unread = br#"{"model": "m-1", "background": true, "input": "x", "metadata": {"x": "\ud800"}}"#;
     for (headers, ask) in [(&[][..], &unread[..]), (&[("content-encoding", "br")], b"{}")] {
@@ -422,7 +422,7 @@ async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
 #[tokio::test]
 async fn an_agent_of_another_language_is_told_so() {
     let server = Server::start(|_, _| Play::Drop);
-    let (gateway, arrivals) = open(&server, ProviderName::Openai).await;
+    let (gateway, arrivals) = open(&server, ProviderName::OPENAI).await;
     let_through(arrivals);
     let got = post(&format!("{}/v1/messages", gateway.base_url(Format::Anthropic)), &body(ANTHROPIC.1, &task())).await;
     let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
@@ -453,12 +453,12 @@ async fn nothing_that_costs_something_passes_the_gate_by() {
     let server = Server::start(|_, _| Play::Drop);
     let unread = json!({"model": "m-1", "messages": "who knows"});
     for (name, format, path, ask) in [
-        (ProviderName::Openai, Format::Responses, "/responses/compact", json!({"model": "m-1", "input": []})),
-        (ProviderName::Openai, Format::Responses, "/embeddings", json!({"model": "m-1", "input": "x"})),
-        (ProviderName::Gemini, Format::Gemini, "/v1beta/models/m-1:embedContent", json!({"content": {}})),
-        (ProviderName::Anthropic, Format::Anthropic, "/v1/messages", unread),
+        (ProviderName::OPENAI, Format::Responses, "/responses/compact", json!({"model": "m-1", "input": []})),
+        (ProviderName::OPENAI, Format::Responses, "/embeddings", json!({"model": "m-1", "input": "x"})),
+        (ProviderName::GEMINI, Format::Gemini, "/v1beta/models/m-1:embedContent", json!({"content": {}})),
+        (ProviderName::ANTHROPIC, Format::Anthropic, "/v1/messages", unread),
     ] {
-        let (gateway, mut arrivals) = open(&server, name).await;
+        let (gateway, mut arrivals) = open(&server, &name).await;
         let url = format!("{}{path}", gateway.base_url(format));
         let (got, talk) = tokio::join!(post(&url, &ask), async {
             let arrival = arrivals.recv().await.unwrap();
@@ -478,7 +478,7 @@ async fn embeddings_are_passed_on_and_counted() {
     let body = vector.to_string();
     let server =
         Server::start(move |_, _| Play::Answer(200, vec![("content-type", "application/json".into())], body.clone()));
-    let (gateway, arrivals) = open(&server, ProviderName::Openai).await;
+    let (gateway, arrivals) = open(&server, ProviderName::OPENAI).await;
     let_through(arrivals);
     let url = format!("{}/embeddings", gateway.base_url(Format::Chat));
     assert_eq!(post(&url, &json!({"model": "embed-1", "input": "x"})).await.json(), vector);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use pleach::config::Environment;
 use pleach::engine::tree::progress::{self, Error};
@@ -186,10 +186,9 @@ fn variables() -> Vec<(&'static str, String)> {
 }
 
 /// Runs git, which must succeed, and gives what it printed.
-#[expect(clippy::disallowed_methods, reason = "the tests compare with the git program itself")]
 pub fn git(dir: &Path, args: &[&str], input: &[u8]) -> String {
-    let mut command = Command::new("git");
-    command.args(args).current_dir(dir).env_clear().envs(variables());
+    let mut command = crate::real_git::command();
+    command.args(args).current_dir(dir).envs(variables());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let output = child.wait_with_output().unwrap();

@@ -177,7 +177,7 @@ fn upstream(url: &str) -> Result<Upstream, Box<dyn Error>> {
     given.settings.api_base = Some(url.to_owned());
     let env = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-bench-0123456789")]);
     let spawner = Spawner::new(Vec::new(), &env);
-    Ok(Upstream::Remote(Remote::new(ProviderName::Anthropic, &given, &env, &spawner, Path::new("/"))?))
+    Ok(Upstream::Remote(Remote::new(&ProviderName::ANTHROPIC, &given, &env, &spawner, Path::new("/"))?))
 }
 
 #[cfg(test)]

@@ -1,0 +1,232 @@
+//! Where a provider's server is and what opens it: what is known of the providers pleach knows, and what the
+//! configuration says over it or of its own.
+
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue};
+
+use super::adjust::versioned;
+use crate::config::{self, Environment, ProviderKind, ProviderName, Variable};
+use crate::llm::http::{Base, Client, HttpError, Proxy};
+use crate::llm::proxy;
+use crate::llm::wire::Format;
+
+/// What is known of a provider before it is asked: its language, its address, and the variables of its key and address.
+struct Known {
+    format: Format,
+    base: Option<&'static str>,
+    keys: &'static [&'static str],
+    base_variable: &'static str,
+    /// Whether it can be asked without a key.
+    is_open: bool,
+}
+
+fn known(name: &ProviderName) -> Option<Known> {
+    let usual =
+        |format, base, keys, base_variable| Known { format, base: Some(base), keys, base_variable, is_open: false };
+    Some(match name.as_str() {
+        "anthropic" => {
+            usual(Format::Anthropic, "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
+        }
+        "openai" => usual(Format::Responses, "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL"),
+        "gemini" => usual(
+            Format::Gemini,
+            "https://generativelanguage.googleapis.com",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            "GEMINI_BASE_URL",
+        ),
+        "openrouter" => {
+            usual(Format::Chat, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
+        }
+        // A key of its own: no other provider's may end up at a server anybody can name.
+        "compatible" => Known {
+            format: Format::Chat,
+            base: None,
+            keys: &["COMPATIBLE_API_KEY"],
+            base_variable: "COMPATIBLE_BASE_URL",
+            is_open: true,
+        },
+        _ => return None,
+    })
+}
+
+/// The variables a provider's key is usually in, the first one that is set.
+pub fn key_variables(name: &ProviderName) -> &'static [&'static str] {
+    known(name).map_or(&[], |known| known.keys)
+}
+
+/// Why a provider cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It has no key.
+    #[error("there is no key for {provider}; set {variable}, or `providers.{provider}.settings.api_key_command`")]
+    NoKey {
+        /// The provider.
+        provider: ProviderName,
+        /// The variable of its key.
+        variable: String,
+    },
+    /// It has no address.
+    #[error("{0} has no address; set `providers.{0}.base_url`")]
+    NoAddress(ProviderName),
+    /// Nobody has said what its server speaks.
+    #[error("it is not known what the server of {0} speaks; set `providers.{0}.kind`")]
+    NoKind(ProviderName),
+    /// Its address, or its proxy's, is none.
+    #[error("{0}")]
+    Address(String),
+    /// Its key cannot be sent.
+    #[error("the key in {0} holds characters no key has")]
+    Key(String),
+    /// One of its headers cannot be sent.
+    #[error("the header `{header}` of {provider} cannot be sent: {why}")]
+    Header {
+        /// The provider.
+        provider: ProviderName,
+        /// The header.
+        header: String,
+        /// Why not.
+        why: String,
+    },
+    /// Nobody has said which of its models is meant.
+    #[error("{provider} has no model `{tier}`; set `providers.{provider}.models.{tier}`")]
+    NoModel {
+        /// The provider.
+        provider: ProviderName,
+        /// What was asked for.
+        tier: String,
+    },
+}
+
+/// The key of a provider that is in a variable.
+pub(super) enum Found {
+    /// This one, of this variable.
+    Key(String, String),
+    /// None is set, and none is needed: the variable it could be in.
+    NotNeeded(String),
+}
+
+/// A provider's server, as far as it is known without asking it.
+pub(super) struct Endpoint<'a> {
+    name: &'a ProviderName,
+    given: &'a config::Provider,
+    environment: &'a Environment,
+    known: Option<Known>,
+    pub format: Format,
+}
+
+impl<'a> Endpoint<'a> {
+    pub fn new(
+        name: &'a ProviderName,
+        given: &'a config::Provider,
+        environment: &'a Environment,
+    ) -> Result<Self, Unusable> {
+        let known = known(name);
+        let said = given.kind.map(|kind| match kind {
+            ProviderKind::Anthropic => Format::Anthropic,
+            ProviderKind::Responses => Format::Responses,
+            ProviderKind::Chat => Format::Chat,
+            ProviderKind::Gemini => Format::Gemini,
+        });
+        let format = said.or(known.as_ref().map(|known| known.format));
+        let format = format.ok_or_else(|| Unusable::NoKind(name.clone()))?;
+        Ok(Self { name, given, environment, known, format })
+    }
+
+    fn variable(&self, name: &str) -> Option<&'a str> {
+        self.environment.get(name).map(str::trim).filter(|value| !value.is_empty())
+    }
+
+    /// The name its key has where it is taken out of text.
+    pub fn key_name(&self) -> String {
+        let own = || format!("{}_API_KEY", self.name.as_str().to_ascii_uppercase().replace('-', "_"));
+        self.known.as_ref().map_or_else(own, |known| known.keys[0].to_owned())
+    }
+
+    /// Its key, where that is in a variable.
+    pub fn key(&self) -> Result<Found, Unusable> {
+        let usual = self.known.as_ref().map_or(&[][..], |known| known.keys);
+        let named = self.given.api_key.as_ref().map(Variable::name);
+        let variables = named.map_or_else(|| usual.to_vec(), |named| vec![named]);
+        match variables.iter().find_map(|key| Some((*key, self.variable(key)?))) {
+            Some((key, value)) if HeaderValue::from_str(value).is_err() => Err(Unusable::Key(key.to_owned())),
+            Some((key, value)) => Ok(Found::Key(key.to_owned(), value.to_owned())),
+            // Who names a variable means it.
+            None if named.is_none() && self.known.as_ref().is_none_or(|known| known.is_open) => {
+                Ok(Found::NotNeeded(self.key_name()))
+            }
+            None => {
+                let variable = variables.first().map_or_else(|| self.key_name(), |&variable| variable.to_owned());
+                Err(Unusable::NoKey { provider: self.name.clone(), variable })
+            }
+        }
+    }
+
+    /// Who calls its server.
+    pub fn client(&self) -> Result<Client, Unusable> {
+        let Self { name, given, .. } = self;
+        let setting = |key: &str| format!("`providers.{name}.{key}`");
+        let by_variable = || {
+            let variable = self.known.as_ref()?.base_variable;
+            Some((self.variable(variable)?, variable.to_owned()))
+        };
+        let usual = || Some((self.known.as_ref()?.base?, setting("base_url")));
+        let said = given.address().map(|(address, key)| (address, setting(key)));
+        let (address, place) =
+            said.or_else(by_variable).or_else(usual).ok_or_else(|| Unusable::NoAddress((*name).clone()))?;
+        let wrong = |place: String| move |error: HttpError| Unusable::Address(format!("{error}; correct {place}"));
+        let mut base = Base::parse(address).map_err(wrong(place.clone()))?;
+        base.path = versioned(self.format, &base.path);
+        let through = match given.settings.proxy.as_deref() {
+            Some(proxy) => Some((proxy, setting("settings.proxy"))),
+            None => proxy::of_variables(self.environment, &base),
+        };
+        let through = through.map(|(address, place)| {
+            // As everywhere else, a proxy may be named without what it speaks.
+            let address = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+            let proxy = Proxy::parse(&address, place.trim_matches('`')).map_err(wrong(place));
+            proxy
+        });
+        Client::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
+    }
+
+    /// What is sent with every call.
+    pub fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Unusable> {
+        let mut headers = Vec::new();
+        for (header, text) in &self.given.headers {
+            let wrong = |why: String| {
+                let (provider, header) = (self.name.clone(), header.clone());
+                Unusable::Header { provider, header, why }
+            };
+            let name = HeaderName::from_bytes(header.as_bytes()).map_err(|_| wrong("that is no name".into()))?;
+            let variable = Variable::of(text);
+            let value = match &variable {
+                Some(variable) => self
+                    .variable(variable.name())
+                    .ok_or_else(|| wrong(format!("the variable {} is not set", variable.name())))?,
+                None => text.as_str(),
+            };
+            let value = HeaderValue::from_str(value);
+            let mut value = value.map_err(|_| wrong("its value holds characters no header has".into()))?;
+            value.set_sensitive(variable.is_some());
+            headers.push((name, value));
+        }
+        let mut usual = |name: &'static str, value: Option<&str>| {
+            let name = HeaderName::from_static(name);
+            let value = value.and_then(|value| HeaderValue::from_str(value).ok());
+            if !headers.iter().any(|(given, _)| *given == name) {
+                headers.extend(value.map(|value| (name, value)));
+            }
+        };
+        match self.format {
+            Format::Anthropic => usual("anthropic-version", Some("2023-06-01")),
+            // These are of an account of OpenAI's, and nobody else's business.
+            Format::Responses if *self.name == ProviderName::OPENAI => {
+                usual("openai-organization", self.variable("OPENAI_ORG_ID"));
+                usual("openai-project", self.variable("OPENAI_PROJECT_ID"));
+            }
+            Format::Responses | Format::Chat | Format::Gemini => {}
+        }
+        Ok(headers)
+    }
+}
