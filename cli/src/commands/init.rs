@@ -302,12 +302,12 @@ mod tests {
 
     #[test]
     fn who_can_work_at_once_is_chosen() {
-        let anthropic = (ProviderName::ANTHROPIC, "ANTHROPIC_API_KEY");
+        let anthropic = [(ProviderName::ANTHROPIC, "ANTHROPIC_API_KEY")];
         for (agents, keys, expected) in [
             (&[("claude", false), ("gemini", true)][..], &[][..], Some("gemini")),
-            (&[("gemini", false)], &[anthropic.clone()], Some("builtin")),
+            (&[("gemini", false)], &anthropic[..], Some("builtin")),
             (&[("opencode", false)], &[], Some("opencode")),
-            (&[], &[anthropic], Some("builtin")),
+            (&[], &anthropic[..], Some("builtin")),
             (&[], &[], None),
         ] {
             assert_eq!(found(agents, keys).agent(), expected, "{agents:?} {keys:?}");

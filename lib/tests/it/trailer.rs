@@ -15,9 +15,9 @@ fn message(subject: &str, body: &str, trailers: &[(&str, &str)]) -> Message {
 
 /// Runs the git program, without anybody's configuration.
 fn git(dir: &Path, args: &[&str], input: &str) -> String {
-    let (mut command, path) = (crate::real_git::command(), std::env::var_os("PATH").unwrap_or_default());
+    let mut command = crate::real_git::command();
     let nowhere = if cfg!(windows) { "NUL" } else { "/dev/null" };
-    command.args(args).current_dir(dir).env("PATH", path).env("LC_ALL", "C");
+    command.args(args).current_dir(dir).env("LC_ALL", "C");
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", nowhere);
     for (name, value) in [("NAME", "pleach"), ("EMAIL", "pleach@local")] {
         command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);

@@ -184,8 +184,7 @@ impl<'a> Endpoint<'a> {
         let through = through.map(|(address, place)| {
             // As everywhere else, a proxy may be named without what it speaks.
             let address = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-            let proxy = Proxy::parse(&address, place.trim_matches('`')).map_err(wrong(place));
-            proxy
+            Proxy::parse(&address, place.trim_matches('`')).map_err(wrong(place))
         });
         Client::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
     }
