@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use regex::Regex;
@@ -16,6 +17,17 @@ use tempfile::TempDir;
 
 /// How long an assertion about processes waits for what must come true.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What differs from run to run, and what stands in its place.
+static CHANCE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let patterns = [
+        (r"\b[0-9a-f]{40}\b|\b[0-9a-f]{10}\b", "[SHA]"),
+        (r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?", "[AT]"),
+        (r"\b\d+h \d+m\b|\b\d+m \d+s\b|\b\d+(\.\d+)?(ms|s)\b", "[TIME]"),
+        (r"(/worktrees/[^/\s]+)-[0-9a-f]{6,40}\b", "$1-[HASH]"),
+    ];
+    patterns.into_iter().map(|(pattern, with)| (Regex::new(pattern).expect("a valid pattern"), with)).collect()
+});
 
 /// The variables git finds repositories and people by, fixed for every `git` call of a test.
 const GIT_ENV: [(&str, &str); 6] = [
@@ -104,11 +116,16 @@ impl TestEnv {
     /// Makes a repository under another name.
     pub fn repo_at(&self, name: &str) -> PathBuf {
         let repo = self.root.join(name);
-        fs::create_dir_all(&repo).expect("a directory of the test's own");
-        self.git_in(&repo, &["init", "--quiet", "--initial-branch=main"]);
-        self.write(Path::new(name).join("README.md"), "# A repository\n");
-        self.git_in(&repo, &["add", "."]);
-        self.git_in(&repo, &["commit", "--quiet", "-m", "Begin"]);
+        for (file, content) in &*TEMPLATE {
+            let place = repo.join(file);
+            fs::create_dir_all(place.parent().expect("a file below the root")).expect("the directories of a file");
+            fs::write(place, content).expect("a file of the test's own");
+        }
+        for empty in ["hooks", "info", "objects/info", "objects/pack", "refs/tags"] {
+            fs::create_dir_all(repo.join(".git").join(empty)).expect("a directory of git's");
+        }
+        // The index knows files by when and where they were written.
+        self.git_in(&repo, &["add", "README.md"]);
         repo
     }
 
@@ -190,9 +207,10 @@ impl TestEnv {
         let stdout = String::from_utf8(output.stdout).expect("text from pleach");
         let stderr = String::from_utf8(output.stderr).expect("text from pleach");
         let mut shown = format!("exit: {code}\n");
+        self.learn_sessions();
         for (name, text) in [("stdout", &stdout), ("stderr", &stderr)] {
             if !text.is_empty() {
-                shown.push_str(&format!("--- {name}\n{}", self.normalise(text)));
+                shown.push_str(&format!("--- {name}\n{}", self.without_chance(text)));
             }
         }
         Ran { code, stdout, stderr, shown }
@@ -261,19 +279,18 @@ impl TestEnv {
 
     /// Replaces what differs from run to run: `[TEMP]`, `[SID]` (a second one `[SID2]`), `[SHA]`, `[AT]`, `[TIME]`.
     pub fn normalise(&self, text: &str) -> String {
+        self.learn_sessions();
+        self.without_chance(text)
+    }
+
+    fn without_chance(&self, text: &str) -> String {
         let mut text = text.replace(self.root.to_str().expect("a UTF-8 temporary directory"), "[TEMP]");
-        for (index, sid) in self.sessions().iter().enumerate() {
+        for (index, sid) in self.sessions.borrow().iter().enumerate() {
             let name = if index == 0 { "[SID]".to_owned() } else { format!("[SID{}]", index + 1) };
             text = text.replace(sid.as_str(), &name);
         }
-        let patterns = [
-            (r"\b[0-9a-f]{40}\b|\b[0-9a-f]{10}\b", "[SHA]"),
-            (r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?", "[AT]"),
-            (r"\b\d+h \d+m\b|\b\d+m \d+s\b|\b\d+(\.\d+)?(ms|s)\b", "[TIME]"),
-            (r"(/worktrees/[^/\s]+)-[0-9a-f]{6,40}\b", "$1-[HASH]"),
-        ];
-        for (pattern, with) in patterns {
-            text = Regex::new(pattern).expect("a valid pattern").replace_all(&text, with).into_owned();
+        for (pattern, with) in &*CHANCE {
+            text = pattern.replace_all(&text, *with).into_owned();
         }
         text
     }
@@ -372,3 +389,29 @@ fn collect(repo: &Path, dir: &Path, parts: &mut BTreeMap<String, Vec<u8>>, skip:
         }
     }
 }
+
+/// The files of a repository with one commit, without its index. It is made once: a thousand tests begin with one.
+static TEMPLATE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
+    let env = TestEnv::new();
+    let repo = env.repo_path();
+    fs::create_dir(&repo).expect("a directory of the test's own");
+    env.git(&["init", "--quiet", "--initial-branch=main", "--template="]);
+    env.write("repo/README.md", "# A repository\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Begin"]);
+    fs::remove_file(repo.join(".git/index")).expect("an index");
+    let (mut files, mut directories) = (Vec::new(), vec![repo.clone()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("a directory that can be read") {
+            let path = entry.expect("an entry that can be read").path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false => {
+                    let content = fs::read(&path).expect("a file that can be read");
+                    files.push((path.strip_prefix(&repo).expect("a file of the repository").to_owned(), content));
+                }
+            }
+        }
+    }
+    files
+});

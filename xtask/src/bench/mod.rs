@@ -33,9 +33,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         return gateway::agent(rest).map(|()| ExitCode::SUCCESS);
     }
     if cfg!(debug_assertions) {
-        // What is measured is the library as it is shipped, so the chore starts itself over.
-        let again = ["run", "--release", "--quiet", "--package", "xtask", "--", "bench"];
-        return cargo::pass_through(root, &[&again, args].concat(), &[]);
+        return again(root, args);
     }
     let (name, options) = match args {
         [name, rest @ ..] => (*name, Options::read(rest)?),
@@ -43,11 +41,11 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     };
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
-        "gateway" => gateway::run(&pleach(root)?, &options)?,
-        "nodes" => nodes::run(&pleach(root)?, &options)?,
+        "gateway" => gateway::run(&pleach()?, &options)?,
+        "nodes" => nodes::run(&pleach()?, &options)?,
         "status" => status::run(&options)?,
-        "tree" => tree::run(&pleach(root)?, &options)?,
-        "validate" => validate::run(&pleach(root)?, &options)?,
+        "tree" => tree::run(&pleach()?, &options)?,
+        "validate" => validate::run(&pleach()?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };
     Ok(conclude(&verdicts))
@@ -58,11 +56,22 @@ fn conclude(verdicts: &Verdicts) -> ExitCode {
     if verdicts.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Builds the program as it is shipped and says where it is: beside this one.
-fn pleach(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let built = cargo::command(root, &["build", "--release", "--quiet", "--package", "pleach-cli"]).status()?;
-    if !built.success() {
+/// Starts the chore over in release mode, which is what is measured. It and the program are built in one go: each for
+/// itself, what they are built on would be built twice.
+fn again(root: &Path, args: &[&str]) -> Done {
+    let packages = ["build", "--release", "--quiet", "--package", "xtask", "--package", "pleach-cli"];
+    if !cargo::command(root, &packages).status()?.success() {
         return Err("pleach does not build".into());
     }
-    Ok(std::env::current_exe()?.with_file_name("pleach"))
+    let built = beside("../release/xtask")?;
+    cargo::passed_on(cargo::program(root, &built).arg("bench").args(args))
+}
+
+/// The program that was built with this one.
+fn pleach() -> Result<PathBuf, Box<dyn Error>> {
+    beside("pleach")
+}
+
+fn beside(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(std::env::current_exe()?.with_file_name(name))
 }
