@@ -279,11 +279,11 @@ pub async fn see_through(globals: &Globals, mut session: Session, protection: Pr
             };
             let resume = about(globals, &globals.dir, &resume, None);
             let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
-            // Most settings of a session are those of its start: mended today, they would never be seen.
+            // Most settings of a session are those of its start: what is changed in them today would never be seen.
             let with = match &error {
                 Error::Environment { .. } | Error::Agent { .. } => {
-                    " with today's keys, addresses, limits and `providers.NAME.models`; where something else is mended, \
-                     `pleach run` begins anew"
+                    " with today's keys, addresses, limits and `providers.NAME.models`; after any other change, start a \
+                     new run"
                 }
                 _ => "",
             };

@@ -122,6 +122,9 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         }
     };
     warn(&resolved, &search.dir);
+    // What providers are sent is theirs alone, whatever its variables are called.
+    let secrets = resolved.config.providers.secret_variables(&environment);
+    let environment = environment.with_secrets(secrets);
     let own_environment = environment.clone();
     let environment = environment.with_dotenv(variables.into_iter().map(|entry| (entry.name, entry.value)));
     Ok(Settings { resolved, environment, own_environment, state_dir, files })

@@ -55,7 +55,7 @@ const SECRET_KEYS: [&str; 6] = ["ACCESS", "API", "ENCRYPTION", "PRIVATE", "SECRE
 
 /// Known token shapes. Where one has a named group, only that is replaced and the text around it stays. Each begins with
 /// fixed letters, and word boundaries are those of ASCII: that keeps the search fast, also in text that is not ASCII.
-const SHAPES: [&str; 12] = [
+const SHAPES: [&str; 14] = [
     // PEM blocks, then ones cut off before their end.
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]*",
@@ -67,6 +67,8 @@ const SHAPES: [&str; 12] = [
     r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
     r"(?-u:\b)AIza[A-Za-z0-9_-]{30,}",
     r"(?-u:\b)xox[abposr]-[A-Za-z0-9-]{10,}",
+    r"(?-u:\b)[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|(?-u:\b)dckr_pat_[A-Za-z0-9_-]{16,}",
+    r"(?-u:\b)SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|(?-u:\b)ya29\.[A-Za-z0-9_-]{20,}",
     r"(?-u:\b)hf_[A-Za-z0-9]{24,}|(?-u:\b)npm_[A-Za-z0-9]{30,}|(?-u:\b)pypi-[A-Za-z0-9_-]{40,}",
     r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
     r"(?:Bearer|bearer|BEARER)[ \t]+(?<bearer>[A-Za-z0-9._~+/-]{16,}=*)",
@@ -120,8 +122,19 @@ static SHAPES_ALONE: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", "
 /// Whether a variable of this value holds a secret, judged by the value alone: a token of a known shape, or an address with
 /// a password in it. A path is none, whatever its directories are called.
 pub fn is_secret_value(value: &str) -> bool {
-    !value.starts_with('/') && SHAPES_ALONE.name_in(value).is_some()
+    !value.starts_with('/') && (SHAPES_ALONE.name_in(value).is_some() || LOGIN.is_match(value))
 }
+
+/// What is a login where it is all there is, though in the middle of a text it may be anything: a proxy's without
+/// `http://`, one in the query of an address or among the words of a database, the content of a header.
+static LOGIN: LazyLock<Regex> = LazyLock::new(|| {
+    let patterns = [
+        r"^[^\s/:@]+:[^\s/@]+@[^\s/@]+$",
+        r"(?i)[?&;](?:pass(?:word|wd)?|pwd|api[_-]?key|access[_-]?token|auth[_-]?token|token|secret|sig)=[^&;\s]+",
+        r"(?i)^(?:authorization:\s*)?basic\s+[a-z0-9+/]{8,}=*$",
+    ];
+    Regex::new(&patterns.join("|")).expect("a constant pattern")
+});
 
 /// Whether a value is so ordinary that it cannot be a secret: every part of it is a word or a small number, as in
 /// `production`, `us-east-1`, `http://localhost:3000`, `claude-sonnet-4-5-20250929`.

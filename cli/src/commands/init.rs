@@ -9,6 +9,7 @@ use clap::Args;
 use pleach::agent::find_program;
 use pleach::config::{self, Environment, Layer, Level, ProviderName};
 use pleach::git::Repo;
+use pleach::llm::usual_model;
 use pleach::process::Spawner;
 use pleach::regular;
 use serde_json::{Value, json};
@@ -143,7 +144,9 @@ impl Found {
     /// The agent to use: one that can work at once, else the built-in one if it could, else one that is there.
     fn agent(&self) -> Option<&str> {
         let ready = self.agents.iter().find(|agent| agent.has_login || agent.has_key);
-        let builtin = || Some("builtin").filter(|_| !self.keys.is_empty());
+        // Without a usual model the built-in agent needs one to be named first.
+        let has_model = |name: &ProviderName| usual_model(name.as_str(), "worker").is_some();
+        let builtin = || Some("builtin").filter(|_| self.keys.iter().any(|(name, _)| has_model(name)));
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 

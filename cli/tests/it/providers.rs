@@ -337,18 +337,21 @@ fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
     let env = world(&server);
     let run = |node: &str, code: i32| {
         let body = format!(
-            "work [prompt=Greet] other [prompt=Look, llm_provider=gemini{node}] start -> work -> other -> exit"
+            "work [prompt=Greet] other [prompt=Look, llm_provider=openrouter{node}] start -> work -> other -> exit"
         );
         env.write("repo/g.dot", graph("greet", &body));
         let mut command = env.command(&["-y", "run", "g.dot"]);
-        command.env("ANTHROPIC_API_KEY", KEY).env("GEMINI_API_KEY", "k-gemini").env("GEMINI_BASE_URL", server.url());
+        command
+            .env("ANTHROPIC_API_KEY", KEY)
+            .env("OPENROUTER_API_KEY", "k-router")
+            .env("OPENROUTER_BASE_URL", server.url());
         env.finish(command.output().expect("pleach can be started")).expect(code)
     };
-    let said = "`other` cannot run: gemini has no model `worker`\nhint: set `providers.gemini.models.worker`";
+    let said = "`other` cannot run: openrouter has no model `worker`\nhint: set `providers.openrouter.models.worker`";
     let ran = run("", 7);
     assert!(ran.stderr.contains(said), "{ran}");
     let ran = run(", llm_model=smart", 7);
-    assert!(ran.stderr.contains("gemini has no model `smart`"), "{ran}");
+    assert!(ran.stderr.contains("openrouter has no model `smart`"), "{ran}");
     assert!(server.seen().is_empty(), "nobody was asked");
 }
 

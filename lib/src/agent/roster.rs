@@ -10,7 +10,7 @@ use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
-use crate::llm::{NoProvider, Prices, Provider, Providers, usual_model};
+use crate::llm::{Named, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
 use crate::process::{Cancel, Spawner};
 
@@ -93,6 +93,9 @@ pub enum NoAgent {
         /// The tool.
         tool: String,
     },
+    /// A command of the configuration is called like a tool the built-in agent has.
+    #[error("`tools` names `{0}`, which the built-in agent has already; give the command another name")]
+    TakenTool(String),
     /// Who is to answer an agent does not speak its language.
     #[error(
         "{agent} speaks the language of {language}, which {provider} does not; name a provider that does, or another agent"
@@ -266,6 +269,18 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
+    /// Whether a script answers, which nobody is billed for.
+    pub fn is_scripted(&self) -> bool {
+        matches!(self.providers.get(None), Ok(Provider::Script(_)))
+    }
+
+    /// Whether the price of a model is known. What is only a name of an agent may look like one of a family.
+    pub fn knows_price(&self, model: &str) -> bool {
+        let knows = |prices: Prices| prices.pricing(Named::asked(model)) == Pricing::Listed;
+        let mut given = self.config.providers.remote().map(|(_, given)| &given.prices);
+        knows(Prices::default()) || given.any(|prices| knows(Prices::new(prices)))
+    }
+
     /// The agent of a node, introduced without asking it for anything; none where nothing is to be said of it.
     pub fn at_a_glance(&self, node: &Node) -> Option<Introduction> {
         let agent = self.of(node).ok()?;
@@ -297,6 +312,10 @@ impl Roster {
             AgentChoice::Builtin => {
                 let provider = self.providers.get(provider)?;
                 let profile = self.profile_of_builtin(name, &settings.tools)?;
+                let own = Builtin::tool_names();
+                if let Some(tool) = self.config.tools.iter().find(|tool| own.contains(&tool.name)) {
+                    return Err(NoAgent::TakenTool(tool.name.clone()));
+                }
                 Ok(Arc::new(
                     Builtin::new(provider, self.spawner.clone())
                         .with_profile(profile)

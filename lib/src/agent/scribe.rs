@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
 use crate::event::Usage;
-use crate::llm::{Answered, Message, Named, Pricing, Provider, Request};
+use crate::llm::{Answered, Message, Named, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;
 use crate::text::shorten;
 
@@ -55,6 +55,8 @@ struct Failing {
     times: u32,
     /// Nobody is asked before.
     until: Option<Instant>,
+    /// A person was told that nobody knows what it costs.
+    told_unpriced: bool,
 }
 
 /// What a message is to be made of.
@@ -112,6 +114,18 @@ impl Scribe {
         self.provider.name()
     }
 
+    /// Whether nobody knows what its model costs.
+    pub fn is_unpriced(&self) -> bool {
+        let is_script = matches!(self.provider, Provider::Script(_));
+        !is_script && self.provider.pricing(Named::asked(&self.model)) == Pricing::Unknown
+    }
+
+    /// What a person is told once where it may not be asked for that.
+    pub fn tell_unpriced(&self) -> Option<String> {
+        let told = std::mem::replace(&mut self.failing().told_unpriced, true);
+        (!told).then(|| format!("commit messages are in the agent's own words: {}", price_unknown(&self.model)))
+    }
+
     /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was
     /// spent on the message.
     pub async fn write(&self, subject: Subject<'_>, may: &(dyn Fn(Amount) -> bool + Sync), cancel: &Cancel) -> Written {
@@ -166,7 +180,7 @@ impl Scribe {
             system: SYSTEM.into(),
             messages: vec![Message::user(question(subject))],
             max_tokens: Some(MAX_TOKENS),
-            effort: Some("low".to_owned()),
+            effort: self.provider.takes_effort(&self.model).then(|| "low".to_owned()),
             ..Request::default()
         };
         let mut wrong: Option<String> = None;

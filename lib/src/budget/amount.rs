@@ -133,6 +133,9 @@ impl Spent {
         self.total += amount;
         *self.nodes.entry(turn.node_id.clone()).or_default() += amount;
         *self.days.entry(day_of(at)).or_default() += amount;
+        if turn.unbilled {
+            return;
+        }
         if Amount::of_call(turn.token_usage, turn.cost_usd).unpriced > 0 {
             self.unpriced.insert(turn.model.clone());
         }

@@ -263,6 +263,14 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
         let key_at = tree.at_path(&["providers", name.as_str()]).map_or(tree.at, |entry| entry.key_at);
         reading.report(key_at, format!("the provider `{name}` has no `kind`"), Some(hint));
     }
+    for model in provider.prices.keys() {
+        let given = |key: &str| tree.at_path(&["providers", name.as_str(), "prices", model, key]).is_some();
+        if tree.at_path(&["providers", name.as_str(), "prices", model]).is_some()
+            && !(given("input") && given("output"))
+        {
+            reading.fail(at(&["prices", model]), "a price needs `input` and `output`; 0 is free");
+        }
+    }
     let settings = &provider.settings;
     if provider.base_url.is_some() && settings.api_base.is_some() {
         reading

@@ -10,19 +10,21 @@ use crate::redact::is_secret_name;
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     from_dotenv: BTreeSet<OsString>,
+    /// Variables that hold secrets because somebody says so, whatever their names are.
+    secret: BTreeSet<OsString>,
 }
 
 impl Environment {
     /// Reads the environment of this process. Called once, at the start.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub fn capture() -> Self {
-        Self { variables: std::env::vars_os().collect(), from_dotenv: BTreeSet::new() }
+        Self { variables: std::env::vars_os().collect(), ..Self::default() }
     }
 
     /// An environment of exactly these variables.
     pub fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let variables = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { variables, from_dotenv: BTreeSet::new() }
+        Self { variables, ..Self::default() }
     }
 
     /// The value of a variable; none when it is not set or not UTF-8.
@@ -55,24 +57,35 @@ impl Environment {
         self
     }
 
+    /// This environment, in which these variables hold secrets.
+    pub fn with_secrets<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.secret.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether a variable holds a secret, by its name or because somebody says so.
+    pub fn is_secret(&self, name: &OsStr) -> bool {
+        self.secret.contains(name) || is_secret_name(&name.to_string_lossy())
+    }
+
     /// The variables that came from a `.env` file.
     pub fn dotenv(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, _)| self.from_dotenv.contains(*name))
     }
 
-    /// Names and values to keep out of records: variables named like secrets and all that came from a `.env` file.
+    /// Names and values to keep out of records: variables that hold secrets and all that came from a `.env` file.
     /// [`Redactor::new`](crate::redact::Redactor::new) takes them and leaves out the ones too ordinary to be secret.
     pub fn secrets(&self) -> impl Iterator<Item = (String, String)> {
         self.iter().filter_map(|(name, value)| {
-            let secret = self.from_dotenv.contains(name) || is_secret_name(&name.to_string_lossy());
+            let secret = self.from_dotenv.contains(name) || self.is_secret(name);
             secret.then(|| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         })
     }
 
-    /// This environment without the variables named like secrets.
+    /// This environment without the variables that hold secrets.
     pub fn without_secrets(&self) -> Self {
         let mut kept = self.clone();
-        kept.variables.retain(|name, _| !is_secret_name(&name.to_string_lossy()));
+        kept.variables.retain(|name, _| !self.is_secret(name));
         kept.from_dotenv.retain(|name| kept.variables.contains_key(name));
         kept
     }

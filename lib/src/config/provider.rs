@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::define::{choice, section};
+use super::environment::Environment;
 use super::model::{Price, ProviderSettings, ScriptProvider};
 use super::node::{Kind, Node};
 use super::read::{Fields, Key, Reading, Setting, each_string};
@@ -123,6 +125,9 @@ pub struct Providers {
     pub script: ScriptProvider,
 }
 
+/// Variables that a header may be made of and everybody needs.
+const OF_EVERYBODY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"];
+
 /// Model providers as a record has them: those nobody has set anything of may be missing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -162,6 +167,18 @@ impl Providers {
         let mut known: Vec<(&ProviderName, &Provider)> = known;
         known.sort_by_key(|(name, _)| place(name));
         known.into_iter().chain(own)
+    }
+
+    /// The variables whose values are for providers alone: keys and headers, named by settings or settings themselves.
+    pub fn secret_variables(&self, environment: &Environment) -> Vec<OsString> {
+        let of = |given: &Provider| {
+            let headers = given.headers.values().filter_map(|text| Variable::of(text));
+            given.api_key.iter().cloned().chain(headers).map(|variable| variable.0).collect::<Vec<_>>()
+        };
+        let named = self.servers.values().flat_map(of).filter(|name| !OF_EVERYBODY.contains(&name.as_str()));
+        let is_header = |name: &str| name.starts_with("PLEACH_PROVIDERS__") && name.contains("__HEADERS__");
+        let settings = environment.iter().map(|(name, _)| name).filter(|name| is_header(&name.to_string_lossy()));
+        named.map(OsString::from).chain(settings.map(OsStr::to_owned)).collect()
     }
 
     /// Every name a provider can be asked for by.
@@ -269,7 +286,8 @@ impl Provider {
 /// Whether what stands beside a name, as the value of a header or in the query of an address, is to be kept secret.
 pub(super) fn holds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    is_secret_name(name) || lower.contains("authorization") || ["cookie", "key"].contains(&lower.as_str())
+    let words = ["code", "cookie", "key", "pass", "pw", "pwd", "sig", "signature", "subscription-key"];
+    is_secret_name(name) || lower.contains("authorization") || words.contains(&lower.as_str())
 }
 
 /// A variable that holds a secret, in the place of the secret: `$NAME`.

@@ -15,7 +15,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Method, Request, Uri};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, timeout};
@@ -38,6 +38,9 @@ const MOST_KEPT: usize = 16;
 
 /// What a server that speaks HTTP/2 calls it.
 const HTTP2: &[u8] = b"h2";
+
+/// How often a connection with calls on it is asked whether it lives, and how long it may take to say so.
+const ALIVE: Duration = Duration::from_secs(20);
 
 /// The longest answer of a proxy to being asked for a way through.
 const PROXY_ANSWER: usize = 16 << 10;
@@ -223,17 +226,12 @@ impl std::fmt::Display for Proxy {
     }
 }
 
-fn without_login(text: &str) -> String {
-    match text.split_once("://") {
-        Some((scheme, rest)) => {
-            let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
-            let end = rest.find('/').unwrap_or(rest.len());
-            let (authority, path) = rest.split_at(end);
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            format!("{scheme}://{host}{path}")
-        }
-        None => text.to_owned(),
-    }
+/// An address without the login before its host, also where that is not well-formed, and without its query.
+pub(super) fn without_login(text: &str) -> String {
+    let text = text.split_once('?').map_or(text, |(text, _)| text);
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
 /// Who sends on a connection.
@@ -353,7 +351,11 @@ impl Client {
     ) -> Result<Answer, HttpError> {
         let waited = self.0.patience;
         let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
-        sent.map_err(|_| self.silent())?
+        sent.map_err(|_| {
+            // Whoever says nothing here would say nothing to the next call either.
+            self.0.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.silent()
+        })?
     }
 
     fn request(
@@ -486,7 +488,10 @@ impl Client {
 
     /// Speaks HTTP/2, and lets the calls to come use the same connection.
     async fn share<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
-        let made = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let mut calls = http2::Builder::new(TokioExecutor::new());
+        // A connection that died unnoticed, while the machine slept say, would take every further call with it.
+        calls.timer(TokioTimer::new()).keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
+        let made = calls.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = made.map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
         let mut shared = self.0.shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -278,6 +278,14 @@ impl Provider {
         }
     }
 
+    /// Whether a model is known to take an effort, or at least not known to refuse one.
+    pub fn takes_effort(&self, model: &str) -> bool {
+        match self {
+            Self::Script(_) => true,
+            Self::Remote(remote) => remote.takes_effort(model),
+        }
+    }
+
     /// How well the price of a model is known.
     pub fn pricing(&self, model: Named<'_>) -> Pricing {
         match self {

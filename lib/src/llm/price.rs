@@ -29,6 +29,9 @@ pub struct Price {
     pub context: Option<u64>,
     /// The most tokens it answers with.
     pub max_output: Option<u32>,
+    /// Whether it says nothing of newer models, being from a time of other prices.
+    #[serde(default)]
+    pub old: bool,
 }
 
 impl Price {
@@ -142,6 +145,7 @@ impl Prices {
             cache_write: price.cache_write,
             context: None,
             max_output: None,
+            old: false,
         });
         Self { own: own.collect(), own_alone: false }
     }
@@ -173,11 +177,14 @@ impl Prices {
 
     /// The price of a model. What the configuration says of any of its names wins over the table.
     fn find(&self, model: Named<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
-        let own = || model.names().find_map(|name| listed(&self.own, name, usage));
-        let listed = || model.names().find_map(|name| listed(&TABLE.models, name, usage));
-        let price = own().or_else(|| if self.own_alone { None } else { listed() });
+        // Who asks for a dear model and is answered by the name of a cheap one may pay for either.
+        let of = |prices: &[Price]| {
+            let found = model.names().filter_map(|name| listed(prices, name, usage).cloned());
+            found.reduce(|one, other| one.dearer(&other))
+        };
+        let price = of(&self.own).or_else(|| if self.own_alone { None } else { of(&TABLE.models) });
         if let Some(price) = price {
-            return Some((price.clone(), Pricing::Listed));
+            return Some((price, Pricing::Listed));
         }
         let mut names = model.names().filter(|_| !self.own_alone);
         names.find_map(dearest_of_family).map(|price| (price, Pricing::Estimated))
@@ -234,7 +241,7 @@ fn dearest_of_family(model: &str) -> Option<Price> {
     let own = family(model);
     let first = own.split('-').next().unwrap_or_default();
     let dearest = |fits: &dyn Fn(&str) -> bool| {
-        let mut fitting = TABLE.models.iter().filter(|price| fits(&family(&price.model)));
+        let mut fitting = TABLE.models.iter().filter(|price| !price.old && fits(&family(&price.model)));
         let one = fitting.next()?.clone();
         Some(fitting.fold(one, Price::dearer))
     };
@@ -275,6 +282,8 @@ mod tests {
         let usage = |input| Usage { input, ..Usage::default() };
         assert_eq!(cost("gpt-5", usage(1_000_000)), Some(1.25));
         assert_eq!(cost("gpt-5-2025-08-07", usage(1_000_000)), Some(1.25));
+        assert_eq!(cost("o1-pro", usage(1_000_000)), Some(150.0));
+        assert_eq!(cost("gpt-5.1-codex", usage(1_000_000)), Some(1.25));
         assert_eq!(cost("openai/gpt-5", usage(1_000_000)), Some(1.25), "a router's name for it");
         for unknown in ["llama", "", "my-gpt-5", "gpt-oss-120b", "Qwen/Qwen3-Coder-480B"] {
             assert_eq!(cost(unknown, usage(1)), None, "{unknown}");
@@ -325,6 +334,7 @@ mod tests {
         assert_eq!(named("qwen", "gpt-5"), Some(1.0), "what the configuration says wins");
         assert_eq!(named("worker", "gpt-5-2025-08-07"), Some(1.25));
         assert_eq!(named("gpt-5", "llama"), Some(1.25));
+        assert_eq!(named("gpt-5", "gpt-5-nano"), Some(1.25), "the dearer of two counts");
     }
 
     #[test]
@@ -339,7 +349,7 @@ mod tests {
     fn every_model_of_the_table_has_a_size() {
         for row in &TABLE.models {
             let (context, output) = (context_of(&row.model), max_output_of(&row.model));
-            assert!(context > output.map(u64::from) && output > Some(8192), "{}", row.model);
+            assert!(context >= output.map(u64::from) && (row.old || output > Some(8192)), "{}", row.model);
         }
         assert_eq!(max_output_of("claude-sonnet-4-5-20250929"), Some(64_000));
         assert_eq!((context_of("llama"), max_output_of("llama")), (None, None));
@@ -358,6 +368,6 @@ mod tests {
             }
         }
         assert_eq!(usual_model("anthropic", "cheap"), Some("claude-haiku-5-5"));
-        assert_eq!(usual_model("gemini", "cheap"), None);
+        assert_eq!(usual_model("openrouter", "cheap"), None);
     }
 }

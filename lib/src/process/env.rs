@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use crate::config::Environment;
-use crate::redact::{is_secret_name, is_secret_value};
+use crate::redact::is_secret_value;
 
 /// Variables that say where a repository, its index or its objects are, or how a repository is to be read. A git hook or
 /// alias that starts pleach sets some of them, and every git below would then work on that repository.
@@ -44,14 +44,13 @@ pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
 pub(super) fn inherited(environment: &Environment, passed: &[String]) -> BTreeMap<OsString, OsString> {
     let is_passed = |name: &OsStr| passed.iter().any(|passed| name == passed.as_str());
     let locates = |name: &OsStr| LOCATES_A_REPOSITORY.iter().any(|known| name == *known);
+    // By its name or by its value.
+    let is_secret = |name: &OsStr, value: &OsStr| {
+        name == KEY_HOLDER || environment.is_secret(name) || is_secret_value(&value.to_string_lossy())
+    };
     let kept =
         environment.iter().filter(|(name, value)| (is_passed(name) || !is_secret(name, value)) && !locates(name));
     kept.map(|(name, value)| (name.to_os_string(), value.to_os_string())).collect()
-}
-
-/// Whether a variable is nothing for agents and commands, by its name or by its value.
-fn is_secret(name: &OsStr, value: &OsStr) -> bool {
-    name == KEY_HOLDER || is_secret_name(&name.to_string_lossy()) || is_secret_value(&value.to_string_lossy())
 }
 
 /// `base` with a command's own additions and removals.
@@ -97,6 +96,14 @@ mod tests {
         for name in ["DATABASE_URL", "NPM_TOKEN", "SSH_AUTH_SOCK"] {
             assert_eq!(names(&inherited(&environment, &[name.to_owned(), "GIT_DIR".to_owned()])), [name, "URL"]);
         }
+    }
+
+    #[test]
+    fn what_is_said_to_be_a_secret_is_one() {
+        let all = [("GARDEN", "k"), ("HEDGE", "h")];
+        let environment = Environment::from_pairs(all).with_secrets(["GARDEN"]);
+        assert_eq!(names(&inherited(&environment, &[])), ["HEDGE"]);
+        assert_eq!(names(&inherited(&environment, &["GARDEN".to_owned()])), ["GARDEN", "HEDGE"]);
     }
 
     #[test]

@@ -174,3 +174,20 @@ fn n13_configured_tools_are_tools_of_the_built_in_agent() {
     assert!(asked[1]["messages"].to_string().contains("[stdout]\\ncounted"), "{}", asked[1]["messages"]);
     assert!(!env.committed("counted").is_empty(), "it runs in the worktree");
 }
+
+#[test]
+fn n13_a_configured_tool_may_take_its_time_and_needs_a_name_of_its_own() {
+    let server = server(|_, before| match before {
+        0 => answer(&[json!({"type": "tool_use", "id": "c", "name": "wait", "input": {}})]),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "max_tokens: 8192");
+    let config = env.read("pleach.yaml");
+    env.configure(&format!("{config}tools: [{{name: wait, command: 'sleep 11; echo waited', description: Waits.}}]\n"));
+    env.run(&graph("wait", "work [prompt=Wait] start -> work -> exit"), &[]).expect(0);
+    let told = asked(&server)[1]["messages"].to_string();
+    assert!(told.contains("[stdout]\\nwaited"), "{told}");
+    env.configure(&format!("{config}tools: [{{name: shell, command: 'true', description: Nothing.}}]\n"));
+    let ran = env.run(&graph("wait", "work [prompt=Wait] start -> work -> exit"), &[]);
+    assert!(ran.code != 0 && ran.stderr.contains("`tools` names `shell`"), "{ran}");
+}

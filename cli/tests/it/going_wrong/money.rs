@@ -83,6 +83,71 @@ fn n02_an_unknown_version_counts_as_the_dearest_of_its_family() {
     assert!(costs.stdout.contains("~$0.01"), "{costs}");
 }
 
+#[test]
+fn n02_a_cheap_model_without_a_price_writes_no_messages_under_a_limit_in_dollars() {
+    let (env, server) = (TestEnv::with_repo(), server("claude-sonnet-4-5"));
+    env.configure(&format!(
+        "agent: builtin\nbudget: {{usd: 9}}\nproviders:\n  default: anthropic\n  anthropic:\n    \
+         models: {{worker: claude-sonnet-4-5, cheap: mystery-1}}\n    \
+         settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}\n",
+        server.url()
+    ));
+    let ran = env.run(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"), &[]).expect(0);
+    assert!(server.seen().iter().all(|seen| seen.body["model"] == "claude-sonnet-4-5"), "{ran}");
+    assert_eq!(ran.stderr.matches("the price of `mystery-1` is not known").count(), 1, "{ran}");
+}
+
+#[test]
+fn n02_a_planner_without_a_price_plans_nothing_under_a_limit_in_dollars() {
+    let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
+    env.configure(&format!(
+        "agent: builtin\nbudget: {{usd: 5}}\nproviders:\n  default: anthropic\n  anthropic:\n    models: {{smart: mystery-1, \
+         worker: mystery-1}}\n    settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}\n",
+        server.url()
+    ));
+    env.write("repo/spec/plan.md", "Plant a hedge.\n");
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]);
+    assert_ne!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.contains("the price of `mystery-1` is not known"), "{ran}");
+    assert_eq!(server.seen().len(), 0, "{ran}");
+}
+
+#[test]
+fn n02_a_price_has_both_halves() {
+    let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
+    let ran = run(&env, &server, "mystery-1", "{usd: 1}", "    prices: {mystery-1: {input: 3}}\n").expect(2);
+    assert!(ran.stderr.contains("a price needs `input` and `output`"), "{ran}");
+}
+
+/// A Codex that says what it used.
+fn codex(env: &TestEnv, config: &str) -> Ran {
+    let used = json!({"type": "turn.completed", "usage": {"input_tokens": 9_000_000, "cached_input_tokens": 0, "output_tokens": 10}});
+    let said = json!({"type": "item.completed", "item": {"id": "i", "type": "agent_message", "text": "Done."}});
+    let begun = json!({"type": "thread.started", "thread_id": "t"});
+    env.write_program(
+        "bin/codex",
+        &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo codex-cli 0.166.0\ncat > /dev/null\necho '{begun}'\necho '{{\"type\":\"turn.started\"}}'\necho '{said}'\necho '{used}'\n"),
+    );
+    env.configure(&format!(
+        "agent: codex\nsandbox: {{mode: off}}\nbudget: {{usd: 1}}\nagents: {{codex: {{turns: node{config}}}}}\n"
+    ));
+    env.pipeline(&graph("work", "one [prompt=\"Work\"] two [prompt=\"Work\"] start -> one -> two -> exit"));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    env.finish(command.env("OPENAI_API_KEY", "sk-never-shown").output().expect("pleach can be started"))
+}
+
+#[test]
+fn n02_a_program_beside_the_gateway_is_held_by_dollars_too() {
+    let env = TestEnv::with_repo();
+    let named = codex(&env, ", model: mystery-9").expect(2);
+    assert!(named.stderr.contains("the price of `mystery-9` is not known"), "{named}");
+    assert!(env.sessions().is_empty());
+    // Which model it is shows only when it has worked.
+    let unnamed = codex(&env, "");
+    assert_ne!(unnamed.code, 0, "{unnamed}");
+    assert_eq!(env.story().all("AgentTurn").len(), 1, "the second node does not begin: {unnamed}");
+}
+
 mod who_pays {
     //! Keys, logins, and nobody.
 

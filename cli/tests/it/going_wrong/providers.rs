@@ -305,6 +305,39 @@ fn n10_a_server_that_offers_http_2_is_spoken_to_in_it_over_one_connection() {
     assert_eq!(*seen.lock().expect("no server has panicked"), ["a connection", &call, &call]);
 }
 
+#[test]
+fn n10_a_connection_that_says_nothing_is_not_used_again() {
+    let env = TestEnv::with_repo();
+    let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let port = tls(&["h2"], move |stream| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            let silent = |_: Request<Incoming>| std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>();
+            let _ = http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service_fn(silent))
+                .await;
+        }
+    });
+    let config = BEHIND.replace("https://models.test", &format!("https://localhost:{port}"));
+    let config = config.replace("models: ", "settings: {retries: 1, timeout: 1}, models: ");
+    run(&env, &config, "", &[("SSL_CERT_FILE", AUTHORITY)]).expect(7);
+    assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
+#[test]
+fn n10_the_configuration_s_headers_win_over_an_agent_s() {
+    let (env, server) = (TestEnv::with_repo(), server());
+    let program = serde_json::json!([fake_agent::path(), env.write("play", "converse anthropic\n")]);
+    let config = format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: far}}}}\nsandbox: {{mode: off}}\n\
+         providers: {{far: {{kind: anthropic, base_url: '{}', headers: {{x-api-key: $TEAM_KEY}}, models: {{worker: m-1}}}}}}\n",
+        server.url()
+    );
+    run(&env, &config, ", agent=worker", &[("TEAM_KEY", "team-key-123")]);
+    assert_eq!(server.seen()[0].headers["x-api-key"], "team-key-123");
+}
+
 /// What OpenCode is, as far as pleach sees: it speaks as its settings say, and tells its steps.
 fn opencode(env: &TestEnv, language: &str) {
     let (root, agent) = (env.root().display(), fake_agent::path().display());
@@ -365,8 +398,10 @@ fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_th
     let base = |provider: &str| format!("providers: {{{provider}: {{base_url: '{}'}}}}\n", server.url());
     let settings = "agent: opencode\nsandbox: {mode: off}\n";
     let gemini = [("GEMINI_API_KEY", "k-0123456789")];
-    let ran = run(&env, &format!("{settings}{}", base("gemini")), "", &gemini).expect(7);
-    assert!(ran.stderr.contains("gemini has no model `worker`\nhint: set `providers.gemini.models.worker`"), "{ran}");
+    let router = [("OPENROUTER_API_KEY", "k-0123456789")];
+    let ran = run(&env, &format!("{settings}{}", base("openrouter")), "", &router).expect(7);
+    let told = "openrouter has no model `worker`\nhint: set `providers.openrouter.models.worker`";
+    assert!(ran.stderr.contains(told), "{ran}");
     let ran = run(&env, &format!("{settings}{}", base("compatible")), "", &[]).expect(7);
     assert!(ran.stderr.contains("compatible has no model `worker`"), "{ran}");
     let claude =

@@ -282,3 +282,26 @@ fn n15_a_repository_opens_none_of_it_unasked() {
     env.configure("sandbox: {hide_from: all}\n");
     env.pleach(&["run", "../pipeline.dot"]).expect(0);
 }
+
+#[test]
+fn n15_what_is_sent_to_providers_is_theirs_alone_whatever_its_variable_is_called() {
+    let provider =
+        "providers: {far: {kind: chat, base_url: 'http://localhost:1', api_key: $GARDEN, headers: {X-Auth: $HEDGE}}}\n";
+    let variables = [
+        ("GARDEN", "tulip-93-keeper"),
+        ("HEDGE", "beech-41-warden"),
+        ("PLEACH_PROVIDERS__FAR__HEADERS__X_MORE", "maple-27-guard"),
+        ("HTTP_PROXY", "me:pw-of-mine@proxy:3128"),
+        ("DB", "jdbc:postgresql://db/x?user=me&password=pw-of-db"),
+    ];
+    for who in [Shell, Program] {
+        let env = TestEnv::with_repo();
+        let (ran, seen) = run(&env, who, "env > seen; echo $GARDEN", provider, &variables);
+        for (name, value) in variables {
+            assert!(!seen.contains(value) && !seen.contains(&format!("{name}=")), "{name} for {who:?}: {ran}");
+        }
+    }
+    let env = TestEnv::with_repo();
+    let (_, seen) = run(&env, Program, "env > seen", &format!("{provider}env: {{pass: [GARDEN]}}\n"), &variables);
+    assert!(seen.contains("GARDEN="), "{seen}");
+}

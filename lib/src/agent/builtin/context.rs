@@ -23,8 +23,8 @@ const WORTH: f64 = 0.1;
 /// Outputs and arguments up to so many bytes stay.
 const SHORT: usize = 400;
 
-/// How many characters count as a token.
-const CHARS: f64 = 4.0;
+/// How many characters of ASCII count as a token. Of other scripts about each one is.
+const CHARS: usize = 4;
 
 /// The field of the mark.
 const ELIDED: &str = "elided";
@@ -61,15 +61,21 @@ pub(super) fn sent(messages: &[Message]) -> Vec<Message> {
 
 /// About how many tokens a conversation has, as it is sent.
 pub(super) fn tokens(messages: &[Message]) -> f64 {
-    let said = |message: &Message| serde_json::to_string(&message.content).map_or(0, |text| text.chars().count());
-    sent(messages).iter().map(said).sum::<usize>() as f64 / CHARS
+    let said = |message: &Message| serde_json::to_string(&message.content).map_or(0, |text| weight(&text));
+    sent(messages).iter().map(said).sum::<usize>() as f64
+}
+
+/// About how many tokens a text has.
+fn weight(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    ascii / CHARS + text.chars().filter(|c| !c.is_ascii()).count()
 }
 
 /// The mark that makes room in a conversation for a model with a context of so many tokens, and how many outputs it
 /// elides; none where that would not be worth it.
 pub(super) fn make_room(messages: &[Message], context: f64) -> Option<(Message, usize)> {
-    let sizes: Vec<usize> = results(messages).map(str::len).collect();
-    let room = context * KEPT * CHARS;
+    let sizes: Vec<usize> = results(messages).map(weight).collect();
+    let room = context * KEPT;
     let mut kept = 0.0;
     let fits = |size: &&usize| {
         kept += **size as f64;
@@ -125,6 +131,12 @@ fn note(text: &str, how: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_character_of_another_script_counts_as_a_token() {
+        assert_eq!(weight(&"word".repeat(100)), 100);
+        assert_eq!(weight(&"木".repeat(100)), 100);
+    }
     use crate::llm::Role;
 
     fn turn(id: usize, size: usize) -> [Message; 2] {

@@ -61,10 +61,8 @@ impl Builtin {
         Self { profile, ..self }
     }
 
-    /// The same with commands as further tools. Those that are called like one of its own stay out.
-    pub fn with_commands(self, mut commands: Vec<config::Tool>) -> Self {
-        let own = Self::tool_names();
-        commands.retain(|tool| !own.contains(&tool.name));
+    /// The same with commands as further tools, none of which is called like one of its own.
+    pub fn with_commands(self, commands: Vec<config::Tool>) -> Self {
         Self { commands, ..self }
     }
 

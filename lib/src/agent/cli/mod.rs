@@ -407,8 +407,14 @@ impl Agent for CliAgent {
     }
 
     fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
-        // Without the gateway a program may say itself what it costs.
-        let is_priced = self.turns == TurnMode::Gateway && !matches!(self.upstream, Some(Upstream::Script(_)));
+        let is_priced = match self.turns {
+            TurnMode::Gateway => !matches!(self.upstream, Some(Upstream::Script(_))),
+            // These tell their tokens and not what they cost. Others may say that themselves.
+            _ => {
+                let tells_tokens_alone = matches!(self.preset.parser, ParserName::Codex | ParserName::Gemini);
+                tells_tokens_alone && !self.billed().is_subscription()
+            }
+        };
         let model = self.named_model(asked).filter(|_| is_priced)?;
         let pricing = self.settings.prices.pricing(Named::asked(&model));
         Some((model, pricing))

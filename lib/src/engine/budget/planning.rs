@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::unpriced::SCRIPT;
 use super::{Budget, price_unknown};
 use crate::agent::Turn;
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limit, Limits, day_of};
@@ -44,6 +45,11 @@ impl<'a> Purse<'a> {
     pub fn new(budget: &'a Budget, repo: Option<&'a Repo>, redactor: &'a Redactor) -> Self {
         let (warned, unpriced) = (BTreeSet::new(), BTreeSet::new());
         Self { budget, repo, redactor, spent: Amount::default(), turns: 0, warned, unpriced }
+    }
+
+    /// A model that was asked though nobody knows its price.
+    pub(in crate::engine) fn unpriced(&self) -> Option<String> {
+        self.unpriced.first().cloned()
     }
 
     /// Whether the run pauses at a limit and is not failed.
@@ -112,7 +118,8 @@ impl<'a> Purse<'a> {
         if let Some(turn) = turn.filter(|_| allowance.limits.is_in_dollars()) {
             let own = (&turn.model, Amount::of_call(turn.usage, turn.cost_usd));
             let side = turn.side_calls.iter().map(|call| (&call.model, Amount::of_side(call)));
-            for (model, _) in std::iter::once(own).chain(side).filter(|(_, amount)| amount.unpriced > 0) {
+            let all = std::iter::once(own).chain(side).filter(|_| !turn.unbilled && turn.provider != SCRIPT);
+            for (model, _) in all.filter(|(_, amount)| amount.unpriced > 0) {
                 if self.unpriced.insert(model.clone()) {
                     warnings.push(price_unknown(model).text);
                 }

@@ -10,7 +10,7 @@ use crate::llm::{Pricing, price_unknown};
 use crate::plan::pipeline::{Node, Pipeline};
 
 /// The provider nobody is billed by.
-const SCRIPT: &str = "script";
+pub(super) const SCRIPT: &str = "script";
 
 /// A model without a price at a node with a limit in dollars.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,14 +49,21 @@ impl Engine {
 }
 
 impl Session {
-    /// The model a node would ask although nobody knows its price.
+    /// The model a node would ask although nobody knows its price, or that was asked before and still has none: how much
+    /// is left of a limit in dollars nobody knows then.
     pub(in crate::engine) fn unpriced(&self, node: &Node) -> Option<String> {
-        self.engine.unpriced_model(node).filter(|_| self.engine.is_of_agent(node))
+        let agents = &self.engine.agents;
+        let asked = || self.state.spent.unpriced.iter().find(|model| !agents.knows_price(model)).cloned();
+        let model = self.engine.unpriced_model(node).or_else(|| asked().filter(|_| !agents.is_scripted()));
+        model.filter(|_| self.engine.is_of_agent(node))
     }
 }
 
 /// A model that was asked in a turn and whose price nobody knows.
 pub(in crate::engine) fn unpriced_in(turn: &AgentTurn) -> Option<String> {
+    if turn.unbilled {
+        return None;
+    }
     let is_unpriced = |amount: Amount, provider: &str| amount.unpriced > 0 && provider != SCRIPT;
     if is_unpriced(Amount::of_call(turn.token_usage, turn.cost_usd), &turn.provider) {
         return Some(turn.model.clone());

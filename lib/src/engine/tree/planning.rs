@@ -11,7 +11,7 @@ use crate::engine;
 use crate::engine::bounds::apart;
 use crate::engine::budget::Purse;
 use crate::ids::NodeId;
-use crate::llm::Message;
+use crate::llm::{Message, Pricing};
 use crate::plan::planner;
 use crate::plan::tree::{TaskTree, TreeError};
 use crate::process::Cancel;
@@ -116,7 +116,11 @@ impl Planner<'_> {
         let pauses = purse.pauses();
         let balance = purse.balance(&node, None)?;
         balance.warnings.into_iter().for_each(&mut *warn);
-        if let Some(over) = balance.over {
+        let limits = &balance.allowance.limits;
+        let unpriced = self.agent.pricing(self.model).filter(|(_, price)| *price == Pricing::Unknown);
+        let unpriced = unpriced.map(|(model, _)| model).or_else(|| purse.unpriced()).filter(|_| limits.needs_prices());
+        let over = balance.over.or_else(|| limits.unpriced(&node, &unpriced?));
+        if let Some(over) = over {
             return Err(PlanError::OverBudget { over, pauses });
         }
         let job = Job {

@@ -423,6 +423,10 @@ impl Worker {
     ) -> Result<Option<String>, Stopped> {
         let engine = Arc::clone(&self.engine);
         let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
+        if self.allowance.limits.needs_prices() && scribe.is_unpriced() {
+            change.warnings.extend(scribe.tell_unpriced());
+            return Ok(None);
+        }
         let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
         let (allowance, node, spent) = (&self.allowance, &self.node.id, turn.spent());
         let may = |more: Amount| allowance.allows(node, spent + unreported() + more);

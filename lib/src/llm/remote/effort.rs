@@ -32,12 +32,25 @@ pub(super) fn translate(format: Format, request: &mut Request) {
     let is_known = match format {
         Format::Anthropic => thinking(&request.model) != Some(Thinking::Never),
         Format::Responses => thinks(&request.model),
-        Format::Chat | Format::Gemini => true,
+        Format::Chat => of_openai(&request.model).is_none_or(thinks),
+        Format::Gemini => true,
     };
     // The largest of these knows two levels only.
     let two = format == Format::Gemini && request.model.contains("gemini-3-pro");
     let effort = if two && effort == "medium" { "high" } else { effort };
     request.effort = is_known.then(|| effort.to_owned());
+}
+
+/// Whether a model takes an effort, as far as its name says. Servers of many models refuse what a model does not know.
+pub(super) fn is_taken(format: Format, model: &str) -> bool {
+    format != Format::Chat || of_openai(model).is_some_and(thinks)
+}
+
+/// The name of a model of OpenAI's, by whomever it is served.
+fn of_openai(model: &str) -> Option<&str> {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let is_o = name.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    (is_o || name.starts_with("gpt-") || name.starts_with("codex")).then_some(name)
 }
 
 /// Completes the body of a request with an effort: thoughts are switched on where that is needed, and their budget stays
@@ -114,6 +127,8 @@ mod tests {
         }
         assert_eq!(said(Format::Responses, "gpt-5.4", "max", None)["reasoning"]["effort"], "high");
         assert!(said(Format::Responses, "gpt-4.1", "high", None).get("reasoning").is_none());
+        assert!(said(Format::Chat, "openai/gpt-4.1-mini", "high", None).get("reasoning_effort").is_none());
+        assert_eq!(said(Format::Chat, "openai/gpt-5.4", "high", None)["reasoning_effort"], "high");
         let level = |model| said(Format::Gemini, model, "medium", None)["generationConfig"]["thinkingConfig"].clone();
         assert_eq!(level("gemini-3-pro"), json!({"thinkingLevel": "high"}));
         assert_eq!(level("gemini-3-flash"), json!({"thinkingLevel": "medium"}));

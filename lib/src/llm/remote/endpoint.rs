@@ -11,6 +11,15 @@ use crate::llm::http::{Base, Client, HttpError, Proxy};
 use crate::llm::proxy;
 use crate::llm::wire::Format;
 
+/// What is sent with every call.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Headers {
+    /// As the configuration says. An agent's own of these names do not reach the server.
+    pub given: Vec<(HeaderName, HeaderValue)>,
+    /// What the server expects, where nobody says otherwise.
+    pub usual: Vec<(HeaderName, HeaderValue)>,
+}
+
 /// What is known of a provider before it is asked: its language, its address, and the variables of its key and address.
 struct Known {
     format: Format,
@@ -189,8 +198,8 @@ impl<'a> Endpoint<'a> {
         Client::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
     }
 
-    /// What is sent with every call.
-    pub fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Unusable> {
+    /// What is sent with every call: what the configuration gives, and what a server expects where nobody says otherwise.
+    pub fn headers(&self) -> Result<Headers, Unusable> {
         let mut headers = Vec::new();
         for (header, text) in &self.given.headers {
             let wrong = |why: String| {
@@ -210,22 +219,21 @@ impl<'a> Endpoint<'a> {
             value.set_sensitive(variable.is_some());
             headers.push((name, value));
         }
-        let mut usual = |name: &'static str, value: Option<&str>| {
-            let name = HeaderName::from_static(name);
-            let value = value.and_then(|value| HeaderValue::from_str(value).ok());
-            if !headers.iter().any(|(given, _)| *given == name) {
-                headers.extend(value.map(|value| (name, value)));
-            }
-        };
-        match self.format {
-            Format::Anthropic => usual("anthropic-version", Some("2023-06-01")),
+        let expected: &[(&'static str, Option<&str>)] = match self.format {
+            Format::Anthropic => &[("anthropic-version", Some("2023-06-01"))],
             // These are of an account of OpenAI's, and nobody else's business.
-            Format::Responses if *self.name == ProviderName::OPENAI => {
-                usual("openai-organization", self.variable("OPENAI_ORG_ID"));
-                usual("openai-project", self.variable("OPENAI_PROJECT_ID"));
-            }
-            Format::Responses | Format::Chat | Format::Gemini => {}
-        }
-        Ok(headers)
+            Format::Responses if *self.name == ProviderName::OPENAI => &[
+                ("openai-organization", self.variable("OPENAI_ORG_ID")),
+                ("openai-project", self.variable("OPENAI_PROJECT_ID")),
+            ],
+            Format::Responses | Format::Chat | Format::Gemini => &[],
+        };
+        let expected = expected.iter().filter_map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            let value = HeaderValue::from_str((*value)?).ok()?;
+            (!headers.iter().any(|(given, _)| *given == name)).then_some((name, value))
+        });
+        let usual = expected.collect();
+        Ok(Headers { given: headers, usual })
     }
 }

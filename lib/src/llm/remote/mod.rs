@@ -20,7 +20,7 @@ use hyper::header::{
 use serde_json::{Value, json};
 
 use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
-use self::endpoint::{Endpoint, Found};
+use self::endpoint::{Endpoint, Found, Headers};
 use self::key::{Key, KeyCommand};
 use self::refusal::Refused;
 use super::http::{Answer, Client, HttpError};
@@ -56,7 +56,7 @@ struct Inner {
     client: Client,
     key: Key,
     key_hint: String,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: Headers,
     models: BTreeMap<String, String>,
     max_tokens: Option<u32>,
     retries: u32,
@@ -208,12 +208,20 @@ impl Remote {
         })
     }
 
-    /// The text without the key. No server should say a key again; if one does, it goes no further.
-    fn without_key(&self, text: String) -> String {
-        match self.0.key_at_hand().filter(|key| key.len() >= 6) {
-            Some(key) => text.replace(&key, "[redacted:key]"),
-            None => text,
+    /// Whether a model takes an effort, as far as its name says.
+    pub fn takes_effort(&self, model: &str) -> bool {
+        effort::is_taken(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
+    }
+
+    /// The text without the key and without headers out of variables. No server should say them again; if one does, they
+    /// go no further.
+    fn without_key(&self, mut text: String) -> String {
+        let secret = self.0.headers.given.iter().filter(|(_, value)| value.is_sensitive());
+        let headers = secret.filter_map(|(_, value)| value.to_str().ok().map(str::to_owned));
+        for secret in self.0.key_at_hand().into_iter().chain(headers).filter(|secret| secret.len() >= 6) {
+            text = text.replace(&secret, "[redacted:key]");
         }
+        text
     }
 }
 
@@ -292,7 +300,7 @@ impl Inner {
             (ACCEPT_ENCODING, fixed("identity")),
             (USER_AGENT, fixed(concat!("pleach/", env!("CARGO_PKG_VERSION")))),
         ];
-        headers.extend(self.headers.iter().cloned());
+        headers.extend(self.headers.given.iter().chain(&self.headers.usual).cloned());
         if let Some(key) = key {
             headers.push(self.key_header(self.format, key)?);
         }

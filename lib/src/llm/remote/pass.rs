@@ -93,12 +93,17 @@ impl Remote {
     async fn pass_with(&self, call: &Passed, key: Option<&str>) -> Result<Answer, PassError> {
         let inner = &self.0;
         let mut headers = passed_on(&call.headers);
-        headers.retain(|(name, _)| !OF_CALLER.contains(&name.as_str()));
+        let is_ours = |name: &HeaderName| inner.headers.given.iter().any(|(given, _)| given == name);
+        headers.retain(|(name, _)| !OF_CALLER.contains(&name.as_str()) && !is_ours(name));
         // What comes back is looked at on its way.
         headers.push((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
-        headers.extend(inner.headers.iter().filter(|(name, _)| !call.headers.contains_key(name)).cloned());
+        headers.extend(inner.headers.given.iter().cloned());
+        headers.extend(inner.headers.usual.iter().filter(|(name, _)| !call.headers.contains_key(name)).cloned());
         if let Some(key) = key {
-            headers.push(inner.key_header(call.format, key).map_err(PassError::Key)?);
+            let (name, value) = inner.key_header(call.format, key).map_err(PassError::Key)?;
+            if !is_ours(&name) {
+                headers.push((name, value));
+            }
         }
         let sent = inner.client.call(call.method.clone(), &call.path, &headers, call.body.clone()).await;
         sent.map_err(PassError::Http)

@@ -6,6 +6,7 @@ use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::llm::http::without_login;
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError};
 use crate::text::shorten;
@@ -104,7 +105,7 @@ impl Refused<'_> {
             404 => (
                 ErrorClass::Unavailable,
                 format!(
-                    "{provider} knows no model `{model}` at {address} (404){said}; check the node's model, `providers.{provider}.models` and `api_base`"
+                    "{provider} knows no model `{model}` at {address} (404){said}; check the node's model, `providers.{provider}.models` and `base_url`"
                 ),
             ),
             // Waiting does not fill an account.
@@ -116,11 +117,12 @@ impl Refused<'_> {
             ),
             429 => (ErrorClass::Transient, format!("{provider} is asked too often (429){said}")),
             300..=399 => {
-                let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+                let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).map(without_login);
+                let to = to.unwrap_or_else(|| "elsewhere".to_owned());
                 (
                     ErrorClass::Unavailable,
                     format!(
-                        "{address} sends callers to {to} ({status}), which is not followed; set `api_base` to the right address"
+                        "{address} sends callers to {to} ({status}), which is not followed; set `base_url` to the right address"
                     ),
                 )
             }

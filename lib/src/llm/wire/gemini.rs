@@ -317,7 +317,9 @@ pub(super) fn encode_reply(response: &Response) -> Value {
     if candidate.get("finishReason").is_none_or(|raw| stop_of(raw, calls) != response.stop) {
         candidate.insert("finishReason".into(), stop_word(&response.stop).into());
     }
-    if known.get("usageMetadata").is_none_or(|raw| usage_of(raw) != response.usage) {
+    // Searches are told by what was looked for, not among the tokens.
+    let counted = Usage { web_searches: 0, ..response.usage };
+    if known.get("usageMetadata").is_none_or(|raw| usage_of(raw) != counted) {
         known.insert("usageMetadata".into(), encode_usage(response.usage));
     }
     let more = match known.shift_remove("candidates") {
@@ -348,6 +350,8 @@ pub(super) fn decode_reply(body: Value) -> Result<Response, WireError> {
         return Ok(Response { message, usage, model, stop: Stop::ContentFilter, extra });
     };
     let mut candidate = object(candidate, "the answer's candidate")?;
+    let searched = candidate.get("groundingMetadata").and_then(|found| found.get("webSearchQueries")?.as_array());
+    let usage = Usage { web_searches: searched.map_or(0, |queries| queries.len() as u64), ..usage };
     let mut content = match candidate.shift_remove("content") {
         Some(Value::Object(content)) => content,
         _ => Object::new(),

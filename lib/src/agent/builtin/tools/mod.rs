@@ -20,7 +20,6 @@ use crate::llm::ToolSpec;
 use crate::process::Cancel;
 
 pub(super) use shell::Shell;
-use shell::ShellArgs;
 
 /// What a tool answers, before it is cut to length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +100,7 @@ impl Toolbox {
                 self.blocking(arguments, move |jail, args| search::glob(jail, args, &cancel)).await
             }
             _ => match self.commands.iter().find(|command| command.name == name) {
-                Some(command) => self.shell.run(ShellArgs::of(&command.command), cancel).await,
+                Some(command) => self.shell.run_configured(&command.command, cancel).await,
                 None => match parse(arguments) {
                     Ok(args) => self.shell.run(args, cancel).await,
                     Err(answer) => answer,

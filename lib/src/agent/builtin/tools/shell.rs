@@ -23,13 +23,6 @@ pub(super) struct ShellArgs {
     _description: Option<String>,
 }
 
-impl ShellArgs {
-    /// This command, with the usual time.
-    pub(super) fn of(command: &str) -> Self {
-        Self { command: command.to_owned(), timeout_ms: None, _description: None }
-    }
-}
-
 /// What commands need to run.
 #[derive(Debug)]
 pub(in crate::agent::builtin) struct Shell {
@@ -55,6 +48,13 @@ impl Shell {
             ..Command::shell("", &job.cwd)
         };
         Self { spawner, template, default: limits.command_timeout, most: limits.max_command_timeout, deadline }
+    }
+
+    /// Runs a command of the configuration, for which the model cannot say how long it may take.
+    pub(super) async fn run_configured(&self, command: &str, cancel: &Cancel) -> Answer {
+        let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
+        let args = ShellArgs { command: command.to_owned(), timeout_ms: Some(most), _description: None };
+        self.run(args, cancel).await
     }
 
     pub(super) async fn run(&self, args: ShellArgs, cancel: &Cancel) -> Answer {
