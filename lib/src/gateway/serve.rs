@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use serde_json::{Value, json};
@@ -384,7 +384,8 @@ async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: boo
             let headers = passed_on(&answer.headers);
             let mut reply = HttpResponse::new(Reply::Relay(Box::new(Relay::new(answer, watcher, flight))));
             *reply.status_mut() = status;
-            for (name, value) in headers {
+            // Where to go instead is nothing for the agent, and may repeat the query of the configured address.
+            for (name, value) in headers.into_iter().filter(|(name, _)| name != LOCATION) {
                 reply.headers_mut().append(name, value);
             }
             reply
