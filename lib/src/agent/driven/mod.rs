@@ -143,10 +143,14 @@ pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
     let why = || format!("the agent `{program}` got no answer of its model: {message}");
     match (&error, class) {
-        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Auth | ErrorClass::Unavailable) => {
-            AgentError::Environment(why())
+        // The program may know that it is refused, but not whose key that was.
+        (
+            AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Environment(_),
+            ErrorClass::Auth | ErrorClass::Unavailable,
+        ) => AgentError::Environment(why()),
+        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient | ErrorClass::Cut) => {
+            AgentError::Unanswered(why())
         }
-        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient) => AgentError::Unanswered(why()),
         _ => error,
     }
 }
