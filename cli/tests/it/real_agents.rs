@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use crate::sessions::graph;
 use crate::support::TestEnv;
 
+mod going_wrong;
+
 const SCRIPT: &str = r#"
 model: MODEL
 scripts:
@@ -40,12 +42,20 @@ scripts:
       - {text: All is done., usage: {input: 300, output: 30}}
 "#;
 
+/// Whether a program is there; it is said where it is not.
+fn is_installed(env: &TestEnv, program: &str) -> bool {
+    let look = env.program("sh", env.root()).args(["-c", &format!("command -v {program}")]).output();
+    let is_there = look.is_ok_and(|look| look.status.success());
+    if !is_there {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: `{program}` is not on PATH");
+    }
+    is_there
+}
+
 /// A world with this agent, if the program is installed.
 fn world(agent: &str, model: &str) -> Option<TestEnv> {
     let env = TestEnv::with_repo();
-    let there = env.program("sh", env.root()).args(["-c", &format!("command -v {agent}")]).output().ok()?;
-    if !there.status.success() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: `{agent}` is not on PATH");
+    if !is_installed(&env, agent) {
         return None;
     }
     env.write("script.yaml", SCRIPT.replace("MODEL", model));

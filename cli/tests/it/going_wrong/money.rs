@@ -198,7 +198,8 @@ mod who_pays {
     fn n03_a_key_that_is_refused_behind_the_gateway_is_named_whatever_the_agent_says() {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, _| {
-            let body = json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
+            let body =
+                json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
             Play::Answer(401, vec![("content-type", "application/json".into())], body.to_string())
         });
         let play = env.write("play", "converse anthropic\n");
