@@ -1,6 +1,7 @@
 //! The real programs, driven by a script: through the gateway, and with a key or login of the user's own. No real key, no
 //! network. They must be installed:
-//! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`,
+//! `npm install -g @anthropic-ai/claude-code@2.1.325 @openai/codex @google/gemini-cli opencode-ai` (or a newer Claude Code;
+//! without the version, a node before 22 gets an older one that cannot run commands in a sandbox outside the gateway),
 //! for those of the Agent Client Protocol `@zed-industries/claude-code-acp @zed-industries/codex-acp`, and then
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
 
