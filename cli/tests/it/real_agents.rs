@@ -1,6 +1,7 @@
 //! The real programs, driven by a script: through the gateway, and with a key or login of the user's own. No real key, no
 //! network. They must be installed:
-//! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`,
+//! `npm install -g @anthropic-ai/claude-code@2.1.325 @openai/codex @google/gemini-cli opencode-ai` (or a newer Claude Code;
+//! without the version, a node before 22 gets an older one that cannot run commands in a sandbox outside the gateway),
 //! for those of the Agent Client Protocol `@zed-industries/claude-code-acp @zed-industries/codex-acp`, and then
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
 
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::sessions::graph;
 use crate::support::TestEnv;
+
+mod going_wrong;
 
 const SCRIPT: &str = r#"
 model: MODEL
@@ -40,12 +43,20 @@ scripts:
       - {text: All is done., usage: {input: 300, output: 30}}
 "#;
 
+/// Whether a program is there; it is said where it is not.
+fn is_installed(env: &TestEnv, program: &str) -> bool {
+    let look = env.program("sh", env.root()).args(["-c", &format!("command -v {program}")]).output();
+    let is_there = look.is_ok_and(|look| look.status.success());
+    if !is_there {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: `{program}` is not on PATH");
+    }
+    is_there
+}
+
 /// A world with this agent, if the program is installed.
 fn world(agent: &str, model: &str) -> Option<TestEnv> {
     let env = TestEnv::with_repo();
-    let there = env.program("sh", env.root()).args(["-c", &format!("command -v {agent}")]).output().ok()?;
-    if !there.status.success() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: `{agent}` is not on PATH");
+    if !is_installed(&env, agent) {
         return None;
     }
     env.write("script.yaml", SCRIPT.replace("MODEL", model));

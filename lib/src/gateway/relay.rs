@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
-use super::watch::{Heard, Watcher};
+use super::watch::{BROKE_OFF, Heard, Watcher};
 use super::{Failing, Shared, Spent};
 use crate::event::Usage;
 use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
@@ -132,7 +132,11 @@ impl Flight {
         if let Some(number) = self.number.filter(|_| self.told.is_none()) {
             self.shared.talks().broke_off(number, arrived, why);
         }
-        let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer broke off: {why}"));
+        let why = match why {
+            BROKE_OFF => "the provider's answer broke off".to_owned(),
+            why => format!("the provider's answer broke off: {why}"),
+        };
+        let why = LlmError::new(ErrorClass::Cut, why);
         self.failure = Some(("the provider's answers break off".to_owned(), why));
     }
 
@@ -163,7 +167,9 @@ impl Flight {
             return;
         }
         if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
-            *self.shared.unanswered() = None;
+            // What comes after an answer that was whole takes nothing from it.
+            let failure = self.failure.as_ref().filter(|_| self.told.is_none());
+            *self.shared.unanswered() = failure.map(|(_, why)| why.clone());
         }
         let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
         let answered = match &heard {

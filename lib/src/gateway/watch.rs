@@ -180,8 +180,8 @@ impl Watcher {
     }
 }
 
-/// Why an answer is not whole.
-const BROKE_OFF: &str = "the answer broke off";
+/// Why an answer is not whole, where nobody says more.
+pub(super) const BROKE_OFF: &str = "the answer broke off";
 
 impl Ear {
     fn push(&mut self, format: Format, bytes: &[u8], kept: &mut usize) {

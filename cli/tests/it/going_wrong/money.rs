@@ -153,6 +153,8 @@ mod who_pays {
 
     use serde_json::json;
 
+    use crate::fake_agent;
+    use crate::server::{Play, Server};
     use crate::sessions::graph;
     use crate::support::{Ran, TestEnv};
 
@@ -255,5 +257,33 @@ mod who_pays {
         env.log_in();
         let ran = run(&env, None, &[]).expect(7);
         assert!(ran.stderr.contains("check the login in your home: run `claude` once and log in"), "{ran}");
+    }
+
+    #[test]
+    fn n03_a_key_that_is_refused_behind_the_gateway_is_named_whatever_the_agent_says() {
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, _| {
+            let body =
+                json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
+            Play::Answer(401, vec![("content-type", "application/json".into())], body.to_string())
+        });
+        let play = env.write("play", "converse anthropic\n");
+        let (agent, end) = (fake_agent::path().display(), env.write("end", refused()));
+        env.write_program(
+            "bin/claude",
+            &format!(
+                "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 2.9.9\n'{agent}' '{}' >&2\ncat '{}'\n",
+                play.display(),
+                end.display()
+            ),
+        );
+        env.configure(&format!(
+            "agent: claude\nsandbox: {{mode: off}}\nproviders: {{anthropic: {{base_url: '{}'}}}}\n",
+            server.url()
+        ));
+        env.pipeline(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"));
+        let ran = run(&env, Some("ANTHROPIC_API_KEY"), &[]).expect(7);
+        assert!(ran.stderr.contains("anthropic does not accept the key (401): invalid x-api-key"), "{ran}");
+        assert!(ran.stderr.contains("hint: check ANTHROPIC_API_KEY;"), "{ran}");
     }
 }

@@ -94,13 +94,13 @@ impl AcpAgent {
             }
             (ended, _) => ended,
         };
-        let ended = match given_up.filter(|_| !cancel.is_killed()) {
-            Some(error) => Ended::Failed(error),
-            None => ended,
-        };
         let ended = match ended {
             Ended::Failed(error) => Ended::Failed(why_failed(&self.name(), error, unanswered.as_ref())),
             ended => ended,
+        };
+        let ended = match given_up.filter(|_| !cancel.is_killed()) {
+            Some(error) => Ended::Failed(error),
+            None => ended,
         };
         let failed = ended.failed();
         let text = Some(client.words()).filter(|words| !words.is_empty()).unwrap_or(&said).to_owned();

@@ -210,9 +210,9 @@ impl CliAgent {
             (judged, _) => judged,
         };
         let judged = judged.map_err(|error| self.of_whom(error));
+        let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
         // Whatever it made of that.
         let judged = given_up.map_or(judged, Err);
-        let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
         let failed = match &judged {
             Ok(End::Done | End::Doubtful(_)) => None,
             Ok(End::Limit(why)) => Some(why.clone()),

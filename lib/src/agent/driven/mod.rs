@@ -45,8 +45,11 @@ pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked 
 pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what \
                                                has been done so far; go on until the task is done.";
 
-/// Messages with these come from pleach.
-const INTERRUPTIONS: [&str; 2] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED];
+/// What some versions of Claude Code put into a conversation before that, with an answer nobody gave.
+const MADE_UP: &str = "Continue from where you left off.";
+
+/// Messages with these are no task: they come from pleach, or from a program that goes on.
+const INTERRUPTIONS: [&str; 3] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED, MADE_UP];
 
 /// How long a program that is to end is left its calls that are on their way, and those are waited for that one which has
 /// ended has left behind.
@@ -143,10 +146,14 @@ pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
     let why = || format!("the agent `{program}` got no answer of its model: {message}");
     match (&error, class) {
-        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Auth | ErrorClass::Unavailable) => {
-            AgentError::Environment(why())
+        // The program may know that it is refused, but not whose key that was.
+        (
+            AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Environment(_),
+            ErrorClass::Auth | ErrorClass::Unavailable,
+        ) => AgentError::Environment(why()),
+        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient | ErrorClass::Cut) => {
+            AgentError::Unanswered(why())
         }
-        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient) => AgentError::Unanswered(why()),
         _ => error,
     }
 }

@@ -17,7 +17,7 @@ scripts:
 
 fn facts() -> Facts {
     let metadata = [(meta::NODE.to_owned(), "implement".to_owned())].into();
-    Facts { metadata, cwd: "/w".into(), interruptions: &["You were interrupted."], ..Facts::default() }
+    Facts { metadata, cwd: "/w".into(), interruptions: &["You were interrupted.", "Continue."], ..Facts::default() }
 }
 
 fn request(messages: Vec<Message>) -> Request {
@@ -55,14 +55,17 @@ async fn a_script_answers_with_the_tools_of_the_client() {
     assert_eq!(last.message.text(), "Done.");
     // What its program has put into the conversation is no answer that was given.
     let made_up = vec![Message::assistant("(interrupted)"), Message::user("You were interrupted. Go on.")];
-    let conversation = request([after.clone(), made_up].concat());
+    let told_twice = [vec![Message::user("Continue.")], made_up.clone()].concat();
     let answered = Some(answers_on_record(&after, facts().interruptions));
     assert_eq!(answered, Some(1));
-    for (answered, said) in [(answered, "Done."), (Some(0), "I write.")] {
-        let script = Script::parse(SCRIPT).unwrap();
-        let known = Facts { answered, ..facts() };
-        let Scripted::Answer(next) = call(&script, &known, &conversation, Format::Chat, 2).await else { panic!() };
-        assert_eq!(next.message.text(), said);
+    for made_up in [made_up, told_twice] {
+        let conversation = request([after.clone(), made_up].concat());
+        for (answered, said) in [(answered, "Done."), (Some(0), "I write.")] {
+            let script = Script::parse(SCRIPT).unwrap();
+            let known = Facts { answered, ..facts() };
+            let Scripted::Answer(next) = call(&script, &known, &conversation, Format::Chat, 2).await else { panic!() };
+            assert_eq!(next.message.text(), said);
+        }
     }
     let Scripted::Answer(first) = say(&request(vec![Message::user("You were interrupted. Go on.")]), 1).await else {
         panic!()
