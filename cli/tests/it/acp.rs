@@ -407,8 +407,8 @@ fn an_agent_whose_model_never_answers_has_not_worked() {
     let base = server.url();
     env.configure(&format!("{before}providers: {{anthropic: {{settings: {{api_base: '{base}'}}}}}}\n{after}"));
     for (steps, code, says) in [
-        ("attempt anthropic\nattempt anthropic", 7, "got no answer of its model: "),
-        ("attempt anthropic\nsay The model is busy.", 7, "got no answer of its model: "),
+        ("attempt anthropic\nattempt anthropic", 7, "got no answer from its model: "),
+        ("attempt anthropic\nsay The model is busy.", 7, "got no answer from its model: "),
         ("complain nothing", 1, "asked no model and said nothing"),
     ] {
         env.write("script", steps);

@@ -346,7 +346,7 @@ mod behind_the_gateway {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, before| breaks_off_second(before));
         let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
-        let why = "`work` cannot go on: the agent `sh` got no answer of its model: the provider's answer broke off\n";
+        let why = "`work` cannot go on: the agent `sh` got no answer from its model: the provider's answer broke off\n";
         assert!(ran.stderr.contains(why), "{ran}");
         let story = env.story();
         assert_eq!(env.committed("one.txt"), "one", "what was done before stays");

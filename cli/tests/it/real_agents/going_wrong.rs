@@ -386,16 +386,18 @@ fn n09_opencode_and_codex_over_acp_work_with_the_key_of_whichever_provider() {
 fn n09_what_cannot_work_is_refused_before_the_run() {
     let server = Server::start(|seen, _| done(seen));
     let [claude, .., opencode] = EACH;
-    let gemini = format!("providers: {{gemini: {{base_url: '{}'}}}}\n", server.url());
-    for (pair, said) in [
-        (opencode, "gemini has no model `worker`"),
-        (claude, "Claude Code speaks the language of anthropic, which gemini does not"),
+    for (pair, key, provider, said) in [
+        (opencode, "OPENROUTER_API_KEY", "openrouter", "openrouter has no model `worker`"),
+        (claude, "GEMINI_API_KEY", "gemini", "Claude Code speaks the language of anthropic, which gemini does not"),
     ] {
         let Some(env) = pair.world(&server, "") else { continue };
-        let agent = pair.agent;
-        env.configure(&format!("agent: worker\nagents: {{worker: {{runner: {agent}, provider: gemini}}}}\n{gemini}"));
+        let (agent, url) = (pair.agent, server.url());
+        env.configure(&format!(
+            "agent: worker\nagents: {{worker: {{runner: {agent}, provider: {provider}}}}}\n\
+             providers: {{{provider}: {{base_url: '{url}'}}}}\n"
+        ));
         env.pipeline(&graph("real", "work [prompt=\"Write a file\"] start -> work -> exit"));
-        let ran = Pair { key: "GEMINI_API_KEY", ..pair }.run(&env).expect(7);
+        let ran = Pair { key, ..pair }.run(&env).expect(7);
         assert!(ran.stderr.contains(said), "{ran}");
         assert_eq!((server.seen().len(), env.sessions().len()), (0, 0), "{ran}");
     }

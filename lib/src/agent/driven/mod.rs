@@ -144,7 +144,7 @@ impl<T> Seen<T> {
 /// made of it.
 pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
-    let why = || format!("the agent `{program}` got no answer of its model: {message}");
+    let why = || format!("the agent `{program}` got no answer from its model: {message}");
     match (&error, class) {
         // The program may know that it is refused, but not whose key that was.
         (
