@@ -50,7 +50,7 @@ use self::intake::Room;
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
-use crate::llm::{LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
+use crate::llm::{ErrorClass, LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
 
 pub use self::scripted::{answers_on_record, is_beside_the_script};
 
@@ -204,15 +204,39 @@ pub struct Owed {
 /// more is accounted for at once.
 pub const FEW: u32 = 3;
 
-/// Calls in a row that ended without a whole answer.
+/// What becomes of a call that the gateway itself refuses, in a few words.
+const NOT_PASSED_ON: &str = "the call is not passed on";
+
+/// Calls that ended without a whole answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]
 pub struct Failing {
     /// How many.
     pub calls: u32,
+    /// How many of them were beside the conversations. A whole answer there says nothing of those in them: a program whose
+    /// titles come has not got on with its work.
+    beside: u32,
     /// What the provider does, in two or three words.
     pub words: String,
     /// Why the newest of them has no answer.
     pub why: Option<LlmError>,
+}
+
+impl Failing {
+    /// One more.
+    fn fail(&mut self, in_talk: bool, words: String, why: LlmError) {
+        let (calls, beside) = (self.calls + 1, self.beside + u32::from(!in_talk));
+        *self = Self { calls, beside, words, why: Some(why) };
+    }
+
+    /// A call had a whole answer. Says whether that changes anything.
+    fn succeed(&mut self, in_talk: bool) -> bool {
+        let before = self.calls;
+        match in_talk {
+            true => *self = Self::default(),
+            false => self.calls -= std::mem::take(&mut self.beside),
+        }
+        self.calls != before
+    }
 }
 
 /// What was not told when the gateway was closed.
@@ -226,12 +250,8 @@ pub struct Rest {
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<String>,
-    /// Why the newest call in a conversation has no answer, where that is so.
+    /// Why the newest call in a conversation has no whole answer, where that is so.
     pub unanswered: Option<LlmError>,
-    /// The newest refusal of a call: its status, and why.
-    pub refused: Option<(u16, String)>,
-    /// Why the newest answer in a conversation is not whole, where no other came after it.
-    pub cut: Option<String>,
 }
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
@@ -275,14 +295,12 @@ struct Shared {
     room: Room,
     /// How many calls are on their way.
     flights: Counter<usize>,
-    /// The calls in a row that ended without a whole answer.
+    /// The calls that ended without a whole answer.
     failing: Counter<Failing>,
     /// When a call last came or went, or when it all began.
     touched: Mutex<Instant>,
     /// Closed when everybody is to be hung up on.
     closing: told::Receiver<()>,
-    /// Why the newest call in a conversation has no answer.
-    unanswered: Mutex<Option<LlmError>>,
     /// Why nothing is let through any more.
     closed: Mutex<Option<String>>,
 }
@@ -300,8 +318,20 @@ impl Shared {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn unanswered(&self) -> MutexGuard<'_, Option<LlmError>> {
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A model call goes no further than here, for this reason.
+    fn not_taken(&self, why: LlmError) {
+        self.talks().not_taken(why.clone());
+        self.failing.send_modify(|failing| failing.fail(true, NOT_PASSED_ON.to_owned(), why));
+    }
+
+    /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
+    /// that has nothing else to do gets nowhere.
+    fn asked_in_vain(&self, why: &str) {
+        if self.talks().is_at_work() || *self.flights.borrow() > 0 {
+            return;
+        }
+        let why = LlmError::new(ErrorClass::Terminal, why);
+        self.failing.send_modify(|failing| failing.fail(false, NOT_PASSED_ON.to_owned(), why));
     }
 
     fn spent(&self, model: Named<'_>, usage: Usage) -> Spent {
@@ -328,7 +358,6 @@ impl Gateway {
             failing: Counter::new(Failing::default()),
             touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
-            unanswered: Mutex::default(),
             closed: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), closed));
@@ -437,9 +466,7 @@ impl Gateway {
         let mut talks = self.shared.talks();
         let (exchanges, broken) = (talks.settle(), talks.broken_off());
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        let (refused, cut) = (talks.refused(), talks.cut());
-        drop(talks);
-        Rest { exchanges, broken, aside, warnings, refused, cut, unanswered: self.shared.unanswered().clone() }
+        Rest { exchanges, broken, aside, warnings, unanswered: talks.unanswered() }
     }
 }
 

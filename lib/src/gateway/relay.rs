@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::watch::{Heard, Watcher};
-use super::{Failing, Shared, Spent};
+use super::{NOT_PASSED_ON, Shared, Spent};
 use crate::event::Usage;
 use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
 
@@ -34,6 +34,8 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     told: Option<Spent>,
+    /// Whether a conversation has got a whole answer by it.
+    is_answer: bool,
     /// Why there is no answer, in a few words and in many.
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
@@ -57,7 +59,7 @@ impl Flight {
         *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
         shared.flights.send_modify(|flights| *flights += usize::from(call.is_some()));
-        Self { shared, number, call, model, told: None, failure: None, length: None, over: false }
+        Self { shared, number, call, model, told: None, is_answer: false, failure: None, length: None, over: false }
     }
 
     /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
@@ -103,8 +105,10 @@ impl Flight {
         }
         let mut talks = self.shared.talks();
         match before {
-            None => talks.answered(number, response, spent),
-            Some(_) => talks.landed(number, Heard::Whole(Box::new(response)), spent, before),
+            None => self.is_answer = talks.answered(number, response, spent),
+            Some(_) => {
+                talks.landed(number, Heard::Whole(Box::new(response)), spent, before);
+            }
         }
         if self.is_counted() {
             self.call.iter().for_each(|call| talks.release(call.number));
@@ -116,28 +120,40 @@ impl Flight {
 
     /// The provider answers no, or not at all, which means this. `words` say in short what it does.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
-        if self.number.is_some() {
-            *self.shared.unanswered() = Some(why.clone());
+        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+            self.shared.talks().failed(number, why.clone());
         }
         self.failure = Some((words, why));
     }
 
-    /// The call goes no further than here, for this reason.
+    /// The call goes no further than here, for this reason: it cannot be passed on.
+    pub(super) fn not_passed_on(&mut self, why: &str) {
+        self.unanswered(NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+    }
+
+    /// The call is not let through, for this reason. That says nothing of the model.
     pub(super) fn refused(&mut self, why: &str) {
-        self.failure = Some(("the call is not passed on".to_owned(), LlmError::new(ErrorClass::Terminal, why)));
+        let why = || (NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+        self.failure.get_or_insert_with(why);
     }
 
     /// The provider's answer ends before it is whole; this is what arrived of it.
     fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
-        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+        if let Some((number, arrived)) = self.number.filter(|_| self.told.is_none()).zip(arrived) {
             self.shared.talks().broke_off(number, arrived, why);
         }
         let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer broke off: {why}"));
-        self.failure = Some(("the provider's answers break off".to_owned(), why));
+        self.unanswered("the provider's answers break off".to_owned(), why);
     }
 
-    /// Counts the calls in a row that have no whole answer.
-    fn count(&mut self, is_whole: bool) {
+    /// What the provider says is no answer.
+    pub(super) fn unreadable(&mut self, why: &str) {
+        let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer cannot be read: {why}"));
+        self.unanswered("the provider's answers cannot be read".to_owned(), why);
+    }
+
+    /// Counts the calls that have no whole answer. `in_talk` says that a conversation waited for this one.
+    fn count(&mut self, is_whole: bool, in_talk: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.
         if self.call.is_none() {
@@ -145,14 +161,14 @@ impl Flight {
         }
         self.shared.failing.send_if_modified(|failing| {
             if is_whole {
-                return std::mem::take(failing).calls > 0;
+                return failing.succeed(in_talk);
             }
             let hung_up = || {
                 let why = "the agent hung up before the answer was whole";
                 ("the agent hangs up".to_owned(), LlmError::new(ErrorClass::Cut, why))
             };
             let (words, why) = failure.unwrap_or_else(hung_up);
-            *failing = Failing { calls: failing.calls + 1, words, why: Some(why) };
+            failing.fail(in_talk, words, why);
             true
         });
     }
@@ -161,9 +177,6 @@ impl Flight {
     pub(super) fn land(&mut self, heard: Heard) {
         if std::mem::replace(&mut self.over, true) {
             return;
-        }
-        if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
-            *self.shared.unanswered() = None;
         }
         let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
         let answered = match &heard {
@@ -187,13 +200,16 @@ impl Flight {
             false => talks.learn(usage),
         }
         self.call.iter().for_each(|call| talks.release(call.number));
-        match self.number {
+        let is_awaited = match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
-            None => talks.landed_aside(&model, spent),
-        }
+            None => {
+                talks.landed_aside(&model, spent);
+                false
+            }
+        };
         drop(talks);
         *self.shared.touched() = Instant::now().into_std();
-        self.count(is_whole);
+        self.count(is_whole, is_awaited || self.is_answer);
         self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));
     }
 
@@ -313,6 +329,7 @@ impl Listening {
                 self.flight.unanswered(answers(*status), why);
             }
             Heard::Cut(_, why) => self.flight.broke_off(arrived, why),
+            Heard::Unreadable(_, why) => self.flight.unreadable(why),
             Heard::Whole(_) | Heard::Counted(..) => {}
         }
         self.flight.land(heard);

@@ -19,6 +19,9 @@ const REFUSAL: usize = 64 << 10;
 /// How much of a refusal is shown.
 const SHOWN: usize = 300;
 
+/// How much is shown of what is no answer.
+const SHOWN_UNREAD: usize = 80;
+
 /// The longest event that is searched for token counts once nothing else is kept.
 const LONGEST_COUNT: usize = 1 << 20;
 
@@ -27,8 +30,10 @@ const LONGEST_COUNT: usize = 1 << 20;
 pub(super) enum Heard {
     /// All of it.
     Whole(Box<Response>),
-    /// The answer is whole, but only its tokens are known, for this reason.
+    /// The answer is whole as far as anybody can see, but only its tokens are known, for this reason.
     Counted(Usage, String),
+    /// Everything has come, and it is no answer of a model, for this reason; these tokens were counted in it.
+    Unreadable(Usage, String),
     /// It is not whole; these tokens were counted before it broke off.
     Cut(Usage, String),
     /// A refusal.
@@ -171,7 +176,7 @@ impl Watcher {
         }
         match self.ear {
             Ear::Events(events) => events.finish(self.format, ended),
-            Ear::Body(body) if ended => whole(self.format, &body),
+            Ear::Body(body) if ended => whole(self.format, &body, self.is_words),
             Ear::Body(_) => Heard::Cut(Usage::default(), BROKE_OFF.into()),
             Ear::Refusal(status, body) => Heard::Refused(status, said(self.format, &body)),
             Ear::Deaf(why) if ended => Heard::Counted(Usage::default(), why),
@@ -259,18 +264,22 @@ impl Events {
         let usage = format.usage_of(&body);
         match (self.wrong, format.decode_reply(body)) {
             (None, Ok(response)) if done => Heard::Whole(Box::new(response)),
-            (None, Err(error)) if done => Heard::Counted(usage, format!("it cannot be read: {error}")),
+            (None, Err(error)) if done => Heard::Unreadable(usage, error.to_string()),
             (wrong, _) => Heard::Cut(usage, wrong.unwrap_or_else(|| BROKE_OFF.into())),
         }
     }
 }
 
-/// What a body in one piece says. Google sends a list of pieces when nobody asks for events.
-fn whole(format: Format, body: &[u8]) -> Heard {
-    let unread = |why: String| Heard::Counted(Usage::default(), format!("it cannot be read: {why}"));
+/// What a body in one piece says. Google sends a list of pieces when nobody asks for events. What is not made of words
+/// only has to be JSON: it is no answer of a model, nor is it meant to be.
+fn whole(format: Format, body: &[u8], is_words: bool) -> Heard {
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
-        Err(error) => return unread(error.to_string()),
+        Err(error) => {
+            let begins = shorten(String::from_utf8_lossy(body).trim(), SHOWN_UNREAD);
+            let why = if begins.is_empty() { "it is empty".to_owned() } else { format!("{error}: {begins}") };
+            return Heard::Unreadable(Usage::default(), why);
+        }
     };
     let body = match body {
         Value::Array(pieces) => {
@@ -290,7 +299,8 @@ fn whole(format: Format, body: &[u8]) -> Heard {
     let usage = format.usage_of(&body);
     match format.decode_reply(body) {
         Ok(response) => Heard::Whole(Box::new(response)),
-        Err(error) => Heard::Counted(usage, format!("it cannot be read: {error}")),
+        Err(_) if !is_words => Heard::Counted(usage, "it is made of no words".into()),
+        Err(error) => Heard::Unreadable(usage, error.to_string()),
     }
 }
 
@@ -395,6 +405,14 @@ mod tests {
         let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None), true);
         watcher.push(br#"{"error":{"message":"slow down"}}"#);
         assert_eq!(watcher.finish(true), Heard::Refused(429, "slow down".into()));
+        for (is_words, body) in [(true, "<html>"), (true, "{}"), (true, ""), (false, "<html>")] {
+            let mut watcher = Watcher::new(Format::Chat, 200, &headers("text/html", None), is_words);
+            watcher.push(body.as_bytes());
+            assert!(matches!(watcher.finish(true), Heard::Unreadable(..)), "{body}");
+        }
+        let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", None), false);
+        watcher.push(b"{}");
+        assert!(matches!(watcher.finish(true), Heard::Counted(..)), "a vector is no answer of a model");
         let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")), true);
         watcher.push(b"????");
         assert!(matches!(watcher.finish(true), Heard::Counted(_, why) if why.contains("`br`")));

@@ -308,7 +308,7 @@ mod behind_the_gateway {
     use serde_json::json;
 
     use crate::fake_agent;
-    use crate::going_wrong::runaway::half;
+    use crate::going_wrong::runaway::{brings_tools, half, page, refusal};
     use crate::providers::{answer_of, text};
     use crate::server::{Play, Server};
     use crate::sessions::graph;
@@ -328,14 +328,17 @@ mod behind_the_gateway {
         env.run(&graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit"), &[])
     }
 
+    /// Has a file written.
+    fn writes(name: &str) -> Play {
+        let input = json!({"command": format!("echo {name} > {name}.txt")});
+        let call = json!({"type": "tool_use", "id": format!("c-{name}"), "name": "Bash", "input": input});
+        answer_of("claude-sonnet-4-5", &[text("I write."), call])
+    }
+
     /// Writes a file first; then its answer breaks off.
     fn breaks_off_second(before: usize) -> Play {
         match before {
-            0 => {
-                let input = json!({"command": "echo one > one.txt"});
-                let call = json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": input});
-                answer_of("claude-sonnet-4-5", &[text("I write."), call])
-            }
+            0 => writes("one"),
             1 => half("It is nearly"),
             _ => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
         }
@@ -345,15 +348,54 @@ mod behind_the_gateway {
     fn n04_a_stream_without_its_end_is_no_success_whatever_the_agent_says() {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, before| breaks_off_second(before));
-        let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(1);
-        assert!(ran.stdout.contains("its model's last answer has no end: the answer broke off"), "{ran}");
+        let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
+        let why = "the last call of its model was not answered: the provider's answer broke off";
+        assert!(ran.stderr.contains(why), "{ran}");
         let story = env.story();
-        assert_eq!(story.node("work")["outcome"]["failure_class"], "transient", "it may be tried again");
         assert_eq!(env.committed("one.txt"), "one", "what was done before stays");
         let turns = story.all("AgentTurn");
         let shown = env.pleach(&["show", turns.last().unwrap()["turn"].as_str().unwrap()]).expect(0);
         assert!(shown.stdout.contains("It is nearly"), "what arrived is shown: {shown}");
         assert!(shown.stdout.contains("the answer broke off"), "and that it is not all: {shown}");
+    }
+
+    #[test]
+    fn n04_a_last_call_without_an_answer_is_no_success_whatever_the_agent_says() {
+        let cases = [
+            (refusal(500, "the server fell over"), 7, "the server fell over"),
+            (refusal(401, "invalid x-api-key"), 7, "invalid x-api-key"),
+            (refusal(400, "no such field"), 1, "no such field"),
+            (Play::Drop, 7, "the last call of its model was not answered"),
+            (page(), 7, "<html>please log in</html>"),
+        ];
+        for (fault, code, why) in cases {
+            let env = TestEnv::with_repo();
+            let server = Server::start(move |seen, _| match seen.body["messages"].as_array().map_or(0, Vec::len) {
+                1 => writes("one"),
+                _ => fault.clone(),
+            });
+            let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(code);
+            assert!(format!("{}{}", ran.stdout, ran.stderr).contains(why), "{ran}");
+            assert_eq!(env.committed("one.txt"), "one", "what was done before stays");
+        }
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, _| page());
+        let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
+        assert!(ran.stderr.contains("no call of its model was answered"), "{ran}");
+    }
+
+    #[test]
+    fn n04_a_refusal_the_agent_gets_over_and_a_title_that_fails_are_no_failure() {
+        let env = TestEnv::with_repo();
+        let title = env.write("title", "say anthropic Title\n");
+        let script = format!("{ASKS_AGAIN}; \"$1\" {}; echo All is well.", title.display());
+        let server = Server::start(|seen, before| match (brings_tools(seen), before) {
+            (false, _) => refusal(500, "no titles today"),
+            (true, 0) => refusal(400, "no such field"),
+            (true, _) => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
+        });
+        let ran = run(&env, &server, &script).expect(0);
+        assert_eq!(server.seen().len(), 3, "{ran}");
     }
 
     #[test]
