@@ -204,6 +204,22 @@ pub struct Owed {
 /// more is accounted for at once.
 pub const FEW: u32 = 3;
 
+/// The calls that are on their way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flights {
+    /// All of them.
+    all: usize,
+    /// Those whose client has gone: they are only listened to for what they cost.
+    unheard: usize,
+}
+
+impl Flights {
+    /// How many somebody waits for.
+    pub fn awaited(self) -> usize {
+        self.all.saturating_sub(self.unheard)
+    }
+}
+
 /// What becomes of a call that the gateway itself refuses, in a few words.
 const NOT_PASSED_ON: &str = "the call is not passed on";
 
@@ -275,9 +291,9 @@ impl Meter {
         self.0.talks().total()
     }
 
-    /// How long no call has come or gone; no time at all while one is on its way.
+    /// How long no call has come or gone; no time at all while somebody waits for one.
     pub fn silence(&self) -> Duration {
-        match *self.0.flights.borrow() {
+        match self.0.flights.borrow().awaited() {
             0 => self.0.touched().elapsed(),
             _ => Duration::ZERO,
         }
@@ -293,8 +309,8 @@ struct Shared {
     talks: Mutex<Talks>,
     /// Where requests are held.
     room: Room,
-    /// How many calls are on their way.
-    flights: Counter<usize>,
+    /// The calls that are on their way.
+    flights: Counter<Flights>,
     /// The calls that ended without a whole answer.
     failing: Counter<Failing>,
     /// When a call last came or went, or when it all began.
@@ -327,7 +343,7 @@ impl Shared {
     /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
     /// that has nothing else to do gets nowhere.
     fn asked_in_vain(&self, why: &str) {
-        if self.talks().is_at_work() || *self.flights.borrow() > 0 {
+        if self.talks().is_at_work() || self.flights.borrow().awaited() > 0 {
             return;
         }
         let why = LlmError::new(ErrorClass::Terminal, why);
@@ -354,7 +370,7 @@ impl Gateway {
             arrivals,
             talks: Mutex::default(),
             room: Room::default(),
-            flights: Counter::new(0),
+            flights: Counter::new(Flights::default()),
             failing: Counter::new(Failing::default()),
             touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
@@ -424,7 +440,7 @@ impl Gateway {
     }
 
     /// Tells whenever a call has come or gone.
-    pub fn flights(&self) -> told::Receiver<usize> {
+    pub fn flights(&self) -> told::Receiver<Flights> {
         self.shared.flights.subscribe()
     }
 
@@ -447,7 +463,12 @@ impl Gateway {
     /// Waits until no call is on its way: what each has cost is known then.
     pub async fn quiet(&self) {
         // The sender lives as long as the gateway.
-        let _ = self.shared.flights.subscribe().wait_for(|flights| *flights == 0).await;
+        let _ = self.shared.flights.subscribe().wait_for(|flights| flights.all == 0).await;
+    }
+
+    /// Waits until nobody waits for a call that is on its way.
+    pub async fn unattended(&self) {
+        let _ = self.shared.flights.subscribe().wait_for(|flights| flights.awaited() == 0).await;
     }
 
     /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.

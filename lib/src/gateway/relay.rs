@@ -16,8 +16,9 @@ use super::{NOT_PASSED_ON, Shared, Spent};
 use crate::event::Usage;
 use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
 
-/// How long an answer is listened to whose client has gone: what it costs is told at its end.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long an answer is listened to whose client has gone: what it costs is told at its end. Of one that takes longer, what
+/// has come counts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the count is waited for once everything else is said.
 const AFTERTHOUGHT: Duration = Duration::from_secs(2);
@@ -40,6 +41,10 @@ pub(super) struct Flight {
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
+    /// Until when it is listened to for nobody, once its client has gone.
+    unheard_until: Option<Instant>,
+    /// Whether it counts as a call without an answer already, whatever may still come.
+    is_given_up: bool,
     over: bool,
 }
 
@@ -58,8 +63,20 @@ impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
         *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
-        shared.flights.send_modify(|flights| *flights += usize::from(call.is_some()));
-        Self { shared, number, call, model, told: None, is_answer: false, failure: None, length: None, over: false }
+        shared.flights.send_modify(|flights| flights.all += usize::from(call.is_some()));
+        Self {
+            shared,
+            number,
+            call,
+            model,
+            told: None,
+            is_answer: false,
+            failure: None,
+            length: None,
+            unheard_until: None,
+            is_given_up: false,
+            over: false,
+        }
     }
 
     /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
@@ -73,6 +90,30 @@ impl Flight {
         let mut closing = self.shared.closing.clone();
         // Nothing is ever said there.
         async move { while closing.changed().await.is_ok() {} }
+    }
+
+    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had no
+    /// answer: who leaves and asks again does so at once. Says until when the rest is listened to.
+    pub(super) fn hang_up(&mut self, is_whole: bool) -> Instant {
+        if let Some(until) = self.unheard_until {
+            return until;
+        }
+        let until = Instant::now() + PATIENCE;
+        self.unheard_until = Some(until);
+        self.shared.flights.send_modify(|flights| flights.unheard += usize::from(self.call.is_some()));
+        if !is_whole {
+            self.count(false, self.number.is_some());
+            self.is_given_up = true;
+        }
+        until
+    }
+
+    /// The provider has said that the call has taken this much already.
+    fn counted(&self, usage: Usage) {
+        let Some(call) = &self.call else { return };
+        let spent = |usage| self.shared.spent(Named::asked(&self.model), usage);
+        let at_most = Usage { output: usage.output.max(call.bound), ..usage };
+        self.shared.talks().counted(call.number, spent(usage), spent(at_most));
     }
 
     /// Whether it is for the client to read on.
@@ -156,7 +197,7 @@ impl Flight {
     fn count(&mut self, is_whole: bool, in_talk: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.
-        if self.call.is_none() {
+        if self.call.is_none() || self.is_given_up {
             return;
         }
         self.shared.failing.send_if_modified(|failing| {
@@ -210,7 +251,11 @@ impl Flight {
         drop(talks);
         *self.shared.touched() = Instant::now().into_std();
         self.count(is_whole, is_awaited || self.is_answer);
-        self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));
+        let (one, unheard) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
+        self.shared.flights.send_modify(|flights| {
+            flights.all -= one;
+            flights.unheard -= if unheard { one } else { 0 };
+        });
     }
 
     fn spent(&self, response: &Response) -> Spent {
@@ -255,6 +300,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let Some(mut listening) = self.0.take().filter(Listening::is_owed) else { return };
         listening.flight.set_unread(false);
+        listening.flight.hang_up(listening.watcher.as_ref().is_some_and(Watcher::is_done));
         // Without a runtime everything ends, and what has come until then counts.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { listening.hear_out().await });
@@ -283,6 +329,7 @@ impl Listening {
     fn listen(&mut self, piece: &[u8]) {
         let Some(watcher) = &mut self.watcher else { return };
         watcher.push(piece);
+        watcher.newly_counted().into_iter().for_each(|usage| self.flight.counted(usage));
         if watcher.is_complete() {
             self.finish(true);
         } else if watcher.is_done() {
@@ -300,7 +347,7 @@ impl Listening {
     async fn hear_out(&mut self) {
         let closing = self.flight.closing();
         tokio::pin!(closing);
-        let mut until = Instant::now() + PATIENCE;
+        let mut until = self.flight.hang_up(false);
         while self.is_owed() {
             if self.watcher.as_ref().is_some_and(Watcher::is_done) {
                 until = until.min(Instant::now() + AFTERTHOUGHT);
@@ -319,6 +366,11 @@ impl Listening {
 
     /// Nothing more comes from the provider. `ended` says that it said so.
     fn finish(&mut self, ended: bool) {
+        self.conclude(ended, true);
+    }
+
+    /// Nothing more is heard. `by_provider` says that this is the provider's doing.
+    fn conclude(&mut self, ended: bool, by_provider: bool) {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
         let arrived = watcher.arrived();
@@ -328,9 +380,9 @@ impl Listening {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
                 self.flight.unanswered(answers(*status), why);
             }
-            Heard::Cut(_, why) => self.flight.broke_off(arrived, why),
+            Heard::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
             Heard::Unreadable(_, why) => self.flight.unreadable(why),
-            Heard::Whole(_) | Heard::Counted(..) => {}
+            Heard::Whole(_) | Heard::Counted(..) | Heard::Cut(..) => {}
         }
         self.flight.land(heard);
     }
@@ -342,10 +394,8 @@ pub(super) fn answers(status: u16) -> String {
 }
 
 impl Drop for Listening {
-    /// Nobody listens any more; what it has cost by then counts. That it is not whole is not the provider's doing.
+    /// Nobody listens any more; what it has cost by then counts.
     fn drop(&mut self) {
-        let Some(watcher) = self.watcher.take() else { return };
-        self.flight.received(watcher.received());
-        self.flight.land(watcher.finish(false));
+        self.conclude(false, false);
     }
 }

@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::body::Reply;
 use super::estimate::bound;
@@ -370,23 +371,45 @@ fn session(headers: &HeaderMap) -> Option<String> {
 async fn pass(remote: Remote, call: Passed, place: Place, flight: Flight, is_words: bool) -> Answered {
     let format = call.format;
     // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
+    let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
-        let begun = begun(&remote, &call, flight, is_words).await;
+        let begun = begun(&remote, &call, flight, is_words, gone).await;
         // It is held until the provider has answered.
         drop((call, place));
         begun
     });
-    passing.await.unwrap_or_else(|_| refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"))
+    let answered = passing.await;
+    // Dropped before, it says that nobody waits for this any more.
+    drop(client);
+    answered.unwrap_or_else(|_| given_up(format))
 }
 
-/// The beginning of a provider's answer.
-async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: bool) -> Answered {
+fn given_up(format: Format) -> Answered {
+    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up")
+}
+
+/// The beginning of a provider's answer. `gone` ends when the client has gone.
+async fn begun(
+    remote: &Remote,
+    call: &Passed,
+    mut flight: Flight,
+    is_words: bool,
+    mut gone: oneshot::Receiver<Infallible>,
+) -> Answered {
     let format = call.format;
     let never = Cancel::never();
-    let passed = tokio::select! {
-        biased;
-        () = flight.closing() => return refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"),
-        passed = remote.pass(call, &never) => passed,
+    let closing = flight.closing();
+    let passing = remote.pass(call, &never);
+    tokio::pin!(closing, passing);
+    let mut until = None;
+    let passed = loop {
+        tokio::select! {
+            biased;
+            () = &mut closing => return given_up(format),
+            _ = &mut gone, if until.is_none() => until = Some(flight.hang_up(false)),
+            passed = &mut passing => break passed,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return given_up(format),
+        }
     };
     match passed {
         Ok(answer) => {

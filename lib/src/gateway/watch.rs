@@ -69,7 +69,10 @@ struct Events {
     reader: sse::Reader,
     /// None once the answer is too long to keep.
     assembler: Option<Assembler>,
+    /// What the provider has counted up to now.
     counts: Map<String, Value>,
+    /// Whether some of that was not asked for yet.
+    has_counts: bool,
     wrong: Option<String>,
 }
 
@@ -82,6 +85,7 @@ impl Watcher {
                 reader: sse::Reader::default(),
                 assembler: Some(Assembler::new(format)),
                 counts: Map::new(),
+                has_counts: false,
                 wrong: None,
             })),
             200..=299 => Ear::Body(Vec::new()),
@@ -105,6 +109,13 @@ impl Watcher {
         *came += bytes.len();
         unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
+    }
+
+    /// What the provider has counted up to now, where there is news of it.
+    pub(super) fn newly_counted(&mut self) -> Option<Usage> {
+        let Ear::Events(events) = &mut self.ear else { return None };
+        let is_new = std::mem::take(&mut events.has_counts);
+        is_new.then(|| self.format.usage_of(&json!({"usage": events.counts}))).filter(|usage| usage.total() > 0)
     }
 
     /// Whether every byte is there. The client knows that as well, and waits for nothing more.
@@ -225,22 +236,20 @@ impl Events {
     }
 
     fn take(&mut self, format: Format, event: &sse::Event) {
-        match &mut self.assembler {
-            Some(assembler) => match assembler.push(event) {
-                Ok(()) => {}
-                Err(WireError::Reported { message, .. }) => self.wrong = Some(message),
-                Err(error) => self.wrong = Some(error.to_string()),
-            },
-            None if event.data.len() <= LONGEST_COUNT && event.data.contains("usage") => {
-                let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
-                for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
-                    add_counts(&mut self.counts, event.pointer(path));
-                }
-                if let Some((_, message)) = format.reported_error(&event) {
-                    self.wrong = Some(message);
-                }
+        if event.data.len() <= LONGEST_COUNT && tells_counts(&event.data) {
+            let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
+                add_counts(&mut self.counts, event.pointer(path));
             }
-            None => {}
+            self.has_counts = true;
+            if let (None, Some((_, message))) = (&self.assembler, format.reported_error(&event)) {
+                self.wrong = Some(message);
+            }
+        }
+        match self.assembler.as_mut().map_or(Ok(()), |assembler| assembler.push(event)) {
+            Ok(()) => {}
+            Err(WireError::Reported { message, .. }) => self.wrong = Some(message),
+            Err(error) => self.wrong = Some(error.to_string()),
         }
     }
 
@@ -311,6 +320,12 @@ fn said(format: Format, body: &[u8]) -> String {
         Some((_, message)) => message,
         None => shorten(String::from_utf8_lossy(body).trim(), SHOWN),
     }
+}
+
+/// Whether an event has token counts. Some servers name them in every event and have them in the last.
+fn tells_counts(data: &str) -> bool {
+    let value = |(at, _): (usize, &str)| data[at..].split_once(':').map_or("", |(_, value)| value.trim_start());
+    data.match_indices("\"usage").map(value).any(|value| value.starts_with('{'))
 }
 
 /// Later counts stand for all; what is not counted again stays.

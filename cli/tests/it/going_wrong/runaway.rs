@@ -1,5 +1,7 @@
 //! Agents that never stop: over a provider that fails, and without a sign of life.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::fake_agent;
@@ -205,6 +207,62 @@ fn n01_after_a_stop_the_next_call_is_refused() {
         assert_eq!(spent, seen as u64 * 1000, "{how}: every call is on record");
         env.assert_no_process_left();
     }
+}
+
+/// Begins an answer, counts what was sent, and says nothing more.
+fn stall() -> Play {
+    let usage = json!({"input_tokens": 50_000, "output_tokens": 1});
+    let message = json!({"type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage});
+    let begun = json!({"type": "message_start", "message": message});
+    Play::Stall(vec![format!("event: message_start\ndata: {begun}\n\n")])
+}
+
+/// What all turns took of input, with what was spent beside them.
+fn input(env: &TestEnv) -> u64 {
+    let of = |call: &Value| call["token_usage"]["input"].as_u64().unwrap_or_default();
+    let side = |turn: &Value| turn["side_calls"].as_array().map_or(0, |calls| calls.iter().map(of).sum());
+    env.story().all("AgentTurn").into_iter().map(|turn| of(turn) + side(turn)).sum()
+}
+
+#[test]
+fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
+    for (how, counted) in [(stall(), 500_000), (Play::Hang, 1)] {
+        let env = TestEnv::with_repo();
+        let server = Server::start(move |_, _| how.clone());
+        playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
+        let ran = env.run(&work(), &[]).expect(7);
+        assert!(ran.stderr.contains("calls in a row had no whole answer"), "{ran}");
+        assert!(ran.stderr.contains("the agent hung up before the answer was whole"), "{ran}");
+        assert!(server.seen().len() <= 11, "{} calls, {ran}", server.seen().len());
+        assert!(input(&env) >= counted, "{}, {ran}", input(&env));
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| stall());
+    repeating(&env, &server, "abandon anthropic 1 200", ", max_failed_calls: 1000000");
+    let mut run = env.start(&work(), &[]);
+    asked(&server, &mut run, 5);
+    let begun = Instant::now();
+    run.signal("TERM");
+    let ran = run.end_soon().expect(3);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{ran}");
+    assert_eq!(input(&env), server.seen().len() as u64 * 50_000, "every call is on record: {ran}");
+}
+
+#[test]
+fn n01_what_the_provider_has_counted_holds_the_next_call_at_a_limit() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| stall());
+    playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
+    env.configure(&format!("{}budget: {{tokens: 300000}}\n", env.read("pleach.yaml")));
+    let ran = env.run(&work(), &[]).expect(7);
+    // Each may take 64,000 tokens more than the 50,000 that its provider has counted.
+    assert!(server.seen().len() <= 3, "{} calls, {ran}", server.seen().len());
+    assert!(input(&env) >= 100_000, "{ran}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl Driven {
                 Ok(()) = failing.changed() => log.account(&gateway).await,
                 () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
-                () = quiet_until(&gateway, ending), if ending.is_some() && !killed => {
+                () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
                     killed = true;
                     canceller.kill();
                 }
@@ -259,7 +259,7 @@ impl Driven {
             }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
-            if log.is_stopping && gateway.failing().borrow().calls > 0 && *flights.borrow() == 0 {
+            if log.is_stopping && gateway.failing().borrow().calls > 0 && flights.borrow().awaited() == 0 {
                 // Between two tries it does nothing that would have to be finished.
                 log.stopped_by = log.stopped_by.or(Some(STOPPED));
             }
@@ -296,6 +296,11 @@ impl Driven {
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
         Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
     }
+}
+
+/// Waits until nobody waits for a call that is on its way, but not longer than until then.
+async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
+    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.unattended()).await;
 }
 
 /// Waits until no call is on its way, but not longer than until then.
