@@ -319,13 +319,19 @@ mod behind_the_gateway {
     const ASKS_AGAIN: &str = "prompt=$(cat); until printf %s \"$prompt\" | \"$@\"; do :; done";
 
     fn run(env: &TestEnv, server: &Server, script: &str) -> Ran {
+        run_with(env, server, script, "")
+    }
+
+    /// The same with these attributes of the node.
+    fn run_with(env: &TestEnv, server: &Server, script: &str, attributes: &str) -> Ran {
         let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", "converse anthropic\n")]);
         env.configure(&format!(
             "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
              providers: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
             server.url()
         ));
-        env.run(&graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit"), &[])
+        let node = format!("work [prompt=\"Work\", agent=worker{attributes}] start -> work -> exit");
+        env.run(&graph("work", &node), &[])
     }
 
     /// Has a file written.
@@ -396,6 +402,25 @@ mod behind_the_gateway {
         });
         let ran = run(&env, &server, &script).expect(0);
         assert_eq!(server.seen().len(), 3, "{ran}");
+    }
+
+    #[test]
+    fn n05_a_conversation_of_a_program_is_not_thrown_away_for_another_attempt() {
+        for (script, failed) in [(SAYS_ALL_IS_WELL, 1), (ASKS_AGAIN, 10), ("\"$@\"", 1)] {
+            let env = TestEnv::with_repo();
+            let server = Server::start(move |_, before| match before {
+                0 => writes("one"),
+                1 => writes("two"),
+                _ if before < 2 + failed => half("It is nearly"),
+                _ => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
+            });
+            let ran = run_with(&env, &server, script, ", max_retries=2").expect(7);
+            assert_eq!(server.seen().len(), 2 + failed, "no new attempt: {ran}");
+            assert!(env.story().all("RetryAt").is_empty(), "{ran}");
+            let ran = env.resume(&[]).expect(0);
+            assert_eq!(server.seen().len(), 3 + failed, "what is on record is not asked again: {ran}");
+            assert_eq!((env.committed("one.txt").as_str(), env.committed("two.txt").as_str()), ("one", "two"));
+        }
     }
 
     #[test]
