@@ -127,7 +127,7 @@ struct Step {
 /// What the words of a step are, and how many.
 fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
     Some(match name {
-        "write" | "raw" | "append" | "link" | "mode" | "begin" => 2..=2,
+        "write" | "raw" | "append" | "link" | "mode" | "begin" | "post" => 2..=2,
         "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit" => {
             1..=1
         }
@@ -262,6 +262,10 @@ impl Agent {
                 ["begin", language, task] => {
                     let model = model::Model::of(language, None).map_err(failed)?;
                     model.talk(task, 1).map_err(failed)?;
+                }
+                ["post", language, path] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    model.post(path, &Value::Null).map_err(refused)?;
                 }
                 ["converse", language, ref manner @ ..] => {
                     let model = model::Model::of(language, manner.first().copied()).map_err(failed)?;

@@ -6,9 +6,11 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::fake_agent::built;
+use crate::going_wrong::runaway::{page, refusal};
+use crate::providers::answer_of;
 use crate::server::{Play, Server};
 use crate::sessions::{Gate, graph};
-use crate::support::TestEnv;
+use crate::support::{Ran, TestEnv};
 
 pub const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
 
@@ -397,24 +399,55 @@ fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
     }
 }
 
-#[test]
-fn an_agent_whose_model_never_answers_has_not_worked() {
-    let server = Server::start(|_, _| Play::Drop);
+/// A world whose agent's model is at this server.
+fn asks_server(server: &Server) -> TestEnv {
     let env = behind_gateway("my-acp", "", "turns: gateway, provider: anthropic");
     let settings = env.read("pleach.yaml");
     let (before, after) = settings.split_once("providers:").expect("providers");
     let after = after.split_once('\n').expect("a line of its own").1;
     let base = server.url();
     env.configure(&format!("{before}providers: {{anthropic: {{settings: {{api_base: '{base}'}}}}}}\n{after}"));
+    env
+}
+
+/// Runs the agent with these steps.
+fn run_steps(env: &TestEnv, steps: &str) -> Ran {
+    env.write("script", steps);
+    env.pipeline(&by_worker());
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap())
+}
+
+#[test]
+fn n04_over_acp_a_last_call_without_an_answer_is_no_success_either() {
+    for (fault, why) in [(refusal(500, "the server fell over"), "the server fell over"), (page(), "please log in")] {
+        let server = Server::start(move |seen, _| match seen.body["messages"].as_array().map_or(0, Vec::len) {
+            1 => {
+                let input = json!({"file_path": "one.txt", "content": "one"});
+                let call = json!({"type": "tool_use", "id": "c-1", "name": "Write", "input": input});
+                answer_of("claude-sonnet-4-5", &[call])
+            }
+            _ => fault.clone(),
+        });
+        let env = asks_server(&server);
+        let ran = run_steps(&env, "attempt anthropic\nsay All is well.").expect(7);
+        assert!(
+            ran.stderr.contains("the last call of its model was not answered") && ran.stderr.contains(why),
+            "{ran}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_whose_model_never_answers_has_not_worked() {
+    let server = Server::start(|_, _| Play::Drop);
+    let env = asks_server(&server);
     for (steps, code, says) in [
-        ("attempt anthropic\nattempt anthropic", 7, "got no answer from its model: "),
-        ("attempt anthropic\nsay The model is busy.", 7, "got no answer from its model: "),
+        ("attempt anthropic\nattempt anthropic", 7, "no call of its model was answered: "),
+        ("attempt anthropic\nsay The model is busy.", 7, "no call of its model was answered: "),
         ("complain nothing", 1, "asked no model and said nothing"),
     ] {
-        env.write("script", steps);
-        env.pipeline(&by_worker());
-        let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
-        let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(code);
+        let ran = run_steps(&env, steps).expect(code);
         assert!(ran.to_string().contains(says), "{steps}: {ran}");
         assert!(!ran.to_string().contains("1 turn"), "{steps}: nothing was said, so there was no turn: {ran}");
     }

@@ -31,7 +31,7 @@ pub(super) struct Length {
 pub(super) fn taken(heard: &Heard, length: Option<Length>) -> (Usage, bool) {
     let (told, is_cut) = match heard {
         Heard::Whole(response) => (response.usage, false),
-        Heard::Counted(usage, _) => (*usage, false),
+        Heard::Counted(usage, _) | Heard::Unreadable(usage, _) => (*usage, false),
         Heard::Cut(usage, _) => (*usage, true),
         Heard::Refused(..) => return (Usage::default(), false),
     };

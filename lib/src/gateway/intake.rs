@@ -33,6 +33,11 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    /// Whether somebody waits for an answer. A request that does not come to its end has asked nothing.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
     fn too_long() -> Self {
         let why = format!("the request is longer than {} MB", LONGEST >> 20);
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, why }

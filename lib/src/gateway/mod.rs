@@ -50,7 +50,7 @@ use self::intake::Room;
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
-use crate::llm::{LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
+use crate::llm::{ErrorClass, LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
 
 pub use self::scripted::{answers_on_record, is_beside_the_script};
 
@@ -204,15 +204,55 @@ pub struct Owed {
 /// more is accounted for at once.
 pub const FEW: u32 = 3;
 
-/// Calls in a row that ended without a whole answer.
+/// The calls that are on their way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flights {
+    /// All of them.
+    all: usize,
+    /// Those whose client has gone: they are only listened to for what they cost.
+    unheard: usize,
+}
+
+impl Flights {
+    /// How many somebody waits for.
+    pub fn awaited(self) -> usize {
+        self.all.saturating_sub(self.unheard)
+    }
+}
+
+/// What becomes of a call that the gateway itself refuses, in a few words.
+const NOT_PASSED_ON: &str = "the call is not passed on";
+
+/// Calls that ended without a whole answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]
 pub struct Failing {
     /// How many.
     pub calls: u32,
+    /// How many of them were beside the conversations. A whole answer there says nothing of those in them: a program whose
+    /// titles come has not got on with its work.
+    beside: u32,
     /// What the provider does, in two or three words.
     pub words: String,
     /// Why the newest of them has no answer.
     pub why: Option<LlmError>,
+}
+
+impl Failing {
+    /// One more.
+    fn fail(&mut self, in_talk: bool, words: String, why: LlmError) {
+        let (calls, beside) = (self.calls + 1, self.beside + u32::from(!in_talk));
+        *self = Self { calls, beside, words, why: Some(why) };
+    }
+
+    /// A call had a whole answer. Says whether that changes anything.
+    fn succeed(&mut self, in_talk: bool) -> bool {
+        let before = self.calls;
+        match in_talk {
+            true => *self = Self::default(),
+            false => self.calls -= std::mem::take(&mut self.beside),
+        }
+        self.calls != before
+    }
 }
 
 /// What was not told when the gateway was closed.
@@ -226,12 +266,8 @@ pub struct Rest {
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<String>,
-    /// Why the newest call in a conversation has no answer, where that is so.
+    /// Why the newest call in a conversation has no whole answer, where that is so.
     pub unanswered: Option<LlmError>,
-    /// The newest refusal of a call: its status, and why.
-    pub refused: Option<(u16, String)>,
-    /// Why the newest answer in a conversation is not whole, where no other came after it.
-    pub cut: Option<String>,
 }
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
@@ -255,9 +291,9 @@ impl Meter {
         self.0.talks().total()
     }
 
-    /// How long no call has come or gone; no time at all while one is on its way.
+    /// How long no call has come or gone; no time at all while somebody waits for one.
     pub fn silence(&self) -> Duration {
-        match *self.0.flights.borrow() {
+        match self.0.flights.borrow().awaited() {
             0 => self.0.touched().elapsed(),
             _ => Duration::ZERO,
         }
@@ -273,16 +309,14 @@ struct Shared {
     talks: Mutex<Talks>,
     /// Where requests are held.
     room: Room,
-    /// How many calls are on their way.
-    flights: Counter<usize>,
-    /// The calls in a row that ended without a whole answer.
+    /// The calls that are on their way.
+    flights: Counter<Flights>,
+    /// The calls that ended without a whole answer.
     failing: Counter<Failing>,
     /// When a call last came or went, or when it all began.
     touched: Mutex<Instant>,
     /// Closed when everybody is to be hung up on.
     closing: told::Receiver<()>,
-    /// Why the newest call in a conversation has no answer.
-    unanswered: Mutex<Option<LlmError>>,
     /// Why nothing is let through any more.
     closed: Mutex<Option<String>>,
 }
@@ -300,8 +334,20 @@ impl Shared {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn unanswered(&self) -> MutexGuard<'_, Option<LlmError>> {
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A model call goes no further than here, for this reason.
+    fn not_taken(&self, why: LlmError) {
+        self.talks().not_taken(why.clone());
+        self.failing.send_modify(|failing| failing.fail(true, NOT_PASSED_ON.to_owned(), why));
+    }
+
+    /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
+    /// that has nothing else to do gets nowhere.
+    fn asked_in_vain(&self, why: &str) {
+        if self.talks().is_at_work() || self.flights.borrow().awaited() > 0 {
+            return;
+        }
+        let why = LlmError::new(ErrorClass::Terminal, why);
+        self.failing.send_modify(|failing| failing.fail(false, NOT_PASSED_ON.to_owned(), why));
     }
 
     fn spent(&self, model: Named<'_>, usage: Usage) -> Spent {
@@ -324,11 +370,10 @@ impl Gateway {
             arrivals,
             talks: Mutex::default(),
             room: Room::default(),
-            flights: Counter::new(0),
+            flights: Counter::new(Flights::default()),
             failing: Counter::new(Failing::default()),
             touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
-            unanswered: Mutex::default(),
             closed: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), closed));
@@ -395,7 +440,7 @@ impl Gateway {
     }
 
     /// Tells whenever a call has come or gone.
-    pub fn flights(&self) -> told::Receiver<usize> {
+    pub fn flights(&self) -> told::Receiver<Flights> {
         self.shared.flights.subscribe()
     }
 
@@ -418,7 +463,12 @@ impl Gateway {
     /// Waits until no call is on its way: what each has cost is known then.
     pub async fn quiet(&self) {
         // The sender lives as long as the gateway.
-        let _ = self.shared.flights.subscribe().wait_for(|flights| *flights == 0).await;
+        let _ = self.shared.flights.subscribe().wait_for(|flights| flights.all == 0).await;
+    }
+
+    /// Waits until nobody waits for a call that is on its way.
+    pub async fn unattended(&self) {
+        let _ = self.shared.flights.subscribe().wait_for(|flights| flights.awaited() == 0).await;
     }
 
     /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.
@@ -437,9 +487,7 @@ impl Gateway {
         let mut talks = self.shared.talks();
         let (exchanges, broken) = (talks.settle(), talks.broken_off());
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        let (refused, cut) = (talks.refused(), talks.cut());
-        drop(talks);
-        Rest { exchanges, broken, aside, warnings, refused, cut, unanswered: self.shared.unanswered().clone() }
+        Rest { exchanges, broken, aside, warnings, unanswered: talks.unanswered() }
     }
 }
 

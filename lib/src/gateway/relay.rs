@@ -12,12 +12,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::watch::{BROKE_OFF, Heard, Watcher};
-use super::{Failing, Shared, Spent};
+use super::{NOT_PASSED_ON, Shared, Spent};
 use crate::event::Usage;
 use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
 
-/// How long an answer is listened to whose client has gone: what it costs is told at its end.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long an answer is listened to whose client has gone: what it costs is told at its end. Of one that takes longer, what
+/// has come counts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the count is waited for once everything else is said.
 const AFTERTHOUGHT: Duration = Duration::from_secs(2);
@@ -34,10 +35,16 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     told: Option<Spent>,
+    /// Whether a conversation has got a whole answer by it.
+    is_answer: bool,
     /// Why there is no answer, in a few words and in many.
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
+    /// Until when it is listened to for nobody, once its client has gone.
+    unheard_until: Option<Instant>,
+    /// Whether it counts as a call without an answer already, whatever may still come.
+    is_given_up: bool,
     over: bool,
 }
 
@@ -56,8 +63,20 @@ impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
         *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
-        shared.flights.send_modify(|flights| *flights += usize::from(call.is_some()));
-        Self { shared, number, call, model, told: None, failure: None, length: None, over: false }
+        shared.flights.send_modify(|flights| flights.all += usize::from(call.is_some()));
+        Self {
+            shared,
+            number,
+            call,
+            model,
+            told: None,
+            is_answer: false,
+            failure: None,
+            length: None,
+            unheard_until: None,
+            is_given_up: false,
+            over: false,
+        }
     }
 
     /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
@@ -71,6 +90,30 @@ impl Flight {
         let mut closing = self.shared.closing.clone();
         // Nothing is ever said there.
         async move { while closing.changed().await.is_ok() {} }
+    }
+
+    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had no
+    /// answer: who leaves and asks again does so at once. Says until when the rest is listened to.
+    pub(super) fn hang_up(&mut self, is_whole: bool) -> Instant {
+        if let Some(until) = self.unheard_until {
+            return until;
+        }
+        let until = Instant::now() + PATIENCE;
+        self.unheard_until = Some(until);
+        self.shared.flights.send_modify(|flights| flights.unheard += usize::from(self.call.is_some()));
+        if !is_whole {
+            self.count(false, self.number.is_some());
+            self.is_given_up = true;
+        }
+        until
+    }
+
+    /// The provider has said that the call has taken this much already.
+    fn counted(&self, usage: Usage) {
+        let Some(call) = &self.call else { return };
+        let spent = |usage| self.shared.spent(Named::asked(&self.model), usage);
+        let at_most = Usage { output: usage.output.max(call.bound), ..usage };
+        self.shared.talks().counted(call.number, spent(usage), spent(at_most));
     }
 
     /// Whether it is for the client to read on.
@@ -103,8 +146,10 @@ impl Flight {
         }
         let mut talks = self.shared.talks();
         match before {
-            None => talks.answered(number, response, spent),
-            Some(_) => talks.landed(number, Heard::Whole(Box::new(response)), spent, before),
+            None => self.is_answer = talks.answered(number, response, spent),
+            Some(_) => {
+                talks.landed(number, Heard::Whole(Box::new(response)), spent, before);
+            }
         }
         if self.is_counted() {
             self.call.iter().for_each(|call| talks.release(call.number));
@@ -116,47 +161,58 @@ impl Flight {
 
     /// The provider answers no, or not at all, which means this. `words` say in short what it does.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
-        if self.number.is_some() {
-            *self.shared.unanswered() = Some(why.clone());
+        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+            self.shared.talks().failed(number, why.clone());
         }
         self.failure = Some((words, why));
     }
 
-    /// The call goes no further than here, for this reason.
+    /// The call goes no further than here, for this reason: it cannot be passed on.
+    pub(super) fn not_passed_on(&mut self, why: &str) {
+        self.unanswered(NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+    }
+
+    /// The call is not let through, for this reason. That says nothing of the model.
     pub(super) fn refused(&mut self, why: &str) {
-        self.failure = Some(("the call is not passed on".to_owned(), LlmError::new(ErrorClass::Terminal, why)));
+        let why = || (NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+        self.failure.get_or_insert_with(why);
     }
 
     /// The provider's answer ends before it is whole; this is what arrived of it.
     fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
-        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+        if let Some((number, arrived)) = self.number.filter(|_| self.told.is_none()).zip(arrived) {
             self.shared.talks().broke_off(number, arrived, why);
         }
         let why = match why {
             BROKE_OFF => "the provider's answer broke off".to_owned(),
             why => format!("the provider's answer broke off: {why}"),
         };
-        let why = LlmError::new(ErrorClass::Cut, why);
-        self.failure = Some(("the provider's answers break off".to_owned(), why));
+        self.unanswered("the provider's answers break off".to_owned(), LlmError::new(ErrorClass::Cut, why));
     }
 
-    /// Counts the calls in a row that have no whole answer.
-    fn count(&mut self, is_whole: bool) {
+    /// What the provider says is no answer.
+    pub(super) fn unreadable(&mut self, why: &str) {
+        let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer cannot be read: {why}"));
+        self.unanswered("the provider's answers cannot be read".to_owned(), why);
+    }
+
+    /// Counts the calls that have no whole answer. `in_talk` says that a conversation waited for this one.
+    fn count(&mut self, is_whole: bool, in_talk: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.
-        if self.call.is_none() {
+        if self.call.is_none() || self.is_given_up {
             return;
         }
         self.shared.failing.send_if_modified(|failing| {
             if is_whole {
-                return std::mem::take(failing).calls > 0;
+                return failing.succeed(in_talk);
             }
             let hung_up = || {
                 let why = "the agent hung up before the answer was whole";
                 ("the agent hangs up".to_owned(), LlmError::new(ErrorClass::Cut, why))
             };
             let (words, why) = failure.unwrap_or_else(hung_up);
-            *failing = Failing { calls: failing.calls + 1, words, why: Some(why) };
+            failing.fail(in_talk, words, why);
             true
         });
     }
@@ -165,11 +221,6 @@ impl Flight {
     pub(super) fn land(&mut self, heard: Heard) {
         if std::mem::replace(&mut self.over, true) {
             return;
-        }
-        if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
-            // What comes after an answer that was whole takes nothing from it.
-            let failure = self.failure.as_ref().filter(|_| self.told.is_none());
-            *self.shared.unanswered() = failure.map(|(_, why)| why.clone());
         }
         let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
         let answered = match &heard {
@@ -193,14 +244,21 @@ impl Flight {
             false => talks.learn(usage),
         }
         self.call.iter().for_each(|call| talks.release(call.number));
-        match self.number {
+        let is_awaited = match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
-            None => talks.landed_aside(&model, spent),
-        }
+            None => {
+                talks.landed_aside(&model, spent);
+                false
+            }
+        };
         drop(talks);
         *self.shared.touched() = Instant::now().into_std();
-        self.count(is_whole);
-        self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));
+        self.count(is_whole, is_awaited || self.is_answer);
+        let (one, unheard) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
+        self.shared.flights.send_modify(|flights| {
+            flights.all -= one;
+            flights.unheard -= if unheard { one } else { 0 };
+        });
     }
 
     fn spent(&self, response: &Response) -> Spent {
@@ -245,6 +303,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let Some(mut listening) = self.0.take().filter(Listening::is_owed) else { return };
         listening.flight.set_unread(false);
+        listening.flight.hang_up(listening.watcher.as_ref().is_some_and(Watcher::is_done));
         // Without a runtime everything ends, and what has come until then counts.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { listening.hear_out().await });
@@ -273,6 +332,7 @@ impl Listening {
     fn listen(&mut self, piece: &[u8]) {
         let Some(watcher) = &mut self.watcher else { return };
         watcher.push(piece);
+        watcher.newly_counted().into_iter().for_each(|usage| self.flight.counted(usage));
         if watcher.is_complete() {
             self.finish(true);
         } else if watcher.is_done() {
@@ -290,7 +350,7 @@ impl Listening {
     async fn hear_out(&mut self) {
         let closing = self.flight.closing();
         tokio::pin!(closing);
-        let mut until = Instant::now() + PATIENCE;
+        let mut until = self.flight.hang_up(false);
         while self.is_owed() {
             if self.watcher.as_ref().is_some_and(Watcher::is_done) {
                 until = until.min(Instant::now() + AFTERTHOUGHT);
@@ -309,6 +369,11 @@ impl Listening {
 
     /// Nothing more comes from the provider. `ended` says that it said so.
     fn finish(&mut self, ended: bool) {
+        self.conclude(ended, true);
+    }
+
+    /// Nothing more is heard. `by_provider` says that this is the provider's doing.
+    fn conclude(&mut self, ended: bool, by_provider: bool) {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
         let arrived = watcher.arrived();
@@ -318,8 +383,9 @@ impl Listening {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
                 self.flight.unanswered(answers(*status), why);
             }
-            Heard::Cut(_, why) => self.flight.broke_off(arrived, why),
-            Heard::Whole(_) | Heard::Counted(..) => {}
+            Heard::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
+            Heard::Unreadable(_, why) => self.flight.unreadable(why),
+            Heard::Whole(_) | Heard::Counted(..) | Heard::Cut(..) => {}
         }
         self.flight.land(heard);
     }
@@ -331,10 +397,8 @@ pub(super) fn answers(status: u16) -> String {
 }
 
 impl Drop for Listening {
-    /// Nobody listens any more; what it has cost by then counts. That it is not whole is not the provider's doing.
+    /// Nobody listens any more; what it has cost by then counts.
     fn drop(&mut self) {
-        let Some(watcher) = self.watcher.take() else { return };
-        self.flight.received(watcher.received());
-        self.flight.land(watcher.finish(false));
+        self.conclude(false, false);
     }
 }

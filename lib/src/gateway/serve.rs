@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::body::Reply;
 use super::estimate::bound;
@@ -24,7 +25,9 @@ use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
 use crate::event::Usage;
 use crate::llm::wire::Format;
-use crate::llm::{HttpError, LlmError, Named, PassError, Passed, Remote, Request, Response, passed_on, tokens};
+use crate::llm::{
+    ErrorClass, HttpError, LlmError, Named, PassError, Passed, Remote, Request, Response, passed_on, tokens,
+};
 use crate::process::Cancel;
 
 /// Headers by which clients name their conversation.
@@ -49,6 +52,7 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
         Target::Unknown => {
             let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
+            shared.asked_in_vain(&text);
             shared.talks().warn(format!(
                 "the agent asked for {} {}, which is not passed on",
                 parts.method,
@@ -63,7 +67,11 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
     let is_packed = Packing::of(&parts.headers) != Packing::None;
     let (body, place) = match shared.room.take_in(body, is_packed).await {
         Ok(taken) => taken,
-        Err(refusal) => return Ok(not_taken(format, &refusal)),
+        Err(refusal) => {
+            let is_call = matches!(target, Target::Call(_)) && refusal.is_awaited();
+            let shared = is_call.then_some(&*shared);
+            return Ok(not_taken(shared, format, &refusal));
+        }
     };
     let length = body.len();
     let asked = Asked { shared, parts, body, length, bound: None, place };
@@ -118,9 +126,14 @@ enum Unfit {
     /// Nobody can read it, for this reason. The provider may.
     Unread(String),
     /// It is not passed on, for this reason.
-    Refused(String),
-    /// There is no room for what is packed in it.
-    NoRoom(Refusal),
+    Refused(Refusal),
+}
+
+impl Unfit {
+    /// It is asked for in a way that is not passed on.
+    fn bad(why: String) -> Self {
+        Self::Refused(Refusal { status: StatusCode::BAD_REQUEST, why })
+    }
 }
 
 impl Asked {
@@ -163,8 +176,7 @@ impl Asked {
         let read = self.read(&call).await;
         let (request, shape) = match read {
             Ok(read) => read,
-            Err(Unfit::Refused(why)) => return refused(Some(call.format), StatusCode::BAD_REQUEST, &why),
-            Err(Unfit::NoRoom(refusal)) => return not_taken(call.format, &refusal),
+            Err(Unfit::Refused(refusal)) => return not_taken(Some(&self.shared), call.format, &refusal),
             Err(Unfit::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
@@ -199,7 +211,7 @@ impl Asked {
         // It may ask for an answer nobody would be told the cost of.
         let blind = |unfit: Unfit| match unfit {
             Unfit::Unread(why) if call.format == Format::Responses => {
-                Unfit::Refused(format!("pleach passes on no request for a response that it cannot read: {why}"))
+                Unfit::bad(format!("pleach passes on no request for a response that it cannot read: {why}"))
             }
             unfit => unfit,
         };
@@ -213,7 +225,7 @@ impl Asked {
         };
         if call.format == Format::Responses && flag(&json, "background")? {
             let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
-            return Err(Unfit::Refused(why.to_owned()));
+            return Err(Unfit::bad(why.to_owned()));
         }
         // Without this nobody would know what a streamed answer of this language cost.
         let asks = |json: &Value| json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
@@ -250,7 +262,7 @@ impl Asked {
         let room = |place: &Place| place.size().saturating_sub(self.body.len());
         let mut text = unpack(&packing, &self.body, room(&self.place));
         if text.is_err() && self.place.size() < LONGEST {
-            self.shared.room.move_on(&mut self.place).await.map_err(Unfit::NoRoom)?;
+            self.shared.room.move_on(&mut self.place).await.map_err(Unfit::Refused)?;
             text = unpack(&packing, &self.body, room(&self.place));
         }
         let text = text.map_err(Unfit::Unread)?;
@@ -303,7 +315,7 @@ impl Asked {
             Upstream::Remote(remote) => remote.clone(),
             Upstream::Script(_) => {
                 let text = "the script cannot answer a request it cannot read";
-                return refuse(format, text, flight);
+                return not_passed_on(format, text, flight);
             }
         };
         if !remote.speaks(format) {
@@ -312,7 +324,7 @@ impl Asked {
                 format.name(),
                 remote.name()
             );
-            return refuse(format, &text, flight);
+            return not_passed_on(format, &text, flight);
         }
         flight.sends(self.length, shape != Shape::Events);
         let Self { parts, body, place, .. } = self;
@@ -326,7 +338,7 @@ fn flag(body: &Value, name: &str) -> Result<bool, Unfit> {
     match body.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(is_on)) => Ok(*is_on),
-        Some(_) => Err(Unfit::Refused(format!("`{name}` must be true or false"))),
+        Some(_) => Err(Unfit::bad(format!("`{name}` must be true or false"))),
     }
 }
 
@@ -359,23 +371,45 @@ fn session(headers: &HeaderMap) -> Option<String> {
 async fn pass(remote: Remote, call: Passed, place: Place, flight: Flight, is_words: bool) -> Answered {
     let format = call.format;
     // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
+    let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
-        let begun = begun(&remote, &call, flight, is_words).await;
+        let begun = begun(&remote, &call, flight, is_words, gone).await;
         // It is held until the provider has answered.
         drop((call, place));
         begun
     });
-    passing.await.unwrap_or_else(|_| refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"))
+    let answered = passing.await;
+    // Dropped before, it says that nobody waits for this any more.
+    drop(client);
+    answered.unwrap_or_else(|_| given_up(format))
 }
 
-/// The beginning of a provider's answer.
-async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: bool) -> Answered {
+fn given_up(format: Format) -> Answered {
+    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up")
+}
+
+/// The beginning of a provider's answer. `gone` ends when the client has gone.
+async fn begun(
+    remote: &Remote,
+    call: &Passed,
+    mut flight: Flight,
+    is_words: bool,
+    mut gone: oneshot::Receiver<Infallible>,
+) -> Answered {
     let format = call.format;
     let never = Cancel::never();
-    let passed = tokio::select! {
-        biased;
-        () = flight.closing() => return refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"),
-        passed = remote.pass(call, &never) => passed,
+    let closing = flight.closing();
+    let passing = remote.pass(call, &never);
+    tokio::pin!(closing, passing);
+    let mut until = None;
+    let passed = loop {
+        tokio::select! {
+            biased;
+            () = &mut closing => return given_up(format),
+            _ = &mut gone, if until.is_none() => until = Some(flight.hang_up(false)),
+            passed = &mut passing => break passed,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return given_up(format),
+        }
     };
     match passed {
         Ok(answer) => {
@@ -431,7 +465,9 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
             reply
         }
         Scripted::Malformed(text) => {
-            flight.land(Heard::Refused(200, "the script answers what cannot be read".into()));
+            let why = "the script answers what cannot be read".to_owned();
+            flight.unreadable(&why);
+            flight.land(Heard::Unreadable(Usage::default(), why));
             let mut reply = HttpResponse::new(Reply::whole(text));
             reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             reply
@@ -439,13 +475,21 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
     }
 }
 
-/// A request that is not taken in.
-fn not_taken(format: Format, refusal: &Refusal) -> Answered {
+/// A request that is not taken in. A model call counts as one without an answer, with those who share the gateway.
+fn not_taken(shared: Option<&Shared>, format: Format, refusal: &Refusal) -> Answered {
+    let class = if refusal.status.is_server_error() { ErrorClass::Transient } else { ErrorClass::Terminal };
+    shared.into_iter().for_each(|shared| shared.not_taken(LlmError::new(class, &refusal.why)));
     let mut reply = refused(Some(format), refusal.status, &refusal.why);
     if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     reply
+}
+
+/// Refuses a call that cannot be passed on.
+fn not_passed_on(format: Format, reason: &str, mut flight: Flight) -> Answered {
+    flight.not_passed_on(reason);
+    refuse(format, reason, flight)
 }
 
 fn refuse(format: Format, reason: &str, mut flight: Flight) -> Answered {

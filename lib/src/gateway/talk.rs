@@ -23,7 +23,7 @@ use self::reserving::UnderWay;
 use self::spending::{ASIDE, BROKEN_OFF};
 use super::{Exchange, FEW, Spent};
 use crate::event::{SideCall, Usage};
-use crate::llm::{Message, Request, Response, Role};
+use crate::llm::{LlmError, Message, Request, Response, Role};
 
 pub(super) use self::likeness::named;
 
@@ -50,10 +50,8 @@ pub(super) struct Talks {
     warnings: Vec<String>,
     /// Whether the user knows that calls were estimated.
     estimates: bool,
-    /// The newest refusal of a call.
-    refused: Option<(u16, String)>,
-    /// Why the newest answer is not whole, where no other came after it.
-    cut: Option<String>,
+    /// Why the newest call in a conversation has no whole answer, where that is so.
+    unanswered: Option<LlmError>,
 }
 
 /// One conversation.
@@ -183,14 +181,19 @@ impl Talks {
         Some(Arrived { talk, flight, ended, tries: self.talks[talk].tries })
     }
 
-    /// The newest refusal of a call: its status, and why.
-    pub(super) fn refused(&self) -> Option<(u16, String)> {
-        self.refused.clone()
+    /// Why the newest call in a conversation has no whole answer, where that is so.
+    pub(super) fn unanswered(&self) -> Option<LlmError> {
+        self.unanswered.clone()
     }
 
-    /// Why the newest answer is not whole, where no other came after it.
-    pub(super) fn cut(&self) -> Option<String> {
-        self.cut.clone()
+    /// Whether the agent has something to do but to ask: a call of a conversation is on its way, or the tools of an answer
+    /// may run.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.talks.iter().any(|talk| match &talk.state {
+            State::Asked(_) => true,
+            State::Answered(_, answer) => answer.asks(),
+            State::Failed | State::Told(_) => false,
+        })
     }
 
     fn has_tools(&self) -> bool {

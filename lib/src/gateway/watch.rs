@@ -19,6 +19,9 @@ const REFUSAL: usize = 64 << 10;
 /// How much of a refusal is shown.
 const SHOWN: usize = 300;
 
+/// How much is shown of what is no answer.
+const SHOWN_UNREAD: usize = 80;
+
 /// The longest event that is searched for token counts once nothing else is kept.
 const LONGEST_COUNT: usize = 1 << 20;
 
@@ -27,8 +30,10 @@ const LONGEST_COUNT: usize = 1 << 20;
 pub(super) enum Heard {
     /// All of it.
     Whole(Box<Response>),
-    /// The answer is whole, but only its tokens are known, for this reason.
+    /// The answer is whole as far as anybody can see, but only its tokens are known, for this reason.
     Counted(Usage, String),
+    /// Everything has come, and it is no answer of a model, for this reason; these tokens were counted in it.
+    Unreadable(Usage, String),
     /// It is not whole; these tokens were counted before it broke off.
     Cut(Usage, String),
     /// A refusal.
@@ -64,7 +69,10 @@ struct Events {
     reader: sse::Reader,
     /// None once the answer is too long to keep.
     assembler: Option<Assembler>,
+    /// What the provider has counted up to now.
     counts: Map<String, Value>,
+    /// Whether some of that was not asked for yet.
+    has_counts: bool,
     wrong: Option<String>,
 }
 
@@ -77,6 +85,7 @@ impl Watcher {
                 reader: sse::Reader::default(),
                 assembler: Some(Assembler::new(format)),
                 counts: Map::new(),
+                has_counts: false,
                 wrong: None,
             })),
             200..=299 => Ear::Body(Vec::new()),
@@ -100,6 +109,13 @@ impl Watcher {
         *came += bytes.len();
         unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
+    }
+
+    /// What the provider has counted up to now, where there is news of it.
+    pub(super) fn newly_counted(&mut self) -> Option<Usage> {
+        let Ear::Events(events) = &mut self.ear else { return None };
+        let is_new = std::mem::take(&mut events.has_counts);
+        is_new.then(|| self.format.usage_of(&json!({"usage": events.counts}))).filter(|usage| usage.total() > 0)
     }
 
     /// Whether every byte is there. The client knows that as well, and waits for nothing more.
@@ -171,7 +187,7 @@ impl Watcher {
         }
         match self.ear {
             Ear::Events(events) => events.finish(self.format, ended),
-            Ear::Body(body) if ended => whole(self.format, &body),
+            Ear::Body(body) if ended => whole(self.format, &body, self.is_words),
             Ear::Body(_) => Heard::Cut(Usage::default(), BROKE_OFF.into()),
             Ear::Refusal(status, body) => Heard::Refused(status, said(self.format, &body)),
             Ear::Deaf(why) if ended => Heard::Counted(Usage::default(), why),
@@ -220,22 +236,20 @@ impl Events {
     }
 
     fn take(&mut self, format: Format, event: &sse::Event) {
-        match &mut self.assembler {
-            Some(assembler) => match assembler.push(event) {
-                Ok(()) => {}
-                Err(WireError::Reported { message, .. }) => self.wrong = Some(message),
-                Err(error) => self.wrong = Some(error.to_string()),
-            },
-            None if event.data.len() <= LONGEST_COUNT && event.data.contains("usage") => {
-                let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
-                for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
-                    add_counts(&mut self.counts, event.pointer(path));
-                }
-                if let Some((_, message)) = format.reported_error(&event) {
-                    self.wrong = Some(message);
-                }
+        if event.data.len() <= LONGEST_COUNT && tells_counts(&event.data) {
+            let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
+                add_counts(&mut self.counts, event.pointer(path));
             }
-            None => {}
+            self.has_counts = true;
+            if let (None, Some((_, message))) = (&self.assembler, format.reported_error(&event)) {
+                self.wrong = Some(message);
+            }
+        }
+        match self.assembler.as_mut().map_or(Ok(()), |assembler| assembler.push(event)) {
+            Ok(()) => {}
+            Err(WireError::Reported { message, .. }) => self.wrong = Some(message),
+            Err(error) => self.wrong = Some(error.to_string()),
         }
     }
 
@@ -259,18 +273,22 @@ impl Events {
         let usage = format.usage_of(&body);
         match (self.wrong, format.decode_reply(body)) {
             (None, Ok(response)) if done => Heard::Whole(Box::new(response)),
-            (None, Err(error)) if done => Heard::Counted(usage, format!("it cannot be read: {error}")),
+            (None, Err(error)) if done => Heard::Unreadable(usage, error.to_string()),
             (wrong, _) => Heard::Cut(usage, wrong.unwrap_or_else(|| BROKE_OFF.into())),
         }
     }
 }
 
-/// What a body in one piece says. Google sends a list of pieces when nobody asks for events.
-fn whole(format: Format, body: &[u8]) -> Heard {
-    let unread = |why: String| Heard::Counted(Usage::default(), format!("it cannot be read: {why}"));
+/// What a body in one piece says. Google sends a list of pieces when nobody asks for events. What is not made of words
+/// only has to be JSON: it is no answer of a model, nor is it meant to be.
+fn whole(format: Format, body: &[u8], is_words: bool) -> Heard {
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
-        Err(error) => return unread(error.to_string()),
+        Err(error) => {
+            let begins = shorten(String::from_utf8_lossy(body).trim(), SHOWN_UNREAD);
+            let why = if begins.is_empty() { "it is empty".to_owned() } else { format!("{error}: {begins}") };
+            return Heard::Unreadable(Usage::default(), why);
+        }
     };
     let body = match body {
         Value::Array(pieces) => {
@@ -290,7 +308,8 @@ fn whole(format: Format, body: &[u8]) -> Heard {
     let usage = format.usage_of(&body);
     match format.decode_reply(body) {
         Ok(response) => Heard::Whole(Box::new(response)),
-        Err(error) => Heard::Counted(usage, format!("it cannot be read: {error}")),
+        Err(_) if !is_words => Heard::Counted(usage, "it is made of no words".into()),
+        Err(error) => Heard::Unreadable(usage, error.to_string()),
     }
 }
 
@@ -301,6 +320,12 @@ fn said(format: Format, body: &[u8]) -> String {
         Some((_, message)) => message,
         None => shorten(String::from_utf8_lossy(body).trim(), SHOWN),
     }
+}
+
+/// Whether an event has token counts. Some servers name them in every event and have them in the last.
+fn tells_counts(data: &str) -> bool {
+    let value = |(at, _): (usize, &str)| data[at..].split_once(':').map_or("", |(_, value)| value.trim_start());
+    data.match_indices("\"usage").map(value).any(|value| value.starts_with('{'))
 }
 
 /// Later counts stand for all; what is not counted again stays.
@@ -395,6 +420,14 @@ mod tests {
         let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None), true);
         watcher.push(br#"{"error":{"message":"slow down"}}"#);
         assert_eq!(watcher.finish(true), Heard::Refused(429, "slow down".into()));
+        for (is_words, body) in [(true, "<html>"), (true, "{}"), (true, ""), (false, "<html>")] {
+            let mut watcher = Watcher::new(Format::Chat, 200, &headers("text/html", None), is_words);
+            watcher.push(body.as_bytes());
+            assert!(matches!(watcher.finish(true), Heard::Unreadable(..)), "{body}");
+        }
+        let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", None), false);
+        watcher.push(b"{}");
+        assert!(matches!(watcher.finish(true), Heard::Counted(..)), "a vector is no answer of a model");
         let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")), true);
         watcher.push(b"????");
         assert!(matches!(watcher.finish(true), Heard::Counted(_, why) if why.contains("`br`")));

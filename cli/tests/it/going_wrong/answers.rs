@@ -308,7 +308,7 @@ mod behind_the_gateway {
     use serde_json::json;
 
     use crate::fake_agent;
-    use crate::going_wrong::runaway::half;
+    use crate::going_wrong::runaway::{brings_tools, half, page, refusal};
     use crate::providers::{answer_of, text};
     use crate::server::{Play, Server};
     use crate::sessions::graph;
@@ -319,23 +319,32 @@ mod behind_the_gateway {
     const ASKS_AGAIN: &str = "prompt=$(cat); until printf %s \"$prompt\" | \"$@\"; do :; done";
 
     fn run(env: &TestEnv, server: &Server, script: &str) -> Ran {
+        run_with(env, server, script, "")
+    }
+
+    /// The same with these attributes of the node.
+    fn run_with(env: &TestEnv, server: &Server, script: &str, attributes: &str) -> Ran {
         let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", "converse anthropic\n")]);
         env.configure(&format!(
             "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
              providers: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
             server.url()
         ));
-        env.run(&graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit"), &[])
+        let node = format!("work [prompt=\"Work\", agent=worker{attributes}] start -> work -> exit");
+        env.run(&graph("work", &node), &[])
+    }
+
+    /// Has a file written.
+    fn writes(name: &str) -> Play {
+        let input = json!({"command": format!("echo {name} > {name}.txt")});
+        let call = json!({"type": "tool_use", "id": format!("c-{name}"), "name": "Bash", "input": input});
+        answer_of("claude-sonnet-4-5", &[text("I write."), call])
     }
 
     /// Writes a file first; then its answer breaks off.
     fn breaks_off_second(before: usize) -> Play {
         match before {
-            0 => {
-                let input = json!({"command": "echo one > one.txt"});
-                let call = json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": input});
-                answer_of("claude-sonnet-4-5", &[text("I write."), call])
-            }
+            0 => writes("one"),
             1 => half("It is nearly"),
             _ => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
         }
@@ -346,7 +355,7 @@ mod behind_the_gateway {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, before| breaks_off_second(before));
         let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
-        let why = "`work` cannot go on: the agent `sh` got no answer from its model: the provider's answer broke off\n";
+        let why = "the last call of its model was not answered: the provider's answer broke off";
         assert!(ran.stderr.contains(why), "{ran}");
         let story = env.story();
         assert_eq!(env.committed("one.txt"), "one", "what was done before stays");
@@ -356,6 +365,64 @@ mod behind_the_gateway {
         assert!(shown.stdout.contains("the answer broke off"), "and that it is not all: {shown}");
         env.resume(&[]).expect(0);
         assert_eq!(server.seen().len(), 3, "what was answered before is not asked for again");
+    }
+
+    #[test]
+    fn n04_a_last_call_without_an_answer_is_no_success_whatever_the_agent_says() {
+        let cases = [
+            (refusal(500, "the server fell over"), 7, "the server fell over"),
+            (refusal(401, "invalid x-api-key"), 7, "invalid x-api-key"),
+            (refusal(400, "no such field"), 1, "no such field"),
+            (Play::Drop, 7, "the last call of its model was not answered"),
+            (page(), 7, "<html>please log in</html>"),
+        ];
+        for (fault, code, why) in cases {
+            let env = TestEnv::with_repo();
+            let server = Server::start(move |seen, _| match seen.body["messages"].as_array().map_or(0, Vec::len) {
+                1 => writes("one"),
+                _ => fault.clone(),
+            });
+            let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(code);
+            assert!(format!("{}{}", ran.stdout, ran.stderr).contains(why), "{ran}");
+            assert_eq!(env.committed("one.txt"), "one", "what was done before stays");
+        }
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, _| page());
+        let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
+        assert!(ran.stderr.contains("no call of its model was answered"), "{ran}");
+    }
+
+    #[test]
+    fn n04_a_refusal_the_agent_gets_over_and_a_title_that_fails_are_no_failure() {
+        let env = TestEnv::with_repo();
+        let title = env.write("title", "say anthropic Title\n");
+        let script = format!("{ASKS_AGAIN}; \"$1\" {}; echo All is well.", title.display());
+        let server = Server::start(|seen, before| match (brings_tools(seen), before) {
+            (false, _) => refusal(500, "no titles today"),
+            (true, 0) => refusal(400, "no such field"),
+            (true, _) => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
+        });
+        let ran = run(&env, &server, &script).expect(0);
+        assert_eq!(server.seen().len(), 3, "{ran}");
+    }
+
+    #[test]
+    fn n05_a_conversation_of_a_program_is_not_thrown_away_for_another_attempt() {
+        for (script, failed) in [(SAYS_ALL_IS_WELL, 1), (ASKS_AGAIN, 10), ("\"$@\"", 1)] {
+            let env = TestEnv::with_repo();
+            let server = Server::start(move |_, before| match before {
+                0 => writes("one"),
+                1 => writes("two"),
+                _ if before < 2 + failed => half("It is nearly"),
+                _ => answer_of("claude-sonnet-4-5", &[text("All of it.")]),
+            });
+            let ran = run_with(&env, &server, script, ", max_retries=2").expect(7);
+            assert_eq!(server.seen().len(), 2 + failed, "no new attempt: {ran}");
+            assert!(env.story().all("RetryAt").is_empty(), "{ran}");
+            let ran = env.resume(&[]).expect(0);
+            assert_eq!(server.seen().len(), 3 + failed, "what is on record is not asked again: {ran}");
+            assert_eq!((env.committed("one.txt").as_str(), env.committed("two.txt").as_str()), ("one", "two"));
+        }
     }
 
     #[test]

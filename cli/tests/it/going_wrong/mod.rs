@@ -6,5 +6,5 @@ mod built_in;
 mod commit_messages;
 mod money;
 mod providers;
-mod runaway;
+pub mod runaway;
 mod secrets;

@@ -1,10 +1,12 @@
 //! Agents that never stop: over a provider that fails, and without a sign of life.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::fake_agent;
 use crate::providers::{answer_of, text};
-use crate::server::{Play, Server};
+use crate::server::{Play, Seen, Server};
 use crate::sessions::{Running, graph};
 use crate::support::TestEnv;
 use crate::terminal::Terminal;
@@ -16,17 +18,37 @@ pub fn half(words: &str) -> Play {
     Play::Cut(pieces)
 }
 
-/// Refuses every call.
-fn refusal(status: u16, words: &str) -> Play {
+/// Refuses a call.
+pub fn refusal(status: u16, words: &str) -> Play {
     let body = json!({"type": "error", "error": {"type": "api_error", "message": words}});
     Play::Answer(status, vec![("content-type", "application/json".into())], body.to_string())
+}
+
+/// Whether a request is one of the agent's work: a title is asked for without tools.
+pub fn brings_tools(seen: &Seen) -> bool {
+    seen.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
+}
+
+/// What a proxy answers that wants a login.
+pub fn page() -> Play {
+    Play::Answer(200, vec![("content-type", "text/html".into())], "<html>please log in</html>".into())
 }
 
 /// A program behind the gateway that asks the server again and again until it is answered. `meanwhile` is what it does
 /// after each failure.
 fn looping(env: &TestEnv, server: &Server, meanwhile: &str, settings: &str) {
     let script = format!("prompt=$(cat); until printf %s \"$prompt\" | \"$@\"; do {meanwhile}; done");
-    let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", "converse anthropic\n")]);
+    playing(env, server, &script, "converse anthropic", settings);
+}
+
+/// A program behind the gateway that plays the same again and again, whatever comes of it.
+fn repeating(env: &TestEnv, server: &Server, play: &str, settings: &str) {
+    playing(env, server, "while :; do \"$@\" < /dev/null 2> /dev/null; done", play, settings);
+}
+
+/// A shell script behind the gateway whose arguments play this.
+fn playing(env: &TestEnv, server: &Server, script: &str, play: &str, settings: &str) {
+    let program = json!(["sh", "-c", script, "sh", fake_agent::path(), env.write("play", format!("{play}\n"))]);
     env.configure(&format!(
         "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic{settings}}}}}\nsandbox: {{mode: off}}\n\
          providers: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
@@ -73,6 +95,73 @@ fn n01_a_loop_over_refusals_ends_after_as_many_as_are_allowed() {
 }
 
 #[test]
+fn n01_a_loop_over_answers_nobody_can_read_is_ended() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| page());
+    looping(&env, &server, ":", ", max_failed_calls: 4");
+    let ran = env.run(&work(), &[]).expect(7);
+    assert!(ran.stderr.contains("4 calls in a row had no whole answer"), "{ran}");
+    assert!(ran.stderr.contains("the provider's answer cannot be read"), "{ran}");
+    assert!(ran.stderr.contains("<html>please log in</html>"), "in the words of whoever answers: {ran}");
+    assert_eq!(server.seen().len(), 4);
+    env.assert_no_process_left();
+}
+
+#[test]
+fn n01_titles_that_come_do_not_make_up_for_answers_that_break_off() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|seen, _| match brings_tools(seen) {
+        true => half("I begin."),
+        false => answer_of("claude-sonnet-4-5", &[text("A title")]),
+    });
+    let title = env.write("title", "say anthropic Title\n");
+    looping(&env, &server, &format!("\"$1\" {}", title.display()), ", max_failed_calls: 4");
+    let ran = env.run(&work(), &[]).expect(7);
+    let (main, titles): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(brings_tools);
+    assert_eq!(main.len(), 4, "{ran}");
+    assert!(titles.len() >= 3, "{ran}");
+    assert_eq!(ran.stderr.matches("retrying").count(), 1, "one line, not one for each try: {ran}");
+}
+
+#[test]
+fn n01_a_loop_over_what_the_gateway_refuses_is_ended() {
+    let cases = [
+        ("say anthropic Hi \"{\\\"stream\\\": \\\"yes\\\"}\"", "`stream` must be true or false"),
+        ("post anthropic /v1/complete", "the gateway passes on calls of models, not POST /v1/complete"),
+    ];
+    for (play, why) in cases {
+        let env = TestEnv::with_repo();
+        let server = Server::start(|_, _| answer_of("claude-sonnet-4-5", &[text("Done.")]));
+        repeating(&env, &server, play, "");
+        let ran = env.run(&work(), &[]).expect(1);
+        assert!(ran.stdout.contains("11 calls in a row had no whole answer") && ran.stdout.contains(why), "{ran}");
+        assert!(server.seen().is_empty(), "{ran}");
+
+        repeating(&env, &server, play, ", max_failed_calls: 1000000");
+        let mut run = env.start(&work(), &[]);
+        run.wait_for("▸ work");
+        run.signal("INT");
+        run.end_soon().expect(3);
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn n01_what_is_refused_beside_the_work_ends_nothing() {
+    let env = TestEnv::with_repo();
+    let probe = env.write("probe", "post anthropic /api/event_logging/batch\n");
+    let command = format!("for n in 1 2 3 4 5 6; do {} {} || :; done", fake_agent::path().display(), probe.display());
+    let call = json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": {"command": command}});
+    let server = Server::start(move |_, before| match before {
+        0 => answer_of("claude-sonnet-4-5", &[call.clone()]),
+        _ => answer_of("claude-sonnet-4-5", &[text("Done.")]),
+    });
+    looping(&env, &server, ":", ", max_failed_calls: 2");
+    env.run(&work(), &[]).expect(0);
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[test]
 fn n01_who_changes_files_between_failures_goes_on() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, before| match before {
@@ -98,7 +187,7 @@ fn n01_after_a_stop_the_next_call_is_refused() {
     for how in ["INT", "TERM", "pause"] {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, _| half("I begin."));
-        looping(&env, &server, ":", ", max_failed_calls: 1000000");
+        looping(&env, &server, "sleep 0.2", ", max_failed_calls: 1000000");
         let mut run = env.start(&work(), &[]);
         asked(&server, &mut run, 9);
         let status = env.pleach(&["status", &env.session(), "--json"]).expect(0).json();
@@ -109,14 +198,71 @@ fn n01_after_a_stop_the_next_call_is_refused() {
             "pause" => drop(env.pleach(&["pause", &env.session()]).expect(0)),
             signal => run.signal(signal),
         }
+        let before = server.seen().len();
         let ran = run.end().expect(3);
         let seen = server.seen().len();
-        assert!(seen < 1000, "{how}: {seen} calls, {ran}");
+        assert!(seen <= before + 3, "{how}: {seen} calls, {before} of them before it, {ran}");
         let spent: u64 =
             env.story().all("AgentTurn").iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).sum();
         assert_eq!(spent, seen as u64 * 1000, "{how}: every call is on record");
         env.assert_no_process_left();
     }
+}
+
+/// Begins an answer, counts what was sent, and says nothing more.
+fn stall() -> Play {
+    let usage = json!({"input_tokens": 50_000, "output_tokens": 1});
+    let message = json!({"type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage});
+    let begun = json!({"type": "message_start", "message": message});
+    Play::Stall(vec![format!("event: message_start\ndata: {begun}\n\n")])
+}
+
+/// What all turns took of input, with what was spent beside them.
+fn input(env: &TestEnv) -> u64 {
+    let of = |call: &Value| call["token_usage"]["input"].as_u64().unwrap_or_default();
+    let side = |turn: &Value| turn["side_calls"].as_array().map_or(0, |calls| calls.iter().map(of).sum());
+    env.story().all("AgentTurn").into_iter().map(|turn| of(turn) + side(turn)).sum()
+}
+
+#[test]
+fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
+    for (how, counted) in [(stall(), 500_000), (Play::Hang, 1)] {
+        let env = TestEnv::with_repo();
+        let server = Server::start(move |_, _| how.clone());
+        playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
+        let ran = env.run(&work(), &[]).expect(7);
+        assert!(ran.stderr.contains("calls in a row had no whole answer"), "{ran}");
+        assert!(ran.stderr.contains("the agent hung up before the answer was whole"), "{ran}");
+        assert!(server.seen().len() <= 11, "{} calls, {ran}", server.seen().len());
+        assert!(input(&env) >= counted, "{}, {ran}", input(&env));
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| stall());
+    repeating(&env, &server, "abandon anthropic 1 200", ", max_failed_calls: 1000000");
+    let mut run = env.start(&work(), &[]);
+    asked(&server, &mut run, 5);
+    let begun = Instant::now();
+    run.signal("TERM");
+    let ran = run.end_soon().expect(3);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{ran}");
+    assert_eq!(input(&env), server.seen().len() as u64 * 50_000, "every call is on record: {ran}");
+}
+
+#[test]
+fn n01_what_the_provider_has_counted_holds_the_next_call_at_a_limit() {
+    let env = TestEnv::with_repo();
+    let server = Server::start(|_, _| stall());
+    playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
+    env.configure(&format!("{}budget: {{tokens: 300000}}\n", env.read("pleach.yaml")));
+    let ran = env.run(&work(), &[]).expect(7);
+    // Each may take 64,000 tokens more than the 50,000 that its provider has counted.
+    assert!(server.seen().len() <= 3, "{} calls, {ran}", server.seen().len());
+    assert!(input(&env) >= 100_000, "{ran}");
 }
 
 #[test]

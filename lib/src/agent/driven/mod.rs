@@ -105,34 +105,26 @@ pub struct Seen<T> {
     pub answered: bool,
     /// Why it was ended, where no more of its calls could be let through.
     pub given_up: Option<AgentError>,
-    /// Why its newest call has no answer, where that is so.
+    /// Why its newest call in a conversation has no whole answer, where that is so.
     pub unanswered: Option<LlmError>,
     /// Whether a script was there for its work, and was asked for none of it.
     pub unscripted: bool,
-    /// The newest refusal of a call: its status, and why.
-    pub refused: Option<(u16, String)>,
-    /// Why its model's newest answer is not whole, where no other came after it.
-    pub cut: Option<String>,
 }
 
 impl<T> Seen<T> {
-    /// Why a program has not done its work, whatever it says: without an answer of its model it has done nothing of what
-    /// was asked.
+    /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it asked, it
+    /// cannot know that it has.
     pub fn undone(&self, program: &str) -> Option<AgentError> {
         let ended = format!("the agent `{program}` ended, but");
-        if self.asked && !self.answered {
-            let why = self.cut.as_ref().or(self.refused.as_ref().map(|(_, why)| why));
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            let message = format!("{ended} no call of its model was answered{why}");
-            return Some(match self.refused {
-                // It would be refused again.
-                Some((400, _)) if self.cut.is_none() => AgentError::Terminal(message),
-                _ => AgentError::Transient(message),
-            });
+        if let Some(why) = &self.unanswered {
+            let what = match self.answered {
+                true => "the last call of its model was not answered",
+                false => "no call of its model was answered",
+            };
+            return Some(without_answer(why.class, format!("{ended} {what}: {why}")));
         }
-        if let Some(why) = &self.cut {
-            let message = format!("{ended} its model's last answer has no end: {why}; what arrived is on record");
-            return Some(AgentError::Transient(message));
+        if self.asked && !self.answered {
+            return Some(AgentError::Transient(format!("{ended} no call of its model was answered")));
         }
         let why =
             "the script was not asked for anything: none of its calls brought tools, which is how its work is known";
@@ -144,17 +136,27 @@ impl<T> Seen<T> {
 /// made of it.
 pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
-    let why = || format!("the agent `{program}` got no answer from its model: {message}");
-    match (&error, class) {
+    let why = without_answer(*class, format!("the agent `{program}` got no answer from its model: {message}"));
+    match (&error, &why) {
         // The program may know that it is refused, but not whose key that was.
-        (
-            AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Environment(_),
-            ErrorClass::Auth | ErrorClass::Unavailable,
-        ) => AgentError::Environment(why()),
-        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient | ErrorClass::Cut) => {
-            AgentError::Unanswered(why())
-        }
+        (AgentError::Environment(_), AgentError::Environment(_))
+        | (
+            AgentError::Transient(_) | AgentError::Terminal(_),
+            AgentError::Environment(_) | AgentError::Unanswered(_),
+        ) => why,
         _ => error,
+    }
+}
+
+/// What it means for a job that a call has no answer, which is of this class.
+fn without_answer(class: ErrorClass, message: String) -> AgentError {
+    match class {
+        ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
+        ErrorClass::Transient | ErrorClass::Cut => AgentError::Unanswered(message),
+        // It would be refused again.
+        ErrorClass::Terminal | ErrorClass::ContextLength | ErrorClass::Malformed | ErrorClass::Cancelled => {
+            AgentError::Terminal(message)
+        }
     }
 }
 
@@ -250,7 +252,7 @@ impl Driven {
                 Ok(()) = failing.changed() => log.account(&gateway).await,
                 () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
-                () = quiet_until(&gateway, ending), if ending.is_some() && !killed => {
+                () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
                     killed = true;
                     canceller.kill();
                 }
@@ -262,7 +264,7 @@ impl Driven {
             }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
-            if log.is_stopping && gateway.failing().borrow().calls > 0 && *flights.borrow() == 0 {
+            if log.is_stopping && gateway.failing().borrow().calls > 0 && flights.borrow().awaited() == 0 {
                 // Between two tries it does nothing that would have to be finished.
                 log.stopped_by = log.stopped_by.or(Some(STOPPED));
             }
@@ -285,8 +287,7 @@ impl Driven {
         }
         turns.go_on();
         let is_script = gateway.is_scripted();
-        let mut rest = gateway.close().await;
-        let refused = rest.refused.take();
+        let rest = gateway.close().await;
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
@@ -297,9 +298,14 @@ impl Driven {
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
         let Log { said, asked, answered, scripted, given_up, .. } = log;
-        let (unscripted, unanswered, cut) = (is_script && answered && !scripted, rest.unanswered, rest.cut);
-        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted, refused, cut }
+        let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
+        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
     }
+}
+
+/// Waits until nobody waits for a call that is on its way, but not longer than until then.
+async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
+    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.unattended()).await;
 }
 
 /// Waits until no call is on its way, but not longer than until then.
@@ -407,12 +413,14 @@ impl<'a> Log<'a> {
             if is_old {
                 continue;
             }
-            let Some(next) = self.waiting.front() else { return Verdict::Go };
             let failing = gateway.failing().borrow().clone();
-            if failing.calls >= self.max_failed_calls {
+            // One that waits is one too many; where none does, the gateway has refused it already.
+            let too_many = self.max_failed_calls.saturating_add(u32::from(self.waiting.is_empty()));
+            if failing.calls >= too_many {
                 self.end_loop(gateway, failing).await;
                 continue;
             }
+            let Some(next) = self.waiting.front() else { return Verdict::Go };
             if next.at_most.cost_usd.is_none() && !gateway.is_scripted() && self.turns.must_be_priced() {
                 self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
                 continue;
@@ -450,13 +458,7 @@ impl<'a> Log<'a> {
         let calls = counted(u64::from(failing.calls), "call");
         let message =
             format!("{calls} in a row had no whole answer (`agents.*.max_failed_calls`), the last one because {why}");
-        self.give_up(match why.class {
-            ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
-            ErrorClass::Transient | ErrorClass::Cut => AgentError::Unanswered(message),
-            ErrorClass::Terminal | ErrorClass::ContextLength | ErrorClass::Malformed | ErrorClass::Cancelled => {
-                AgentError::Terminal(message)
-            }
-        });
+        self.give_up(without_answer(why.class, message));
     }
 
     /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be far. Whatever tools

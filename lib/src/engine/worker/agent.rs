@@ -128,7 +128,9 @@ impl Worker {
         let crashed =
             matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
         let spoke_up = self.read_status(&status_file).is_some();
-        let goes_on = work.agent.can_continue() && (work.continues || end.is_answered);
+        // A program's calls are answered from the record when it is run again.
+        let keeps = work.agent.can_continue() || work.agent.repeats_calls();
+        let goes_on = keeps && (work.continues || end.is_answered);
         let outcome = self.agent_outcome(reply, (&status_file, goes_on), cancel, end)?;
         let outcome = self.simulated(kind, outcome);
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;

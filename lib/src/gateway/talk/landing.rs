@@ -5,28 +5,43 @@ use super::spending::{ASIDE, LATE};
 use super::{Answer, Arrival, State, Talk, Talks};
 use crate::gateway::Spent;
 use crate::gateway::watch::Heard;
-use crate::llm::Response;
+use crate::llm::{LlmError, Response};
 
 impl Talks {
     /// What arrived of an answer that ends before it is whole.
-    pub(in crate::gateway) fn broke_off(&mut self, flight: u64, response: Option<Response>, why: &str) {
-        let Some(talk) = self.flying(flight) else { return };
-        talk.arrived = response.map(|response| Arrival { response, why: why.to_owned(), is_told: false });
-        self.cut = Some(why.to_owned());
+    pub(in crate::gateway) fn broke_off(&mut self, flight: u64, response: Response, why: &str) {
+        if let Some(talk) = self.flying(flight) {
+            talk.arrived = Some(Arrival { response, why: why.to_owned(), is_told: false });
+        }
     }
 
-    /// An answer is whole, though more may come that changes what it cost.
-    pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
+    /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is beside
+    /// the conversations, tells nothing of them.
+    pub(in crate::gateway) fn failed(&mut self, flight: u64, why: LlmError) {
+        if self.flying(flight).is_some() {
+            self.unanswered = Some(why);
+        }
+    }
+
+    /// A call is refused before anybody knows which conversation it belongs to.
+    pub(in crate::gateway) fn not_taken(&mut self, why: LlmError) {
+        self.unanswered = Some(why);
+    }
+
+    /// An answer is whole, though more may come that changes what it cost. Says whether a conversation waited for it.
+    pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) -> bool {
         self.total += spent;
         let Some(talk) = self.flying(flight) else {
             // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
             let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
-            return self.spend(purpose, &response.model, spent);
+            self.spend(purpose, &response.model, spent);
+            return false;
         };
         talk.spent += spent;
         talk.answer_id = id_of(&response);
         talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
-        self.cut = None;
+        self.unanswered = None;
+        true
     }
 
     /// A call beside the conversations is over.
@@ -35,8 +50,15 @@ impl Talks {
         self.spend(ASIDE, model, spent);
     }
 
-    /// A flight is over. `before` is what was counted for it when it was answered.
-    pub(in crate::gateway) fn landed(&mut self, flight: u64, heard: Heard, spent: Spent, before: Option<Spent>) {
+    /// A flight is over. `before` is what was counted for it when it was answered. Says whether a conversation waited for it
+    /// until now.
+    pub(in crate::gateway) fn landed(
+        &mut self,
+        flight: u64,
+        heard: Heard,
+        spent: Spent,
+        before: Option<Spent>,
+    ) -> bool {
         let more = spent - before.unwrap_or_default();
         self.total += more;
         if before.is_some() {
@@ -47,10 +69,7 @@ impl Talks {
                 Some(talk) => talk.spent += more,
                 None => self.spend(LATE, "", more),
             }
-            return;
-        }
-        if let Heard::Refused(status, why) = &heard {
-            self.refused = Some((*status, why.clone()));
+            return false;
         }
         let beside = self.beside.remove(&flight);
         let Some(talk) = self.flying(flight) else {
@@ -58,7 +77,7 @@ impl Talks {
                 Some(model) => self.spend(ASIDE, &model, more),
                 None => self.spend(LATE, "", more),
             }
-            return;
+            return false;
         };
         talk.spent += more;
         talk.state = match heard {
@@ -67,11 +86,12 @@ impl Talks {
                 State::Answered(flight, Box::new(Answer { response: Some(*response), unheard: None }))
             }
             Heard::Counted(_, why) => State::Answered(flight, Box::new(Answer { response: None, unheard: Some(why) })),
-            Heard::Cut(..) | Heard::Refused(..) => State::Failed,
+            Heard::Unreadable(..) | Heard::Cut(..) | Heard::Refused(..) => State::Failed,
         };
         if matches!(talk.state, State::Answered(..)) {
-            self.cut = None;
+            self.unanswered = None;
         }
+        true
     }
 
     fn flying(&mut self, flight: u64) -> Option<&mut Talk> {

@@ -13,6 +13,8 @@ use crate::gateway::Spent;
 pub(super) struct UnderWay {
     /// What it may take; none as long as it is held.
     reserved: Option<Spent>,
+    /// What its provider says that it has taken already.
+    counted: Spent,
     /// Whether its client is to take the next piece of its answer.
     is_unread: Arc<AtomicBool>,
 }
@@ -38,7 +40,8 @@ impl Talks {
     /// A call is held. Gives where its relay says whether its client is to read.
     pub(in crate::gateway) fn hold(&mut self, call: u64) -> Arc<AtomicBool> {
         let is_unread = Arc::new(AtomicBool::new(false));
-        self.under_way.insert(call, UnderWay { reserved: None, is_unread: Arc::clone(&is_unread) });
+        self.under_way
+            .insert(call, UnderWay { reserved: None, counted: Spent::default(), is_unread: Arc::clone(&is_unread) });
         is_unread
     }
 
@@ -47,6 +50,22 @@ impl Talks {
         if let Some(known) = self.under_way.get_mut(&call) {
             known.reserved = Some(spent);
         }
+    }
+
+    /// A provider has said what a call has taken up to now, and with that what it may take at most.
+    pub(in crate::gateway) fn counted(&mut self, call: u64, spent: Spent, at_most: Spent) {
+        if let Some(known) = self.under_way.get_mut(&call) {
+            known.counted = spent;
+            known.reserved = known.reserved.and(Some(at_most));
+        }
+    }
+
+    /// What the calls on their way have taken up to now, as far as that is known.
+    pub(super) fn counted_so_far(&self) -> Spent {
+        self.under_way.values().fold(Spent::default(), |mut sum, call| {
+            sum += call.counted;
+            sum
+        })
     }
 
     /// What a call took is known.

@@ -23,9 +23,11 @@ impl Talks {
         })
     }
 
-    /// What was spent on all calls that have come to an end, told or not.
+    /// What was spent on all calls, told or not, those on their way included as far as that is known.
     pub(in crate::gateway) fn total(&self) -> Spent {
-        self.total
+        let mut total = self.total;
+        total += self.counted_so_far();
+        total
     }
 
     /// Something was spent beside the conversations. Without a model, it is that of the newest request.

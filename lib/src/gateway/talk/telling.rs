@@ -7,7 +7,7 @@ use crate::llm::Message;
 
 impl Answer {
     /// Whether tools are to run; what nobody could read may have asked for some.
-    fn asks(&self) -> bool {
+    pub(super) fn asks(&self) -> bool {
         self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
     }
 }
