@@ -153,7 +153,7 @@ fn n01_what_is_refused_beside_the_work_ends_nothing() {
     let command = format!("for n in 1 2 3 4 5 6; do {} {} || :; done", fake_agent::path().display(), probe.display());
     let call = json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": {"command": command}});
     let server = Server::start(move |_, before| match before {
-        0 => answer_of("claude-sonnet-4-5", &[call.clone()]),
+        0 => answer_of("claude-sonnet-4-5", std::slice::from_ref(&call)),
         _ => answer_of("claude-sonnet-4-5", &[text("Done.")]),
     });
     looping(&env, &server, ":", ", max_failed_calls: 2");
