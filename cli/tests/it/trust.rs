@@ -357,7 +357,7 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
     env.pleach(&["run", "g.dot"]).expect(0);
     env.write(
         "repo/pleach.yaml",
-        "budget: {usd: 1000, per_day_tokens: 0, on_exceeded: warn}\nproviders: {anthropic: {prices: {m: {input: 0.1}}}}\n",
+        "budget: {usd: 1000, per_day_tokens: 0, on_exceeded: warn}\nproviders: {anthropic: {prices: {m: {input: 0.1, output: 0}}}}\n",
     );
     insta::assert_snapshot!(asked(&env), @r#"
     This repository ([TEMP]/repo/.git) supplies:
