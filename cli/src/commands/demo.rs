@@ -69,7 +69,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let (exit, id) = block_on(built.canceller, async {
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        let id = session.id.clone();
+        let id = session.id().clone();
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
         Ok((see_through(globals, session, protection).await?, id))
     })?;

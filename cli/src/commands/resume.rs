@@ -133,8 +133,9 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
 /// Says which session goes on, before its files are brought back, and where if that is not where it stopped.
 fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
-        let at = session.state.next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
-        say!("session {} resumed{at}", session.id);
+        let at =
+            session.state().next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
+        say!("session {} resumed{at}", session.id());
     }
 }
 

@@ -12,7 +12,7 @@ use crate::workspace::{Lock, LockError};
 /// What a process holds that writes to a session.
 #[derive(Debug)]
 pub(super) struct Locks {
-    session: Lock,
+    pub(super) session: Lock,
     /// Also held by the supervisor of everything that was started in the working copy: what a killed run had started
     /// dies by itself, and until then this one is taken.
     pub(super) worktree: Lock,
@@ -48,11 +48,6 @@ impl Locks {
     /// Lets go of them and removes their files: the session is gone.
     pub(super) fn remove(self) -> Result<(), LockError> {
         self.worktree.remove()?;
-        self.session.remove()
-    }
-
-    /// The same for a session whose working copy is not its own.
-    pub(super) fn remove_session(self) -> Result<(), LockError> {
         self.session.remove()
     }
 }

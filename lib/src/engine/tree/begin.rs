@@ -518,7 +518,7 @@ fn tell_kept(what: &str, kept: Option<String>, notes: Notes<'_>) {
 
 fn tell_began(session: &Session, job: &TaskJob, resumed: bool, notes: Notes<'_>) {
     let attempt = session.attempt().filter(|_| job.task.is_leaf());
-    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: &session.id, resumed });
+    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: session.id(), resumed });
 }
 
 fn built_in(path: &str, dot: &str) -> TaskPipeline {

@@ -181,7 +181,7 @@ impl TreeRun<'_> {
 
     /// Leaves a session that goes on once somebody has agreed to what it would go on with.
     pub(super) fn leave(&mut self, session: Session) -> Result<(), Error> {
-        let (task, id) = (session.task().id.clone(), session.id.clone());
+        let (task, id) = (session.task().id.clone(), session.id().clone());
         self.take_back(session);
         let history = History::newest(&self.repo, &id, &ContextId::main())?;
         self.course.unfinished.insert(task, Unfinished { id, first: history.first, given: false });

@@ -16,7 +16,7 @@ pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
 impl TreeRun<'_> {
     /// Tells a session what the others of this run have spent.
     pub(super) fn tell_spent(&mut self, session: &mut Session) -> Result<(), Error> {
-        let spends = self.engine.agent_nodes(&session.pipeline).next().is_some();
+        let spends = self.engine.agent_nodes(session.pipeline()).next().is_some();
         if !spends || !self.engine.budget.counts_runs() {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl TreeRun<'_> {
             Some(spending) => spending,
             None => tokio::task::block_in_place(|| self.read_spending())?,
         };
-        let (own, task) = (&session.id, &session.task().id);
+        let (own, task) = (session.id(), &session.task().id);
         let others = spending.iter().filter(|(id, _)| *id != own).map(|(_, spent)| spent);
         let mut earlier = Earlier::default();
         for (of, amount) in others {
@@ -41,8 +41,8 @@ impl TreeRun<'_> {
     /// Takes the working copy back from a session that is left, and remembers what it has spent.
     pub(super) fn take_back(&mut self, session: Session) {
         if let Some(spending) = &mut self.spending {
-            let spent = (session.task().id.clone(), session.state.spent.total);
-            spending.insert(session.id.clone(), spent);
+            let spent = (session.task().id.clone(), session.spent());
+            spending.insert(session.id().clone(), spent);
         }
         self.course.seat = Some(session.leave());
     }
