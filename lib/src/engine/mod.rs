@@ -9,6 +9,7 @@ mod budget;
 mod call_off;
 mod context;
 mod export;
+mod fork;
 mod human;
 pub mod landing;
 mod leftover;

@@ -15,7 +15,7 @@ use crate::ids::{CommitId, ContextId, NodeId, SessionId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::record::{Batch, History, Recorder, context_ref};
+use crate::record::{Batch, History, Recorder, root_ref};
 use crate::state::{Phase, State};
 use crate::text::listed;
 use crate::workspace::branch_ref;
@@ -87,9 +87,9 @@ fn over(found: &Found, id: &SessionId) -> Option<Error> {
 
 /// Reads a session that is to be written to. The caller holds its locks.
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
-    let history = History::newest(repo, id, &ContextId::main())?;
+    let history = History::newest(repo, id)?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
-    repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
+    repo.release_stale_lock(&root_ref(id))?;
     for branch in history.started.branches.values() {
         repo.release_stale_lock(&branch_ref(branch))?;
     }
@@ -133,10 +133,14 @@ impl Session {
         Ok((session, kept))
     }
 
-    /// Brings branch and working copy of the root context to the newest record.
+    /// Brings branch and worktree of every open context to its newest record. Returns where work was saved.
     pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
-        let kept = self.root_mut().go_on().await;
-        self.pause_if_interrupted(kept)
+        let mut kept = Vec::new();
+        for context in self.open_contexts() {
+            let went_on = self.context_mut(&context).go_on().await;
+            kept.extend(self.pause_if_interrupted(went_on)?);
+        }
+        Ok((!kept.is_empty()).then(|| kept.join(" and ")))
     }
 
     pub(super) fn open(
@@ -155,18 +159,28 @@ impl Session {
         let events = history.events().count();
         let started = history.started;
         let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
-        let Locks { session, worktree } = locks;
-        let opened = Opened { id: context, state, recorder, lock: worktree, copy: None, events, written: Vec::new() };
+        let Locks { session, mut worktrees } = locks;
+        let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
+        let opened = Opened { id: context, state, recorder, lock, copy: None, events, written: Vec::new() };
         let plan = SessionPlan { id, started, pipeline: Arc::new(pipeline), start_node, job };
-        Ok(Self::new(engine, repo, plan, session, opened))
+        let mut session = Self::new(engine, repo, plan, session, opened);
+        session.open_forks(worktrees)?;
+        Ok(session)
     }
 
-    /// Records that the session goes on, at `from` where that is given.
+    /// Records in every open context that the session goes on, at `from` where that is given.
     pub(super) fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
         let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
-        let batch = Batch { summary, ..Batch::default() };
-        let event = Resumed { from, extra: Default::default() };
-        let writer = self.repo.writer();
-        self.root_mut().record(writer, batch, vec![event.into()], clock::now())
+        let root = self.root_id().clone();
+        let others = self.open_contexts().into_iter().filter(|context| *context != root);
+        let all: Vec<ContextId> = std::iter::once(root.clone()).chain(others).collect();
+        for context in all {
+            let from = from.clone().filter(|_| context == root);
+            let batch = Batch { summary: summary.clone(), ..Batch::default() };
+            let event = Resumed { from, extra: Default::default() };
+            let writer = self.repo.writer();
+            self.context_mut(&context).record(writer, batch, vec![event.into()], clock::now())?;
+        }
+        Ok(())
     }
 }

@@ -103,6 +103,20 @@ impl Session {
         self.contexts.values()
     }
 
+    /// Another context of this session.
+    pub(super) fn new_context(&self, opened: Opened) -> Context {
+        Context::new(Arc::clone(&self.engine), self.repo.clone(), Arc::clone(&self.plan), opened)
+    }
+
+    pub(super) fn add(&mut self, context: Context) {
+        self.contexts.insert(context.id.clone(), context);
+    }
+
+    /// The names of its contexts that have not come to an end.
+    pub(super) fn open_contexts(&self) -> Vec<ContextId> {
+        self.contexts.values().filter(|context| !context.state.is_over()).map(|context| context.id.clone()).collect()
+    }
+
     /// Its root context alone, once nothing else is to be done with the session.
     pub(super) fn into_root(mut self) -> (Lock, Context) {
         let root = self.contexts.remove(&self.root).expect("every session has its root");

@@ -135,6 +135,7 @@ impl Session {
                     (started, Locks::take(&repo, &id)?)
                 }
             };
+            // Here a session is opened; everybody else asks for its root.
             let root = ContextId::main();
             let recorder = Recorder::create(repo.clone(), id.clone(), root.clone(), engine.redactor.clone());
             let mut recorder = recorder.on_task(task.as_ref().map(|task| task.of.id.clone()));
@@ -158,13 +159,14 @@ impl Session {
                 Err(record::Error::Exists { .. }) => continue,
                 other => other?,
             };
-            let Locks { session, worktree } = locks;
+            let Locks { session, mut worktrees } = locks;
+            let lock = worktrees.remove(&root).expect("the lock of the root's worktree was taken");
             let (job, copy) = task.map(|task| (task.job, task.seat.copy)).unzip();
             let opened = Opened {
                 id: root,
                 state,
                 recorder,
-                lock: worktree,
+                lock,
                 copy: copy.flatten(),
                 events: batch.events.len(),
                 written: batch.events,

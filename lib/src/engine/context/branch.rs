@@ -57,7 +57,7 @@ impl Context {
     }
 
     pub(in crate::engine) fn branch(&self) -> &BranchName {
-        self.plan.started.branches.values().next().expect("every session has a branch")
+        self.state.branches.values().next().expect("every context has a branch")
     }
 
     /// Moves the branch to a commit that is recorded, from where the record had it.

@@ -26,7 +26,7 @@ impl Context {
     /// Branch and working copy, where they are missing. Both follow from the record, so this is also how a session
     /// comes back on another machine. Returns where uncommitted work was saved.
     pub(in crate::engine) async fn make_copy(&mut self) -> Result<Option<String>, Error> {
-        let (name, branch) = self.plan.started.branches.iter().next().expect("every session has a branch");
+        let (name, branch) = self.state.branches.iter().next().expect("every session has a branch");
         let (name, branch) = (name.clone(), branch.clone());
         let base_of = |snapshot: &Snapshot| *snapshot.get(&name).expect("every snapshot names the repository");
         let base = base_of(&self.state.base);
@@ -62,7 +62,7 @@ impl Context {
             ));
         }
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
-        let belongs = self.plan.started.task.is_none() || self.has_begun();
+        let belongs = self.state.task.is_none() || self.has_begun();
         let rules = self.engine.worktrees.left_out();
         let mut worktree =
             tokio::task::block_in_place(|| Worktree::bring(&self.repo, &path, at.base, &rules, belongs))?;
@@ -74,13 +74,13 @@ impl Context {
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
-        let carries = self.plan.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
+        let carries = self.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
         let limits = self.engine.worktrees.limits.clone();
         let (repo, id) = (self.repo.clone(), self.plan.id.clone());
         let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
         copy.hear(self.branch_news());
         let (kept, absent) = tokio::task::block_in_place(|| {
-            if self.plan.started.task.is_some() && !self.has_begun() {
+            if self.state.task.is_some() && !self.has_begun() {
                 copy.refuse_submodules()?;
             }
             let kept = copy.recover()?;
@@ -97,7 +97,7 @@ impl Context {
             self.run_setup().await?;
             self.begin_with_setup(None)?;
             let name = self.id.to_string();
-            let repo = self.plan.started.branches.keys().next().expect("every session has a branch").clone();
+            let repo = self.state.branches.keys().next().expect("every session has a branch").clone();
             events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());
         }
         self.record_making(events)?;
@@ -114,7 +114,7 @@ impl Context {
             return Ok(());
         }
         let summary = "make the session's branch and working copy";
-        if self.plan.started.task.is_some() {
+        if self.state.task.is_some() {
             // The working copy stays when the task ends, so nobody has to find it by this.
             return self.defer(summary, events);
         }
@@ -129,9 +129,9 @@ impl Context {
 
     /// Where the working copy lies, below all of its repository.
     fn copy_name(&self) -> PathBuf {
-        match &self.plan.started.task {
+        match &self.state.task {
             // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
-            Some(task) => shared_copy(&task.target),
+            Some(task) => shared_copy(&task.of.target),
             None => Path::new(self.plan.id.as_str()).join(self.id.as_str()),
         }
     }
@@ -156,8 +156,8 @@ impl Context {
     }
 
     fn is_kept(&self, commit: CommitId) -> Result<bool, Error> {
-        let Some(task) = &self.plan.started.task else { return Ok(false) };
-        let kept = self.repo.references(&format!("{KEEP}{}-", task.id))?;
+        let Some(task) = &self.state.task else { return Ok(false) };
+        let kept = self.repo.references(&format!("{KEEP}{}-", task.of.id))?;
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
     }
 

@@ -53,7 +53,7 @@ impl Context {
         let missing: Vec<(NodeId, u64)> =
             nodes.iter().filter(|id| !is_known(id)).filter_map(|id| Some((id.clone(), number(id)?))).collect();
         if !missing.is_empty() {
-            let history = History::whole(&self.repo, &self.plan.id, &self.id)?;
+            let history = History::whole_in(&self.repo, &self.plan.id, &self.id)?;
             for (id, number) in missing {
                 let message = history.message(&self.repo, number)?;
                 let text = serde_json::from_value::<Message>(message).map(|message| message.text());
@@ -65,7 +65,7 @@ impl Context {
     }
 
     fn read_messages(&self, ranges: &[MessageRange]) -> Result<Vec<Message>, Error> {
-        let history = History::whole(&self.repo, &self.plan.id, &self.id)?;
+        let history = History::whole_in(&self.repo, &self.plan.id, &self.id)?;
         let mut messages = Vec::new();
         for number in ranges.iter().flat_map(|range| range.first..=range.last) {
             let value = history.message(&self.repo, number)?;

@@ -196,7 +196,7 @@ impl Context {
         outcome: Outcome,
     ) -> Result<NodeEnd, Error> {
         // What says that a session is over comes after all it was about is in place: nobody brings a branch after then.
-        if node.handler == HandlerKind::Exit && self.plan.started.task.is_none() {
+        if node.handler == HandlerKind::Exit && self.state.task.is_none() {
             self.flush_commits()?;
         }
         let (summary, started) = self.started(node, visit, start, conversation);
@@ -272,9 +272,9 @@ impl Context {
         begun && self.engine.agents.of(node).is_ok_and(must)
     }
 
-    /// The directory of this session's agents.
+    /// The directory of this context's agents.
     pub(in crate::engine) fn agent_home(&self) -> std::path::PathBuf {
-        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.plan.id)
+        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.plan.id).join(self.id.as_str())
     }
 
     pub(in crate::engine) fn record_turn(
@@ -318,8 +318,8 @@ impl Context {
         if !self.carries_turns() {
             return None;
         }
-        let copy_name = self.plan.started.branches.keys().next()?;
-        let branch = self.plan.started.branches.values().next()?;
+        let copy_name = self.state.branches.keys().next()?;
+        let branch = self.state.branches.values().next()?;
         let turn = TurnId { context: self.id.clone(), number: self.state.turns + 1 };
         change.commit.map(|git_sha| {
             let (repo, branch) = (copy_name.clone(), branch.clone());
@@ -394,7 +394,7 @@ impl Context {
             None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
         };
         // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
-        if branch.is_err() && self.plan.started.task.is_some() {
+        if branch.is_err() && self.state.task.is_some() {
             return Ok(NodeEnd::pauses(PauseReason::Interrupted));
         }
         broken = branch.err().or(broken);
@@ -434,7 +434,7 @@ impl Context {
         match route {
             Route::Retry => true,
             Route::Edge { to } | Route::FailureTarget { to } | Route::Restart { to } => {
-                self.plan.started.task.is_none() && self.state.visits(to) == 0
+                self.state.task.is_none() && self.state.visits(to) == 0
             }
             Route::GateRetry { .. } | Route::Complete | Route::Fail { .. } => false,
         }
@@ -492,6 +492,8 @@ impl Context {
         }
         events.push(checkpoint.into());
         match route {
+            // The session goes on with its other branches.
+            _ if self.state.is_branch => {}
             Route::Complete => {
                 let workspace_snapshot = self.state.work.clone();
                 events.push(PipelineCompleted { workspace_snapshot, extra: Default::default() }.into());

@@ -171,7 +171,7 @@ impl Context {
 
     /// Whether the session's branch carries the commits of turns.
     pub(in crate::engine) fn carries_turns(&self) -> bool {
-        self.plan.started.task.as_ref().is_none_or(|task| task.commits == Commits::Turns)
+        self.state.task.as_ref().is_none_or(|task| task.of.commits == Commits::Turns)
     }
 }
 

@@ -241,7 +241,7 @@ impl Context {
 
     /// The directory beside the working copy in which nodes find what earlier ones left.
     pub(in crate::engine) fn run_dir(&self) -> Option<PathBuf> {
-        self.copy.as_ref().map(|copy| copy.path().with_file_name(RUN_DIR))
+        self.copy.as_ref().map(|copy| copy.path().with_file_name(RUN_DIR).join(self.id.as_str()))
     }
 }
 

@@ -7,8 +7,8 @@ use super::run::TreeRun;
 use crate::budget::Amount;
 use crate::engine::Session;
 use crate::engine::budget::{Earlier, Uncounted, spent_in};
-use crate::ids::{ContextId, SessionId, TaskId};
-use crate::record::{History, context_ref};
+use crate::ids::{SessionId, TaskId};
+use crate::record::{History, root_ref};
 
 /// What each session has spent, and on which task.
 pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
@@ -49,13 +49,12 @@ impl TreeRun<'_> {
 
     fn read_spending(&self) -> Result<Spending, Error> {
         let mut spending = Spending::new();
-        let main = ContextId::main();
         for id in History::sessions(&self.repo)? {
             let read = || match History::task_summary(&self.repo, &id)? {
-                Some(_) => History::newest(&self.repo, &id, &main).map(Some),
+                Some(_) => History::newest(&self.repo, &id).map(Some),
                 None => Ok(None),
             };
-            let read = self.engine.budget.counted(&context_ref(&id, &main), Uncounted::RUN, read())?;
+            let read = self.engine.budget.counted(&root_ref(&id), Uncounted::RUN, read())?;
             let Some(history) = read.flatten() else { continue };
             let Some(task) = &history.started.task else { continue };
             let is_of_tree = task.target == self.plan.target && task.tree == self.plan.path;
