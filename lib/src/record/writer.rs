@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
+use super::{Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::{Event, Recorded};
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
@@ -85,7 +85,7 @@ impl Recorder {
         let tree = self.tree(&mut writer, batch)?;
         let parents = self.tip.into_iter().chain(batch.work.iter().copied()).collect();
         let message = Message {
-            subject: self.line(batch),
+            subject: self.redactor.text(&batch.summary).into_owned(),
             body: String::new(),
             trailers: [
                 (RECORD_TRAILER, RECORD_VERSION.to_string()),
@@ -94,6 +94,7 @@ impl Recorder {
             ]
             .into_iter()
             .chain(self.task.iter().map(|task| (TASK_TRAILER, task.to_string())))
+            .chain(landed(batch).map(|commit| (LANDED_TRAILER, commit.to_string())))
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),
         };
@@ -142,14 +143,6 @@ impl Recorder {
         event.without_secrets(&self.redactor).map_or_else(|| event.to_text(), |clean| clean.to_string())
     }
 
-    /// The line of a record. Where a task has landed, it is read again, and holds nothing but the target's name.
-    fn line(&self, batch: &Batch) -> String {
-        match batch.events.iter().any(|event| matches!(event.event, Event::Landed(_))) {
-            true => batch.summary.clone(),
-            false => self.redactor.text(&batch.summary).into_owned(),
-        }
-    }
-
     fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
         let mut edits = Vec::new();
         let mut put = |writer: &mut Writer, path: &str, bytes: &[u8]| -> Result<(), Error> {
@@ -183,4 +176,12 @@ impl Recorder {
             other => Error::Git(other.into()),
         }
     }
+}
+
+/// What a batch says has landed.
+fn landed(batch: &Batch) -> Option<CommitId> {
+    batch.events.iter().rev().find_map(|event| match &event.event {
+        Event::Landed(landed) => Some(landed.commit),
+        _ => None,
+    })
 }

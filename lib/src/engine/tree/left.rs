@@ -18,9 +18,6 @@ use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
 
-/// How the last record of a task begins that has landed.
-const LANDED: &str = "landed on ";
-
 /// A session a run may go on with, and what it would be worked by: the pipeline it was started with, which may be none of
 /// this clone's.
 #[derive(Debug)]
@@ -69,9 +66,9 @@ pub(super) fn is_gate(started: &PipelineStarted) -> bool {
     started.dot == GATE_PIPELINE
 }
 
-/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
+/// Whether a session is one of a task that has landed. Most have, and a trailer of their last record says so.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::task_summary(repo, id)?.is_some_and(|(_, line)| line.starts_with(LANDED)))
+    Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
 /// The session a task was left in, if it has not landed and was not called off.
@@ -125,9 +122,9 @@ impl Before {
         let mut before = Self { open: Vec::new(), landed: Vec::new() };
         for id in History::sessions(repo)?.into_iter().filter(wanted) {
             // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
-            let Ok(Some((task, line))) = History::task_summary(repo, &id) else { continue };
-            if line.starts_with(LANDED) {
-                before.landed.extend(task.parse().ok().map(|task| (task, id)));
+            let Ok(Some(summary)) = History::task_summary(repo, &id) else { continue };
+            if summary.landed.is_some() {
+                before.landed.push((summary.task, id));
                 continue;
             }
             let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
