@@ -9,8 +9,7 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{
-    self, Brought, Left, Note, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again,
-    left,
+    self, Brought, Left, Note, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
 };
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};

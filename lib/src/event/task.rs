@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, to_the_millisecond};
-use crate::ids::{BranchName, CommitId, NodeId, StepName, TaskId};
+use crate::ids::{BranchName, CommitId, NodeId, RepoName, StepName, TaskId};
 
 /// The task a session works on. A session is one budget of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,7 +155,9 @@ impl StepFinished {
 /// See [`super::Event::Landing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Landing {
-    /// The branch that is to move.
+    /// The repository.
+    pub repo: RepoName,
+    /// The branch that is to move: the target, or that of a phase.
     pub target: BranchName,
     /// Where it stands.
     pub from: CommitId,
@@ -169,6 +171,8 @@ pub struct Landing {
 /// See [`super::Event::Landed`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Landed {
+    /// The repository.
+    pub repo: RepoName,
     /// The branch that moved.
     pub target: BranchName,
     /// Where it stands now.

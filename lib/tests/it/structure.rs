@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "text",
     "ids",
     "redact",
@@ -20,6 +20,7 @@ const ORDER: [&str; 24] = [
     "state",
     "progress",
     "schedule",
+    "merge",
     "route",
     "clock",
     "beneath",

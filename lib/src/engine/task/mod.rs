@@ -19,7 +19,7 @@ use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
 use crate::clock;
-use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
+use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
@@ -232,10 +232,13 @@ impl Session {
         let locks = Locks::beside(&repo, id, seat.lock.clone())?;
         let found = read(&repo, id)?;
         let mut session = Self::open(engine, repo, locks, found)?;
-        match session.task_work().landing {
-            Some((_, to)) => session.record_landed(to, &mut |_| {}),
-            None => Ok(()),
-        }
+        let landed = session.task_work().landing.clone().into_iter().map(|landing| Landed {
+            repo: landing.repo,
+            target: landing.target,
+            commit: landing.to,
+            extra: Default::default(),
+        });
+        session.record_landed(landed.collect(), &mut |_| {})
     }
 
     /// Gives the working copy back.
@@ -262,25 +265,25 @@ impl Session {
         self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now(), observe)
     }
 
-    /// Records that the target is about to move.
-    pub fn record_landing(&mut self, from: CommitId, to: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("land on {target}");
-        let event = Landing { target, from, to, extra: Default::default() };
-        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
-            return self.write_with(&summary, event.into(), observe);
+    /// Records which branches are about to move.
+    pub fn record_landing(&mut self, landing: Vec<Landing>, observe: Observer<'_>) -> Result<(), Error> {
+        let summary = format!("land on {}", branches(landing.iter().map(|landing| &landing.target)));
+        let work: Vec<CommitId> = landing.iter().map(|landing| landing.to).collect();
+        let events = landing.into_iter().map(Event::from).collect();
+        if self.unwritten_step().is_some_and(|(step, _)| work.contains(&step)) {
+            self.put_off(&summary, events)?;
+            return self.settle(observe);
         }
-        let (writer, work) = (self.repo.writer(), vec![to]);
-        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, work, ..Batch::default() }, events, clock::now(), observe)
     }
 
-    /// Records that the target has moved.
-    pub fn record_landed(&mut self, commit: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("landed on {target}");
-        let event = Landed { target, commit, extra: Default::default() };
+    /// Records that they have moved.
+    pub fn record_landed(&mut self, landed: Vec<Landed>, observe: Observer<'_>) -> Result<(), Error> {
+        let summary = format!("landed on {}", branches(landed.iter().map(|landed| &landed.target)));
+        let events = landed.into_iter().map(Event::from).collect();
         let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+        self.record(writer, Batch { summary, ..Batch::default() }, events, clock::now(), observe)
     }
 
     /// The task of a session that works on one.
@@ -306,11 +309,6 @@ impl Session {
     /// Whether the task is complete or given up, as far as its branch is concerned.
     pub fn is_decided(&self) -> bool {
         self.task_work().is_decided()
-    }
-
-    /// Where the target stood that is about to move, or has.
-    pub fn landing_from(&self) -> Option<CommitId> {
-        self.task_work().landing.map(|(from, _)| from)
     }
 
     /// The number of the newest attempt in its budget.
@@ -401,4 +399,9 @@ impl Session {
     fn working(&self) -> &WorkingCopy {
         self.copy.as_ref().expect("the working copy is back when no node runs")
     }
+}
+
+/// Branches in one line.
+fn branches<'b>(all: impl Iterator<Item = &'b BranchName>) -> String {
+    all.map(BranchName::as_str).collect::<Vec<_>>().join(", ")
 }

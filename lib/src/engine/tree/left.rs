@@ -11,6 +11,7 @@ use crate::engine::{Session, lock_name};
 use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::merge;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::progress::Found;
@@ -217,8 +218,8 @@ impl TreeRun<'_> {
     fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
         let Ok(state) = state_of(history) else { return Ok(false) };
         let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-        if let (Some((_, to)), Some(seat)) = (work.landing, &self.course.seat)
-            && self.is_on_target(&task.id, to)?
+        if let Some(seat) = &self.course.seat
+            && merge::has_landed(&work.landing, |landing| self.is_on_target(&task.id, landing.to))?
         {
             Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
             return Ok(false);

@@ -2,6 +2,7 @@
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
 mod begin;
+mod bookkeeping;
 mod brought;
 mod changed;
 mod delete_branches;

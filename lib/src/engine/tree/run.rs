@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::bookkeeping;
 use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
 use super::left::{Unfinished, bring_branches};
@@ -22,8 +23,9 @@ use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause, unsecret};
 use crate::event::Commits;
-use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::merge::Landed;
 use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
@@ -388,23 +390,20 @@ impl<'p> TreeRun<'p> {
 
     /// Opens the run: one commit on the target that changes no file.
     pub(super) fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
-        loop {
-            let tip = target_tip(&self.repo, &self.plan.target)?;
+        let target = self.target_of(self.plan.target.clone());
+        let make = |tip: CommitId| -> Result<_, Error> {
             let mut writer = self.repo.writer();
             let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, tip)?;
             writer.flush()?;
-            match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
-                Ok(()) => {
-                    self.course.opened = true;
-                    self.made(&[tip], commit);
-                    notes(Note::RunStarted(commit));
-                    return self.read_again();
-                }
-                // Somebody committed in this very moment.
-                Err(LandError::Moved { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            }
+            Ok(Some(commit))
+        };
+        let landed = tokio::task::block_in_place(|| bookkeeping::land(&self.repo, target, make))?;
+        self.course.opened = true;
+        for LandedBranch { from, commit, .. } in landed {
+            self.made(from.as_slice(), commit);
+            notes(Note::RunStarted(commit));
         }
+        self.read_again()
     }
 
     /// Reads the progress again if somebody else moved the target.

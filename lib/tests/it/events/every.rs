@@ -312,8 +312,21 @@ fn tasks() -> Vec<Event> {
             extra: Default::default(),
         }
         .into(),
-        Landing { target: "main".parse().unwrap(), from: commit(1), to: commit(7), extra: Default::default() }.into(),
-        Landed { target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
+        Landing {
+            repo: "app".parse().unwrap(),
+            target: "main".parse().unwrap(),
+            from: commit(1),
+            to: commit(7),
+            extra: Default::default(),
+        }
+        .into(),
+        Landed {
+            repo: "app".parse().unwrap(),
+            target: "main".parse().unwrap(),
+            commit: commit(7),
+            extra: Default::default(),
+        }
+        .into(),
     ]
 }
 
