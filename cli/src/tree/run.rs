@@ -194,7 +194,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
-        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => Exit::Paused,
+        TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
         TreeEnded::Refused(_) => Exit::LandingRefused,
     }
 }

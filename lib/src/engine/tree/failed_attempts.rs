@@ -5,7 +5,7 @@ use super::run::TreeRun;
 use super::{Error, Note, Notes, bookkeeping};
 use crate::engine::landing;
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::merge::Landed;
+use crate::merge::LandedBranch;
 use crate::progress::{Place, Status};
 use crate::text::listed;
 
@@ -31,7 +31,7 @@ impl TreeRun<'_> {
             };
             let target = self.target_of(self.plan.target.clone());
             let landed = tokio::task::block_in_place(|| bookkeeping::land(&self.repo, target, make))?;
-            for LandedBranch { from, commit, .. } in landed {
+            if let Some(LandedBranch { from, commit, .. }) = landed {
                 self.made(from.as_slice(), commit);
                 self.read_again()?;
                 notes(Note::Said(format!(

@@ -126,7 +126,7 @@ impl TreeRun<'_> {
             LandingEnd::Landed => Tried::Landed,
             LandingEnd::Red(moves) => {
                 let step = moves.first().expect("what is red was about to move");
-                return self.turn_red(session, (step.from, step.to), *red.unwrap_or_default(), notes);
+                return self.turn_red(session, (step.from, step.to), *red.expect("tests that fail say something"), notes);
             }
             LandingEnd::Rewound(begun) => Tried::Anew(begun),
             LandingEnd::Outdated => Tried::Moved,
@@ -465,7 +465,7 @@ impl TreeRun<'_> {
     }
 
     /// Says that the work of a task waits, and how to go on.
-    fn work_waits(&self, task: &TaskId, refused: merge::Refusal) -> Result<Refusal, Error> {
+    fn work_waits(&self, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
         let (on, branch) = (refused.target.branch, self.branch_of(task)?);
         let why = match refused.why {
             RefusalReason::Gone => LandError::Gone { target: on, from: self.seen }.to_string(),

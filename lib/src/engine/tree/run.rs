@@ -25,7 +25,7 @@ use crate::engine::{self, Engine, Pause, unsecret};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
-use crate::merge::Landed;
+use crate::merge::LandedBranch;
 use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
@@ -399,7 +399,7 @@ impl<'p> TreeRun<'p> {
         };
         let landed = tokio::task::block_in_place(|| bookkeeping::land(&self.repo, target, make))?;
         self.course.opened = true;
-        for LandedBranch { from, commit, .. } in landed {
+        if let Some(LandedBranch { from, commit, .. }) = landed {
             self.made(from.as_slice(), commit);
             notes(Note::RunStarted(commit));
         }
