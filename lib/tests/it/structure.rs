@@ -241,6 +241,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod git;
     pub mod ids;
     pub mod llm;
+    pub mod merge;
     pub mod plan;
     pub mod process;
     pub mod progress;
