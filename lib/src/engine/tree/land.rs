@@ -62,7 +62,7 @@ impl TreeRun<'_> {
 
     /// Lands what a session has done: does what is asked for until there is no more to do.
     pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
-        let (id, task) = (session.id.clone(), session.task().id.clone());
+        let (id, task) = (session.id().clone(), session.task().id.clone());
         let on = self.lands_on(&task)?;
         let work = self.work_of(session);
         let mut red = None;
@@ -126,7 +126,12 @@ impl TreeRun<'_> {
             LandingEnd::Landed => Tried::Landed,
             LandingEnd::Red(moves) => {
                 let step = moves.first().expect("what is red was about to move");
-                return self.turn_red(session, (step.from, step.to), *red.expect("tests that fail say something"), notes);
+                return self.turn_red(
+                    session,
+                    (step.from, step.to),
+                    *red.expect("tests that fail say something"),
+                    notes,
+                );
             }
             LandingEnd::Rewound(begun) => Tried::Anew(begun),
             LandingEnd::Outdated => Tried::Moved,
@@ -156,7 +161,7 @@ impl TreeRun<'_> {
         if let Some(tip) = self.simple_landing(session)? {
             return Ok(TargetState::At { tip, base: tip });
         }
-        session.write_end_of_task(&mut observer(&session.id.clone(), notes))?;
+        session.write_end_of_task(&mut observer(&session.id().clone(), notes))?;
         let (task, step) = (session.task().id.clone(), session.task_tip());
         loop {
             let tip = match self.landing_tip(&task) {
@@ -248,7 +253,7 @@ impl TreeRun<'_> {
     ) -> Result<Tried, Error> {
         // Its branch is about to stand elsewhere.
         self.keep(&session.task().id, session.task_tip())?;
-        session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
+        session.turn_red(built, red, &mut observer(&session.id().clone(), notes))?;
         Ok(Tried::Red(on))
     }
 
@@ -267,7 +272,7 @@ impl TreeRun<'_> {
         let looks =
             |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
         let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
-        if behind(&session.pipeline, &steps[first - 1].step.kind).is_none() {
+        if behind(session.pipeline(), &steps[first - 1].step.kind).is_none() {
             return Ok(None);
         }
         let again: BTreeSet<CommitId> = steps[first..].iter().map(|found| found.commit).collect();
@@ -292,7 +297,7 @@ impl TreeRun<'_> {
 
     /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
     pub(super) fn go_back(&mut self, session: Session, begun: CommitId) -> Result<Worked, Error> {
-        let (id, task, tip) = (session.id.clone(), session.task().id.clone(), session.task_tip());
+        let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
         self.keep(&task, tip)?;
         self.take_back(session);
         Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
@@ -305,7 +310,7 @@ impl TreeRun<'_> {
 
     /// Whether a session was begun on the files a commit has.
     fn ran_on(&self, session: &Session, commit: CommitId) -> Result<bool, Error> {
-        Ok(self.begun_on(&session.started)? == Some(self.repo.tree_of(commit)?))
+        Ok(self.begun_on(session.started())? == Some(self.repo.tree_of(commit)?))
     }
 
     /// The files a session was begun on.
@@ -352,7 +357,7 @@ impl TreeRun<'_> {
             }
             LandingWork::Gate { on_merge: true } => {
                 // It was run on what the merge will be, which is not yet on the phase's branch.
-                let base = session.started.built_on().unwrap_or(base);
+                let base = session.started().built_on().unwrap_or(base);
                 landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?
             }
             _ => landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?,
@@ -438,7 +443,7 @@ impl TreeRun<'_> {
             commit: landed.commit,
             extra: Default::default(),
         });
-        session.record_landed(events.collect(), &mut observer(&session.id.clone(), notes))?;
+        session.record_landed(events.collect(), &mut observer(&session.id().clone(), notes))?;
         let task = session.task().id.clone();
         let is_on_target = landed.iter().any(|landed| landed.target.branch == self.plan.target);
         for LandedBranch { target, from, commit } in landed {
