@@ -10,6 +10,8 @@ use crate::ids::{BranchName, CommitId, NodeId, RepoName, StepName, TaskId};
 /// The task a session works on. A session is one budget of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskOf {
+    /// The repository its steps are in.
+    pub repo: RepoName,
     /// The branch the run was started on.
     pub target: BranchName,
     /// The tree's file, from the root of the repository.
@@ -97,6 +99,8 @@ pub struct AttemptStarted {
 /// See [`super::Event::StepFinished`]. The step's commit is built from this alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepFinished {
+    /// The repository its commit is in.
+    pub repo: RepoName,
     /// The task.
     pub task: TaskId,
     /// The step: `implement`, `test`, …

@@ -279,6 +279,7 @@ fn checkpoints() -> Vec<Event> {
 
 fn tasks() -> Vec<Event> {
     let task = TaskOf {
+        repo: repo(),
         target: "main".parse().unwrap(),
         tree: "spec/task-tree.json".into(),
         id: "T001".parse().unwrap(),
@@ -303,6 +304,7 @@ fn tasks() -> Vec<Event> {
         }
         .into(),
         StepFinished {
+            repo: repo(),
             task: "T001".parse().unwrap(),
             step: "test".into(),
             status: "test-fail".into(),
@@ -323,20 +325,14 @@ fn tasks() -> Vec<Event> {
         }
         .into(),
         Landing {
-            repo: "app".parse().unwrap(),
+            repo: repo(),
             target: "main".parse().unwrap(),
             from: commit(1),
             to: commit(7),
             extra: Default::default(),
         }
         .into(),
-        Landed {
-            repo: "app".parse().unwrap(),
-            target: "main".parse().unwrap(),
-            commit: commit(7),
-            extra: Default::default(),
-        }
-        .into(),
+        Landed { repo: repo(), target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
     ]
 }
 
