@@ -28,7 +28,7 @@ const FIELDS: [&str; 14] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 59] = [
+const OWN: [&str; 60] = [
     "action",
     "agent",
     "agent_head",
@@ -75,6 +75,7 @@ const OWN: [&str; 59] = [
     "task.base",
     "task.commits",
     "task.id",
+    "task.repo",
     "task.status",
     "task.target",
     "task.tree",
@@ -116,6 +117,7 @@ impl Event {
                 !matches!(Status::try_from(word.clone()), Ok(Status::Custom(_)) | Err(_))
             }
             ("reason", _) => matches!(self, Self::PipelinePaused(_)),
+            ("context" | "kind", Value::String(_)) => matches!(self, Self::ContextForked(_)),
             // What of the settings is text they know themselves.
             ("config", _) => true,
             ("task", Value::Object(_)) | ("tool_calls", _) => return Part::Fields,
