@@ -66,7 +66,8 @@ impl TreeRun<'_> {
         let on = self.lands_on(&task)?;
         let work = self.work_of(session);
         let mut red = None;
-        let mut next = merge::land([(self.target_of(on.clone()), work)]);
+        let target = LandingTarget { repo: session.task().repo.clone(), branch: on.clone() };
+        let mut next = merge::land([(target, work)]);
         loop {
             next = match next {
                 LandingAsk::Look(look) => look.saw([self.look(session, &on, notes)?]),
