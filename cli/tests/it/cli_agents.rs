@@ -174,11 +174,11 @@ fn a_success_with_denied_tools_and_without_files_fails() {
     env.run(&one(""), &[]).expect(1);
     let node = env.story().node("code");
     assert_eq!(node["outcome"]["failure_reason"], "the agent `claude` was not allowed to use `Write`");
-    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+    assert!(env.story().warns("agent-denied").contains("`Write`"));
     // With files it is believed, and told of.
     let env = world("claude", &say("claude_denied", "1,$"));
     env.run(&one(""), &[]).expect(0);
-    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+    assert!(env.story().warns("agent-denied").contains("`Write`"));
 }
 
 #[test]
@@ -280,11 +280,7 @@ fn a_conversation_that_is_lost_is_begun_anew() {
     drop(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
-    let warnings = env.story().warnings();
-    assert!(
-        warnings.iter().any(|said| said.contains("could not go on with its conversation e205a8c3")),
-        "{warnings:?}"
-    );
+    assert!(env.story().warns("agent-cannot-resume").contains(" e205a8c3"));
 }
 
 #[test]

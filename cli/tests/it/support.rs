@@ -244,6 +244,7 @@ impl TestEnv {
             ("GIT_TERMINAL_PROMPT", "0".into()),
             ("LC_ALL", "C".into()),
             ("NO_COLOR", "1".into()),
+            ("PLEACH_CODES", "1".into()),
         ]
     }
 

@@ -11,7 +11,7 @@ use super::preamble::{self, NodeResult, Telling};
 use super::{Error, Handler, HandlerContext, Session};
 use crate::agent::Agent;
 use crate::beneath::Beneath;
-use crate::event::{Outcome, Status};
+use crate::event::{Outcome, Status, WarningCode};
 use crate::git::TreeId;
 use crate::ids::NodeId;
 use crate::llm::Message;
@@ -222,7 +222,8 @@ impl Session {
         for result in &mut results {
             let failed = unwritten.iter().find(|(id, _)| *id == result.id);
             if let Some((file, (_, error))) = result.file.take_if(|_| failed.is_some()).zip(failed) {
-                self.warnings.push(format!("cannot write `{}` for the next agent: {error}", file.display()));
+                let text = format!("cannot write `{}` for the next agent: {error}", file.display());
+                self.warnings.push(WarningCode::FileNotOffered.with(text));
             }
         }
         Ok(self.preamble(&results, conversation.fidelity).0)

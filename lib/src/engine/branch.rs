@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Error, Session};
+use crate::event::{Warning, WarningCode};
 use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, CommitId};
 use crate::text::{listed, shell_word};
@@ -93,7 +94,7 @@ impl Session {
     }
 
     /// Tries once more to bring a branch forward, and says how to do so by hand if it still cannot be.
-    pub(super) fn leave_branch(&mut self) -> Result<Option<String>, Error> {
+    pub(super) fn leave_branch(&mut self) -> Result<Option<Warning>, Error> {
         self.catch_up()?;
         let Some(Behind { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (self.branch(), *at, at.short(), checkout.display());
@@ -102,7 +103,7 @@ impl Session {
             true => format!("`git -C {} merge --ff-only {}` brings it", shell_word(place), tip.short()),
             false => format!("its newest commit is {}", tip.short()),
         };
-        Ok(Some(format!("{stays}; {how}")))
+        Ok(Some(WarningCode::BranchLeftBehind.with(format!("{stays}; {how}"))))
     }
 
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
@@ -153,13 +154,13 @@ impl Session {
 
     fn stay_behind(&mut self, behind: Behind) {
         if self.behind.is_none() {
-            self.warnings.push(format!(
+            self.warnings.push(WarningCode::BranchBehind.with(format!(
                 "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",
                 self.branch(),
                 behind.checkout.display(),
                 behind.why,
                 behind.at.short()
-            ));
+            )));
         }
         self.behind = Some(behind);
     }
@@ -173,7 +174,7 @@ impl Session {
     }
 
     /// What a person should know and was not told yet.
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
 }

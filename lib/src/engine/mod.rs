@@ -59,7 +59,7 @@ use self::locks::Locks;
 use crate::agent::{BoxFuture, NoAgent, Roster, Scribe, WaitListener};
 use crate::budget::Exceeded;
 use crate::config::Attribution;
-use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
+use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded, Warning};
 use crate::git;
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, NodeId, SessionId};
@@ -227,7 +227,7 @@ pub struct Session {
     /// A checkout has followed the branch, which the working copy does not know yet.
     followed: bool,
     /// What a person should know and was not told yet.
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// A session that was just made or found, before anything is done with it.

@@ -15,7 +15,7 @@ use crate::agent::Agent;
 use crate::clock;
 use crate::event::{
     AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
-    PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted,
+    PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted, Warning,
 };
 use crate::ids::{CommitId, ContextId, NodeId, TurnId};
 use crate::llm::Message;
@@ -373,7 +373,7 @@ impl Session {
     }
 
     /// What a person should know beside what the worker has said.
-    fn last_warnings(&mut self, node: &Node, route: &Route, ending: &mut Ending) -> Result<Vec<String>, Error> {
+    fn last_warnings(&mut self, node: &Node, route: &Route, ending: &mut Ending) -> Result<Vec<Warning>, Error> {
         let mut warnings = self.take_warnings();
         // A node that is tried again makes no step.
         if *route != Route::Retry {

@@ -14,7 +14,8 @@ use super::worker::own_refs;
 use super::{Engine, Error, Observer, Opened, RemoveError, Session, remove, unsecret};
 use crate::clock;
 use crate::event::{
-    Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
+    Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, Warning, WarningCode,
+    WorktreeCreated,
 };
 use crate::git::{Repo, Scan, Worktree};
 use crate::ids::{CommitId, ContextId, RepoName, RepoPath, SessionId};
@@ -193,9 +194,9 @@ impl Session {
         // What lies there is none of a session that begins.
         if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
             let place = place.display();
-            self.warnings.push(format!(
+            self.warnings.push(WarningCode::WorktreeAbandoned.with(format!(
                 "the working copy at `{place}` is not gone on with: {why}; what was not committed there stays there"
-            ));
+            )));
         }
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.started.task.is_none() || self.has_begun();
@@ -205,8 +206,8 @@ impl Session {
         let odd = worktree.take_cleared();
         if !odd.is_empty() {
             let odd = listed(odd, NAMED);
-            self.warnings
-                .push(format!("changed where no agent should write before this run, and put back or removed: {odd}"));
+            let text = format!("changed where no agent should write before this run, and put back or removed: {odd}");
+            self.warnings.push(WarningCode::WorktreeRepaired.with(text));
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
@@ -319,7 +320,8 @@ impl Session {
         self.set_up(observe).await?;
         if self.engine.worktrees.setup.is_some() {
             let why = "git had come to see what it had made, which was removed";
-            self.warnings.push(format!("`worktrees.setup` has run again: {why}"));
+            let text = format!("`worktrees.setup` has run again: {why}");
+            self.warnings.push(WarningCode::SetupRanAgain.with(text));
         }
         self.begin_with_setup(Some(before))?;
         self.copy.as_mut().expect("the working copy is back when no node runs").keep_look(look);
@@ -342,10 +344,10 @@ impl Session {
             true => format!("`{path}` (tracked)"),
             false => format!("`{path}`"),
         };
-        self.warnings.push(format!(
+        self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
             "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
             listed(changed.iter().map(named), NAMED)
-        ));
+        )));
         Ok(())
     }
 
@@ -385,8 +387,11 @@ impl Session {
 }
 
 /// What is said of something that stood in the way of a working copy.
-pub(super) fn made_way(place: &Path) -> String {
-    format!("what stood in the way of the working copy is now at `{}`; delete it if nobody needs it", place.display())
+pub(super) fn made_way(place: &Path) -> Warning {
+    WarningCode::MovedAside.with(format!(
+        "what stood in the way of the working copy is now at `{}`; delete it if nobody needs it",
+        place.display()
+    ))
 }
 
 impl Engine {

@@ -349,7 +349,7 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
         .to_string(),
     );
     let ran = env.run(&graph("bound", " work [prompt=\"Work\"]\n start -> work -> exit"), &[]).expect(0);
-    assert_refusal(&env, &env.story().warnings().concat());
+    assert_refusal(&env, &env.story().warns("sandbox-refused"));
     assert_refusal(&env, &ran.stderr);
     assert!(env.story().whole_text(&env).contains("[the sandbox refused writing "), "the agent is told as well");
 
@@ -357,7 +357,7 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
     let program = env.write_program("agent.sh", &format!("#!/bin/sh\ncat > /dev/null\n({write})\necho Done.\n"));
     env.configure(&format!("agent: \"command:{}\"\n", program.display()));
     env.run(&graph("bound", " work [prompt=\"Work\"]\n start -> work -> exit"), &[]).expect(0);
-    assert_refusal(&env, &env.story().warnings().concat());
+    assert_refusal(&env, &env.story().warns("sandbox-refused"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_gate_without_anybody_says_what_it_asks_and_how_to_answer() {
     answer:  pleach -y gardener --pipeline asks.dot --answer gate=CHOICE
     ");
     let status = garden.env.pleach(&["status", &sid]).expect(0);
-    assert!(status.stdout.contains("pleach gardener --tree task-tree.json --answer gate=CHOICE"), "{status}");
+    assert!(status.stdout.contains("--tree task-tree.json --answer gate=CHOICE"), "{status}");
     let ran = garden.gardener(&["--pipeline", "asks.dot", "--json"]).expect(4);
     let last = ran.json_lines().pop().expect("a line");
     assert_eq!((&last["ended"], &last["gate"]), (&json!("paused"), &json!("gate")));
@@ -49,7 +49,7 @@ fn a_gate_without_anybody_says_what_it_asks_and_how_to_answer() {
     // One answer is for one question: the next task asks again.
     let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=yes"]).expect(4);
     assert!(ran.stderr.contains("Keep it?: Yes (file)"), "{ran}");
-    assert!(ran.stdout.contains("paused: T002 waits for an answer at `gate`"), "{ran}");
+    assert!(ran.ended() == ("paused", "T002") && ran.stdout.contains("`gate`"), "{ran}");
     garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Without lint"]).expect(0);
     assert_eq!(
         garden.told("main"),

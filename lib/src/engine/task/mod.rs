@@ -19,7 +19,7 @@ use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
 use crate::clock;
-use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
+use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
@@ -137,7 +137,7 @@ pub struct Retested {
     /// How they ended.
     pub outcome: Retest,
     /// What a person should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Seat {

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::engine::recording::Unwritten;
 use crate::engine::worker::output_message;
 use crate::engine::{Error, Observer, Session};
-use crate::event::{Commits, StepFinished};
+use crate::event::{Commits, StepFinished, Warning, WarningCode};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoPath};
 use crate::plan::pipeline::Node;
@@ -259,9 +259,9 @@ impl Session {
         }
         let Some(first) = touched.first() else { return Ok(tree) };
         let more = if touched.len() > 1 { format!(" and {} more", touched.len() - 1) } else { String::new() };
-        self.warnings.push(format!(
+        self.warnings.push(WarningCode::OwnLogsRestored.with(format!(
             "`{first}`{more} is undone: by its name it is a log or a report of pleach's own, which nobody else writes"
-        ));
+        )));
         let tree = writer.tree(Some(tree), &edits)?;
         writer.flush()?;
         Ok(tree)
@@ -402,7 +402,7 @@ impl Session {
         node: &Node,
         report: Option<&StepReport>,
         change: Option<&mut Change>,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<Warning>, Error> {
         let Some(job) = self.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
         if node.step.is_none() || report.is_none_or(|report| report.log.is_none()) {
             return Ok(None);
@@ -433,8 +433,9 @@ impl Session {
 }
 
 /// Says that something is in the session's record alone.
-pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> String {
-    format!("{what} is in the session's record alone: `{}` is no directory", found.display())
+pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
+    let text = format!("{what} is in the session's record alone: `{}` is no directory", found.display());
+    WarningCode::LogNotCommitted.with(text)
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

@@ -4,6 +4,7 @@
 use super::run::{TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::engine::landing;
+use crate::event::WarningCode;
 use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Place, Status};
@@ -41,12 +42,12 @@ impl TreeRun<'_> {
             };
             if let Some(commit) = commit {
                 self.read_again()?;
-                notes(Note::Said(format!(
+                notes(Note::Warning(WarningCode::FailedAttemptsLanded.with(format!(
                     "the failed attempts at {} on `{branch}` are on {} now ({})",
                     listed(tasks, NAMED),
                     self.plan.target,
                     commit.short()
-                )));
+                ))));
             }
         }
         Ok(())

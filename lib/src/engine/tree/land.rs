@@ -12,7 +12,7 @@ use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
-use crate::event::PipelineStarted;
+use crate::event::{PipelineStarted, WarningCode};
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::progress::{Form, Found, Place, Status};
@@ -136,26 +136,35 @@ impl TreeRun<'_> {
             if built.changed && self.plan.tree.is_leaf(&task) {
                 let retested = session.tests_at(built.to).await?;
                 for warning in retested.iter().flat_map(|retested| &retested.warnings) {
-                    notes(Note::Said(warning.clone()));
+                    notes(Note::Warning(warning.clone()));
                 }
                 match retested.map(|retested| retested.outcome) {
                     None if self.has_passed_tests(step)? => return self.refuse(&task, without_tests(&task)),
                     None => {}
-                    Some(Retest::Green) => {
-                        notes(Note::Said(format!("{task} was built anew on `{on}` and its tests pass there")))
-                    }
+                    Some(Retest::Green) => notes(Note::Warning(
+                        WarningCode::RebuiltGreen
+                            .with(format!("{task} was built anew on `{on}` and its tests pass there")),
+                    )),
                     Some(Retest::Interrupted) => return Ok(Tried::Paused),
                     Some(Retest::Red(red)) => {
-                        notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
+                        notes(Note::Warning(
+                            WarningCode::RebuiltRed
+                                .with(format!("{task} was built anew on `{on}` and its tests fail there")),
+                        ));
                         return self.turn_red(session, (tip, built.to), *red, notes);
                     }
                     Some(Retest::Unknown(red)) => {
                         if let Some(begun) = self.before_tests(session, tip)? {
-                            notes(Note::Said(format!("{task} was built anew on `{on}` and is tested again there")));
+                            notes(Note::Warning(
+                                WarningCode::RebuiltRetested
+                                    .with(format!("{task} was built anew on `{on}` and is tested again there")),
+                            ));
                             return Ok(Tried::Anew(begun));
                         }
                         let how = "where only an agent can test it, in another attempt";
-                        notes(Note::Said(format!("{task} was built anew on `{on}`, {how}")));
+                        notes(Note::Warning(
+                            WarningCode::RebuiltUntested.with(format!("{task} was built anew on `{on}`, {how}")),
+                        ));
                         return self.turn_red(session, (tip, built.to), *red, notes);
                     }
                 }
@@ -399,7 +408,7 @@ impl TreeRun<'_> {
         self.schedule.update(&self.progress, &task);
         notes(Note::Landed { task: &task, commit, on, progress: &self.progress });
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
-        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Said(warning)));
+        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Warning(warning)));
         if *on == self.plan.target { self.delete_landed_branches(notes) } else { Ok(()) }
     }
 

@@ -36,7 +36,7 @@ pub use run::{Parked, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, c
 pub use told::told;
 
 use crate::engine;
-use crate::event::Recorded;
+use crate::event::{Recorded, Warning};
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, SessionId, TaskId};
 use crate::progress::Progress;
@@ -103,7 +103,7 @@ pub enum Note<'a> {
     /// The tree was edited while a task of it is worked: what is different, one line each.
     Edited(Vec<String>),
     /// Something a person should know.
-    Said(String),
+    Warning(Warning),
 }
 
 /// Is told what a run over a tree does.

@@ -8,6 +8,7 @@ use super::run::{TreeEnded, TreeRun, target_tip};
 use super::work::Worked;
 use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing;
+use crate::event::WarningCode;
 use crate::git::{LandError, MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::tree::TaskTree;
@@ -51,7 +52,10 @@ impl TreeRun<'_> {
         }
         if let Some(tip) = unmerged {
             let kept = self.keep(phase, tip)?;
-            notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
+            notes(Note::Warning(
+                WarningCode::PhaseBranchRestarted
+                    .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
+            ));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }

@@ -15,7 +15,7 @@ use crate::budget::Amount;
 use crate::clock;
 use crate::engine::assignment::AgentWork;
 use crate::engine::budget::Order;
-use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage};
+use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
 use crate::ids::RepoPath;
 use crate::llm::{Message, Part, Role};
@@ -113,7 +113,8 @@ impl Worker {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
-                end.warnings.push("no verdict in the review; the reviewer is asked once more".to_owned());
+                let unread = "no verdict in the review; the reviewer is asked once more";
+                end.warnings.push(WarningCode::VerdictMissing.with(unread));
                 end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
@@ -148,7 +149,8 @@ impl Worker {
             _ => outcome,
         };
         // Of what it was refused in between nobody knows what came of it.
-        end.warnings.extend(std::mem::take(&mut end.refused).of_success().in_words());
+        let refused = std::mem::take(&mut end.refused).of_success().in_words();
+        end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
         let outcome = self.must_be_committed(outcome)?;
@@ -326,7 +328,7 @@ impl Worker {
         turn: Turn,
         then: Option<TreeId>,
         turns: &Turns,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let is_empty = turn.is_empty();
@@ -348,10 +350,10 @@ impl Worker {
             let differing = block(|| Ok(self.copy.repo.changes(then, recorded.change.tree)?))?;
             if !differing.is_empty() {
                 let paths: Vec<String> = differing.iter().map(|change| format!("`{}`", change.path)).collect();
-                warnings.push(format!(
+                warnings.push(WarningCode::ReplayDiffers.with(format!(
                     "answered from the record, the agent left other files than before it was interrupted: {}",
                     listed(&paths, NAMED)
-                ));
+                )));
             }
         }
         self.next_turn += 1;
@@ -453,7 +455,8 @@ impl Worker {
             });
         }
         if let Some(why) = written.fallback {
-            change.warnings.push(format!("the commit message is in the agent's own words: {why}"));
+            let text = format!("the commit message is in the agent's own words: {why}");
+            change.warnings.push(WarningCode::MessageFallback.with(text));
         }
         Ok(written.text)
     }
