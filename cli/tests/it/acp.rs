@@ -281,7 +281,7 @@ fn an_agent_that_is_not_there_is_found_out_before_a_session_is_made() {
     let env = TestEnv::with_repo();
     env.configure("agent: 'acp:nowhere-to-be-found --acp'\n");
     let ran = env.run(&graph("one", ONE), &[]).expect(7);
-    assert!(ran.stderr.contains("no program `nowhere-to-be-found` on PATH"), "{ran}");
+    ran.fails_with("agent-missing").naming("`nowhere-to-be-found`");
     assert!(env.sessions().is_empty());
 }
 
@@ -431,10 +431,8 @@ fn n04_over_acp_a_last_call_without_an_answer_is_no_success_either() {
         });
         let env = asks_server(&server);
         let ran = run_steps(&env, "attempt anthropic\nsay All is well.").expect(7);
-        assert!(
-            ran.stderr.contains("the last call of its model was not answered") && ran.stderr.contains(why),
-            "{ran}"
-        );
+        ran.fails_with("agent-unusable").naming("the last call of its model was not answered");
+        assert!(ran.stderr.contains(why), "{ran}");
     }
 }
 

@@ -271,7 +271,7 @@ fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
     assert_eq!(env.files(), ["README.md", "mine"]);
     let feature = env.git(&["rev-parse", "refs/heads/feature"]);
     env.git(&["merge-base", "--is-ancestor", &feature, &env.branch()]);
-    assert!(ran.stderr.contains("ref `refs/heads/feature`"), "{ran}");
+    ran.warns("changed-outside").naming("`refs/heads/feature`");
     assert_eq!(env.git_in(&env.worktree(), &["branch", "--show-current"]), "");
 }
 
@@ -327,7 +327,8 @@ fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
     assert_eq!(env.files(), ["README.md", "one"]);
     assert_eq!(env.committed("README.md"), "# A repository");
     let kept = format!("refs/pleach/keep/{}-1", env.session());
-    assert!(ran.stderr.contains("`review` must not write") && ran.stderr.contains(&kept), "{ran}");
+    ran.warns("read-only-undone").naming("`review`");
+    assert!(ran.stderr.contains(&kept), "{ran}");
     assert_eq!(env.git(&["show", &format!("{kept}:README.md")]), "bad");
     assert_eq!(env.git(&["show", &format!("{kept}:new")]), "new");
     assert_eq!(env.git(&["show", &format!("{kept}:one")]), "1");
@@ -431,7 +432,7 @@ fn a_repository_inside_is_not_committed() {
     let env = TestEnv::with_repo();
     let ran = env.run(&one("git init --quiet inner && echo 1 > inner/file && echo 2 > two && mkdir plain && echo 3 > plain/.gitkeep"), &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "plain/.gitkeep", "two"]);
-    assert!(ran.stderr.contains("warning: `inner` is a repository of its own and is not committed"), "{ran}");
+    ran.warns("nested-repository").naming("`inner`");
 }
 
 #[test]
@@ -558,7 +559,8 @@ fn a_tool_that_is_killed_is_run_again() {
     let ran = env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "whole"]);
     assert_eq!(env.commits().len(), 1);
-    assert!(ran.stderr.contains("kept at refs/pleach/keep/"), "what the killed run wrote is kept: {ran}");
+    // What the killed run wrote is kept.
+    ran.warns("work-kept").naming("refs/pleach/keep/");
 }
 
 // ---- secrets
@@ -604,7 +606,8 @@ fn secrets_are_not_recorded() {
     // A pipeline that holds one is not begun.
     env.pipeline(&one(&format!("echo {secret}")));
     let ran = run(&["-y", "run", "../pipeline.dot"]).expect(2);
-    assert!(ran.stderr.contains("DEMO_API_KEY") && !ran.stderr.contains(secret), "{}", ran.stderr);
+    ran.fails_with("secret-found").naming("DEMO_API_KEY");
+    assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
     assert_eq!(env.sessions().len(), 1);
 }
 
@@ -644,7 +647,7 @@ fn commands_of_a_repository_need_agreement() {
     env.pipeline(&one("echo hello > hello"));
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
     assert!(ran.stderr.contains("echo hello > hello"), "the command is shown whole: {ran}");
-    assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("-y"), "{ran}");
+    ran.fails_with("trust-missing").naming("-y");
     assert!(env.sessions().is_empty(), "nothing is begun");
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
     // Agreed to once, it is not asked again; another text is.
@@ -660,7 +663,7 @@ fn commands_of_a_repository_need_agreement() {
     let is_gated = |id: &&String| !env.git(&["branch", "--list", &format!("pleach/gated/{id}")]).is_empty();
     let gated = sessions.iter().find(is_gated).expect("the session that waits");
     let ran = env.pleach(&["resume", gated, "--answer", "gate=later"]).expect(4);
-    assert!(ran.stderr.contains("-y"), "{ran}");
+    ran.fails_with("trust-missing").naming("-y");
     env.pleach(&["-y", "resume", gated, "--answer", "gate=later"]).expect(0);
 }
 

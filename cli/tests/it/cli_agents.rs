@@ -425,8 +425,7 @@ fn a_word_of_a_command_that_nobody_fills_in_is_an_error() {
     let env = TestEnv::with_repo();
     env.configure("agents: {mine: {command: [sh, -c, 'cat \"$1\"', sh, '{promt_file}']}}\n");
     let ran = env.run(&one(", agent=mine"), &[]).expect(2);
-    assert!(ran.stderr.contains("there is no placeholder `{promt_file}`"), "{ran}");
-    assert!(ran.stderr.contains("Write `{prompt_file}`."), "{ran}");
+    ran.fails_with("settings-invalid").naming("`{promt_file}`").naming("`{prompt_file}`");
 }
 
 #[test]
@@ -435,7 +434,7 @@ fn an_agent_that_is_too_old_is_warned_of() {
     env.write_program("bin/claude", "#!/bin/sh\ncase \"$1\" in --version) echo '1.0.3 (Claude Code)';; esac\n");
     configure(&env, "claude", "agents: {claude: {turns: node}}\n");
     let ran = env.run(&one(""), &[]);
-    assert!(ran.stderr.contains("warning: Claude Code 1.0.3 is older than 2.0.0"), "{ran}");
+    ran.warns("agent-outdated").naming("1.0.3").naming("2.0.0");
     let doctor = env.pleach(&["doctor"]);
     assert!(format!("{doctor}").contains("1.0.3 is older than"), "{doctor}");
 }
@@ -507,7 +506,7 @@ fn what_an_agent_cannot_do_is_said_before_it_works() {
     let env = world("codex", "");
     configure(&env, "codex", "agents: {codex: {turns: stream}}\n");
     let ran = env.run(&one(""), &[]).expect(7);
-    assert!(ran.stderr.contains("`agents.codex.turns` cannot be `stream`"), "{ran}");
+    ran.fails_with("agent-missing").naming("`agents.codex.turns`").naming("`stream`");
     assert!(env.sessions().is_empty());
 }
 
@@ -585,7 +584,7 @@ fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
     assert!(ran.stderr.contains("(turns: hooks), on the login in your home, not billed by the token"), "{ran}");
     env.configure("agent: claude\nagents: {claude: {turns: gateway}}\n");
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(7);
-    assert!(ran.stderr.contains("there is no key for anthropic"), "{ran}");
+    ran.fails_with("agent-missing").naming("there is no key for anthropic");
 }
 
 #[test]

@@ -309,7 +309,8 @@ fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
         let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
         let env = world("anthropic", "anthropic", &providers);
         let ran = run_with_key(&env, &one("Greet")).expect(7);
-        assert!(ran.stderr.contains("`code` cannot go on: ") && ran.stderr.contains(words), "{ran}");
+        ran.fails_with("agent-unusable").naming("`code`");
+        assert!(ran.stderr.contains(words), "{ran}");
         let goes_on = "goes on with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
                        start a new run";
         assert!(ran.stderr.contains(goes_on), "{ran}");

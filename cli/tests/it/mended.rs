@@ -205,7 +205,7 @@ fn a_repository_made_of_the_copy_costs_an_attempt_and_no_more() {
     let ran = garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001"]);
     assert_eq!(garden.told("main")[..2], ["T001 implement-fail", "T001 implement-pass"]);
-    assert!(ran.stderr.contains("what stood in the way of the working copy is now at `"), "{ran}");
+    ran.warns("moved-aside");
 }
 
 #[test]
@@ -252,10 +252,7 @@ fn the_working_copies_of_a_repository_that_was_moved_come_along() {
         fs::rename(&repo, &moved).unwrap();
         let ran = env.pleach(&["-y", "-C", moved.to_str().unwrap(), "resume", &session]).expect(0);
         let kept = env.git_in(&moved, &["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
-        assert!(
-            ran.stderr.contains(&format!("what the last run left uncommitted is kept at {kept}")),
-            "{breaks}: {ran}"
-        );
+        ran.warns("work-kept").naming(&kept);
         assert_eq!(env.git_in(&moved, &["show", &format!("{kept}:work.txt")]), "precious", "{breaks}");
         assert!(!before.exists(), "{breaks}: {ran}");
         let all = env.git_in(&moved, &["worktree", "list"]);

@@ -117,9 +117,9 @@ fn all_files_are_checked_whatever_is_wrong_with_one() {
     syntax.dot: 3 errors
     good.dot: ok, 3 nodes, 2 edges
     --- stderr
-    error: cannot read `missing.dot`: No such file or directory (os error 2)
+    error[pipeline-unreadable]: cannot read `missing.dot`: No such file or directory (os error 2)
     hint: give the path of a pipeline; there is `bad.dot`, `binary.dot`, `good.dot`, `syntax.dot`
-    error: cannot read `binary.dot`: stream did not contain valid UTF-8
+    error[pipeline-unreadable]: cannot read `binary.dot`: stream did not contain valid UTF-8
     hint: give the path of a pipeline, a text file in the DOT language
     ");
 }

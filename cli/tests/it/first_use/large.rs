@@ -133,7 +133,7 @@ fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
     assert_eq!(chosen(&["--merged", "--done"]).0, [merged.as_str()], "several narrow the choice");
     let (ids, ran) = chosen(&["--done"]);
     assert_eq!(ids, [merged.as_str()], "{ran}");
-    assert!(ran.stderr.contains(&format!("warning: session {unmerged} was not removed")), "{ran}");
+    ran.warns("not-removed").naming(&unmerged);
     assert_eq!(chosen(&["--older", "30d"]).0, Vec::<String>::new());
     assert_eq!(chosen(&["--older", "0s", "--force"]).0.len(), 3);
     assert!(env.pleach(&["rm", "--older", "soon"]).expect(2).stderr.contains("such as 30d"));

@@ -154,7 +154,7 @@ fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n -gt 2 && echo APPROVED || echo 'I like it.'");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("warning: no verdict in the review; the reviewer is asked once more\n"), "{ran}");
+    ran.warns("verdict-missing");
     let said = "no verdict in the review; end with APPROVED or REJECTED: why";
     assert!(ran.stderr.contains(&format!("): {said}\n")), "{ran}");
     assert!(garden.newest("main", "T001 review-rejected").body.ends_with(&format!("I like it.\n\n{said}")));
@@ -294,7 +294,7 @@ fn n17_a_phase_begun_with_a_branch_ends_so() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
     garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
+    ran.warns("phase-branch-continued").naming("`pleach/phase/main/phase1`");
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
 }
 

@@ -83,7 +83,7 @@ fn a_new_budget_goes_on_with_the_old_code_and_the_old_feedback() {
     let old = garden.env.git(&["rev-parse", "pleach/tasks/main/T001"]);
     garden.agent("ls > seen; echo 1 > mended", APPROVES);
     let ran = garden.gardener(&["--max-retries", "2", "--retry-failed"]).expect(0);
-    assert!(ran.stderr.contains("goes on with the code of its last attempt"), "{ran}");
+    ran.warns("code-continued");
     let kept = garden.refs("refs/pleach/keep/");
     assert_eq!(kept, ["refs/pleach/keep/T001-1"]);
     assert_eq!(garden.env.git(&["rev-parse", &kept[0]]), old);
@@ -138,7 +138,7 @@ fn old_code_that_does_not_fit_any_more_is_kept_and_left_out() {
     garden.commit("README.md", "# By the user\n");
     garden.agent("cat README.md > seen; echo 1 > mended", APPROVES);
     let ran = garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
-    assert!(ran.stderr.contains("starts clean") && ran.stderr.contains("refs/pleach/keep/T001-1"), "{ran}");
+    ran.warns("code-conflicts").naming("refs/pleach/keep/T001-1");
     assert_eq!(garden.file("main", "seen"), "# By the user");
     assert_eq!(garden.file("refs/pleach/keep/T001-1", "README.md"), "agent");
 }
@@ -375,7 +375,7 @@ fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
     garden.env.git(&["-C", copy, "commit", "--quiet", "-m", "By hand"]);
     garden.env.git(&["worktree", "remove", "--force", copy]);
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("newer than its steps"), "{ran}");
+    ran.warns("code-newer-than-steps");
     assert_eq!(
         garden.told("main"),
         [

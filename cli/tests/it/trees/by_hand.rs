@@ -45,7 +45,8 @@ fn clear(garden: &Garden) {
 
 #[track_caller]
 fn assert_said(ran: &Ran) {
-    assert!(ran.stderr.contains("newer than its steps") && !ran.stderr.contains("built anew"), "{ran}");
+    ran.warns("code-newer-than-steps");
+    assert!(!ran.stderr.contains("built anew"), "{ran}");
 }
 
 #[test]
@@ -107,7 +108,8 @@ fn it_is_looked_at_before_it_is_built_anew_on_a_target_that_moved() {
     clear(&garden);
     garden.commit("mine", "by the user\n");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("newer than its steps") && ran.stderr.contains("built anew"), "{ran}");
+    ran.warns("code-newer-than-steps");
+    ran.warns("rebuilt-green");
     assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat());
     assert!(!garden.asked("T001", "review", 2).contains("by the user"), "only the task's own work is reviewed");
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "more", "task-tree.json"]);
@@ -180,10 +182,11 @@ fn rm_says_how_to_get_the_work_of_a_session() {
     let garden = waiting();
     let session = garden.env.session();
     let refused = garden.env.pleach(&["rm", &session]).expect(1);
-    assert!(refused.stderr.contains("`pleach gardener` goes on with the task"), "{refused}");
+    refused.fails_with("removal-refused").naming("`pleach gardener`");
     garden.env.pleach(&["skip", "T001"]).expect(0);
     let refused = garden.env.pleach(&["rm", &session]).expect(1);
-    assert!(refused.stderr.contains(&format!("merge it with `git merge {BRANCH}`")), "nobody goes on: {refused}");
+    // Nobody goes on.
+    refused.fails_with("removal-refused").naming(format!("`git merge {BRANCH}`"));
 }
 
 #[test]
@@ -216,7 +219,8 @@ fn no_task_lands_on_a_branch_of_pleachs_own() {
     ];
     for command in commands {
         let ran = garden.env.pleach(command).expect(2);
-        assert!(ran.stderr.contains(&format!("`{BRANCH}`")) && ran.stderr.contains("`git switch main`"), "{ran}");
+        ran.fails_with("own-branch").naming("`git switch main`");
+        assert!(ran.stderr.contains(&format!("`{BRANCH}`")), "{ran}");
     }
     let status = garden.env.pleach(&["status"]).expect(0);
     assert!(!status.stdout.contains(&format!("on {BRANCH}")), "it is the target of nothing: {status}");
@@ -235,7 +239,7 @@ fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
     garden.garden(&[]).expect(0);
     garden.env.git(&["switch", "--quiet", "bots/tasks/feature%2F100%25/T001"]);
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("`git switch feature/100%`"), "{ran}");
+    ran.fails_with("own-branch").naming("`git switch feature/100%`");
     // Nothing but the names of such branches is special.
     garden.switch_to_new("bots/tasks/other");
     garden.gardener(&[]).expect(0);

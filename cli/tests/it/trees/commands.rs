@@ -67,14 +67,14 @@ fn a_task_that_is_not_ready_says_what_it_waits_for() {
     assert_eq!((ran.next(), ran.waits("T002")), (("blocked", "T002"), ("T001", "not_done")), "{ran}");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
     let ran = garden.garden(&["--task", "T009"]).expect(2);
-    assert!(ran.stderr.contains("has no task `T009`") && ran.stderr.contains("`pleach status -v` lists"), "{ran}");
+    ran.fails_with("no-such-task").naming("`T009`").naming("`pleach status -v`");
 }
 
 #[test]
 fn a_phase_is_no_task_to_work_and_its_tasks_are_named() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let ran = garden.garden(&["--task", "phase1"]).expect(2);
-    assert!(ran.stderr.contains("`phase1` is a group of tasks") && ran.stderr.contains("one of T001, T002\n"), "{ran}");
+    ran.fails_with("task-is-group").naming("`phase1`").naming("T001").naming("T002");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_second_gardener_on_the_branch_is_told_who_has_it() {
     let held = gate.reached(&mut run);
     let second = garden.env.pleach(&["-y", "gardener"]).expect(6);
     assert!(second.stderr.contains(&run.id().to_string()), "names the process: {second}");
-    assert!(second.stderr.contains("the list of tasks on `main`"), "{second}");
+    second.fails_with("tree-locked").naming("`main`");
     garden.env.git(&["switch", "--quiet", "-c", "beside"]);
     let ran = garden.env.pleach(&["-y", "gardener", "--dry-run"]).expect(0);
     assert_eq!(ran.target(), "beside", "{ran}");
@@ -132,8 +132,7 @@ fn without_an_agent_nothing_is_pretended() {
     for config in ["", "agent: simulation\n"] {
         garden.env.configure(config);
         let ran = garden.gardener(&[]).expect(2);
-        assert!(ran.stderr.contains("no agent is configured"), "{ran}");
-        assert!(ran.stderr.contains("--runner"), "{ran}");
+        ran.fails_with("no-agent").naming("no agent is configured").naming("--runner");
     }
     assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "");
     let runner = format!("command:{}", garden.env.root().join("agent.sh").display());
@@ -155,8 +154,7 @@ fn nothing_is_pretended_whoever_says_so() {
     ] {
         garden.configure(config);
         let ran = garden.gardener(more).expect(2);
-        assert!(ran.stderr.contains(&format!("`{node}` would be worked by `")), "{ran}");
-        assert!(ran.stderr.contains("task trees cannot use the simulation agent"), "{ran}");
+        ran.fails_with("no-agent").naming(format!("`{node}`")).naming("task trees cannot use the simulation agent");
         assert!(ran.stderr.contains(place), "{ran}");
     }
     // An entry of that name can be anybody.
@@ -179,7 +177,7 @@ fn a_detached_head_is_refused_with_a_way_out() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["switch", "--quiet", "--detach"]);
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("HEAD is detached") && ran.stderr.contains("git switch"), "{ran}");
+    ran.fails_with("detached-head");
 }
 
 #[test]
@@ -188,11 +186,13 @@ fn a_tree_is_found_where_trees_lie() {
     garden.env.git(&["mv", "task-tree.json", "elsewhere.json"]);
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
-    assert!(ran.stderr.contains("`pleach build --spec-dir DIR -o task-tree.json`"), "it is found there: {ran}");
+    ran.fails_with("no-tree").naming("task-tree.json");
+    assert!(ran.stderr.contains("--tree"), "{ran}");
+    // It is found there.
+    ran.fails_with("no-tree").naming("`pleach build --spec-dir DIR -o task-tree.json`");
     garden.env.write("repo/plans/task-tree.json", Tree::of(&["T001"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("plans/task-tree.json`: name it with --tree"), "{ran}");
+    ran.fails_with("no-tree").naming("plans/task-tree.json`").naming("--tree");
     // Where `pleach build` puts it.
     garden.commit("specs/all.md", "# All\n\n- [ ] T001 Begin\n");
     garden.env.pleach(&["build", "--spec-dir", "specs", "--no-ai"]).expect(0);
@@ -204,9 +204,7 @@ fn a_tree_is_found_where_trees_lie() {
     assert!(ran.stdout.contains("`openspec/changes/one/task-tree.json`"), "{ran}");
     garden.commit("specs/two/task-tree.json", &Tree::of(&["B1"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("which one?"), "{ran}");
-    assert!(ran.stderr.contains("openspec/changes/one/task-tree.json"), "{ran}");
-    assert!(ran.stderr.contains("specs/two/task-tree.json"), "{ran}");
+    ran.fails_with("tree-ambiguous").naming("openspec/changes/one/task-tree.json").naming("specs/two/task-tree.json");
     let ran = garden.gardener(&["--dry-run", "--tree", "specs/two/task-tree.json"]).expect(0);
     assert!(ran.stdout.contains("B1"), "{ran}");
 }
@@ -250,7 +248,7 @@ fn a_dry_run_lists_the_tasks_that_get_another_budget() {
 fn a_broken_tree_is_refused_with_every_error() {
     let garden = Garden::new(&Tree::of(&["T001: T002", "T002: T001", "T003: nobody"]));
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("nobody") && ran.stderr.contains("T001"), "{ran}");
+    ran.fails_with("tree-invalid").naming("nobody").naming("T001");
     assert_eq!(garden.refs("refs/heads/"), ["refs/heads/main"]);
 }
 
@@ -450,8 +448,7 @@ fn a_base_branch_that_is_not_there_is_refused_at_once() {
     let tip = garden.env.git(&["rev-parse", "feature"]);
     for more in [&["--base-branch", "nope"][..], &["--base-branch", "nope", "--fresh", "--dry-run"]] {
         let ran = garden.gardener(more).expect(2);
-        assert!(ran.stderr.contains("there is no base branch `nope`"), "{ran}");
-        assert!(ran.stderr.contains("name one with `--base-branch`"), "{ran}");
+        ran.fails_with("no-such-branch").naming("`nope`").naming("`--base-branch`");
     }
     garden.configure("tree: {base_branch: nope}\n");
     garden.gardener(&[]).expect(2);

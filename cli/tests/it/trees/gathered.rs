@@ -23,7 +23,7 @@ fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
     garden.garden(&PHASE).expect(0);
     assert_eq!(garden.told("main"), [""; 0]);
     let ran = garden.gardener(&[]).expect(1);
-    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
+    ran.warns("phase-branch-continued").naming("`pleach/phase/main/phase1`");
     assert!(ran.landed().contains(&("T002", "pleach/phase/main/phase1")), "{ran}");
     assert_eq!(ran.ended(), ("gate_red", "phase1"), "{ran}");
     assert_eq!(garden.told("main"), [""; 0], "what its tests fail on is not on the target");

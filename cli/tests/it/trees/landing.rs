@@ -193,9 +193,7 @@ fn a_landing_that_git_cannot_begin_says_where_the_work_is() {
     garden.env.git(&["config", "filter.broken.required", "true"]);
     garden.configure("tree: {commit_logs: false}\n");
     let ran = garden.env.pleach(&["-y", "gardener"]).expect(7);
-    assert!(ran.stderr.contains("git could not move `main`, which is checked out in "), "{ran}");
-    assert!(ran.stderr.contains("the work is whole, at `pleach/tasks/main/T001`\n"), "{ran}");
-    assert!(ran.stderr.contains("hint: mend what git names and run again"), "{ran}");
+    ran.fails_with("git-interrupted").naming("`main`").naming("`pleach/tasks/main/T001`");
     assert!(!ran.stderr.contains("--no-overwrite-ignore"), "{ran}");
     garden.env.git(&["config", "--remove-section", "filter.broken"]);
     garden.gardener(&[]).expect(0);
@@ -229,7 +227,7 @@ fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
     garden.commit("mine", "by the user\n");
     let mine = garden.env.git(&["rev-parse", "HEAD"]);
     let ran = waiting.go_on().expect(0);
-    assert!(ran.stderr.contains("built anew"), "{ran}");
+    ran.warns("rebuilt-green");
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "task-tree.json"]);
     assert_eq!(garden.env.git(&["rev-list", "--merges", "main"]), "", "history stays linear");
     let parents = garden.env.git(&["rev-parse", "main~4"]);
@@ -249,7 +247,7 @@ fn what_a_test_changes_where_it_lands_is_said_as_well() {
     let waiting = Waiting::new(&garden, WRITES);
     garden.commit("mine", "by the user\n");
     let ran = waiting.go_on().expect(0);
-    assert!(ran.stderr.contains("must not write; its changes (`mine`) were undone and kept at"), "{ran}");
+    ran.warns("read-only-undone").naming("`mine`");
     assert_eq!(garden.file("main", "mine"), "by the user");
 }
 
@@ -289,7 +287,7 @@ fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
     ] {
         let world = tested_by_an_agent(TESTED_BY_AN_AGENT, tests);
         let (ran, garden) = (run_over(&world).end().expect(0), &world.0);
-        assert!(ran.stderr.contains("T001 was built anew on `main` and is tested again there"), "{ran}");
+        ran.warns("rebuilt-retested").naming("T001").naming("`main`");
         assert_eq!(garden.told("main"), told);
         garden.assert_in_order();
         let complete = garden.newest("main", "T001 complete");
@@ -359,7 +357,7 @@ fn what_is_written_behind_the_tests_of_an_agent_is_done_again_on_the_new_tip() {
     );
     let world = tested_by_an_agent(&dot, "echo tested");
     let (ran, garden) = (run_over(&world).end().expect(0), &world.0);
-    assert!(ran.stderr.contains("built anew on `main`, where only an agent can test it, in another attempt"), "{ran}");
+    ran.warns("rebuilt-untested").naming("`main`");
     let once = ["T001 implement-pass", "T001 test-pass", "T001 polish-pass", "T001 complete"];
     assert_eq!(garden.told("main"), [&once[..], &["T001 test-fail"], &once].concat());
 }

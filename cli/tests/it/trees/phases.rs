@@ -286,7 +286,8 @@ fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
     garden.env.git(&["merge", "--quiet", "-s", "ours", "-m", "Merge by hand", "main"]);
     garden.agent(WRITES, APPROVES);
     let ran = garden.gardener(&PHASE).expect(2);
-    assert!(ran.stderr.contains("pleach/phase/main/phase1") && ran.stderr.contains("`git switch main`"), "{ran}");
+    ran.fails_with("own-branch").naming("`git switch main`");
+    assert!(ran.stderr.contains("pleach/phase/main/phase1"), "{ran}");
     garden.env.git(&["switch", "--quiet", "main"]);
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.file("main", "README.md"), "agent");
@@ -312,7 +313,7 @@ fn a_fresh_run_does_not_build_on_what_an_earlier_one_left_on_a_phase() {
     garden.garden(&PHASE).expect(0);
     let old = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
     let ran = garden.gardener(&["--isolation", "phase", "--fresh"]).expect(0);
-    assert!(ran.stderr.contains("refs/pleach/keep/phase1-1"), "{ran}");
+    ran.warns("phase-branch-restarted").naming("refs/pleach/keep/phase1-1");
     assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/phase1-1"]), old);
     assert_eq!(garden.completed(), ["T001", "T002"]);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
@@ -362,7 +363,7 @@ fn a_task_can_wait_for_a_whole_phase() {
 fn phases_that_wait_for_each_other_are_refused() {
     let garden = Garden::new(&Tree::default().phase("one", &["A1", "A2: B1"]).phase("two", &["B1: A1"]));
     let ran = garden.gardener(&PHASE).expect(2);
-    assert!(ran.stderr.contains("wait for each other: one → two → one"), "{ran}");
+    ran.fails_with("phase-cycle");
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["A1", "B1", "A2"]);
 }
@@ -529,7 +530,7 @@ fn a_task_that_has_landed_and_reads_as_open_is_not_done_again() {
     redate(&garden, jiff::Timestamp::MAX.as_second());
     let reset = garden.env.git(&["rev-parse", "--short=10", "main"]);
     let ran = garden.gardener(&PHASE).expect(7);
-    assert!(ran.stderr.contains("T001 has landed and still reads as pending"), "{ran}");
+    ran.fails_with("task-still-open").naming("T001");
     assert!(ran.stderr.contains(&reset), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 2);
     garden.env.pleach(&["skip", "T001"]).expect(0);
@@ -544,7 +545,7 @@ fn a_gate_that_was_run_and_reads_as_due_is_not_run_again() {
     // Later than any run of the gate.
     redate(&garden, jiff::Timestamp::MAX.as_second());
     let ran = garden.gardener(&PHASE).expect(7);
-    assert!(ran.stderr.contains("phase1 has landed and still reads as testing"), "{ran}");
+    ran.fails_with("task-still-open").naming("phase1");
     assert_eq!(garden.env.read("home/gate"), "ran\n");
 }
 

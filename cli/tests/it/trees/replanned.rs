@@ -181,7 +181,7 @@ fn work_that_was_set_back_and_done_elsewhere_does_not_come_again() {
     garden.gardener(&[]).expect(0);
     garden.plant(&phase1(&["T001", "T002", "T003: T001"]));
     let ran = garden.gardener(&PHASE).expect(0);
-    assert!(ran.stderr.contains("`pleach/phase/main/phase1` begins anew; what was left on it is kept at"), "{ran}");
+    ran.warns("phase-branch-restarted").naming("`pleach/phase/main/phase1`");
     assert!(!garden.files("main").contains(&"bad.txt".to_owned()));
     assert_eq!(garden.file("main", "T003.txt"), "T003 1");
 }
@@ -202,7 +202,7 @@ fn a_phase_that_cannot_begin_anew_keeps_nothing_and_says_no_such_thing() {
     assert_eq!(garden.refs("refs/pleach/keep/phase1-"), [""; 0]);
     garden.env.git(&["worktree", "remove", beside]);
     let ran = garden.gardener(&PHASE).expect(0);
-    assert!(ran.stderr.contains("begins anew; what was left on it is kept at refs/pleach/keep/phase1-1"), "{ran}");
+    ran.warns("phase-branch-restarted").naming("refs/pleach/keep/phase1-1");
 }
 
 #[test]

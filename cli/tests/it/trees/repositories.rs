@@ -122,7 +122,7 @@ fn a_bare_repository_is_worked_without_a_checkout() {
     // Not even where a tree lies in the directory pleach was started in.
     for at in [&["gardener", "--target-repo", place][..], &["-C", place, "gardener"]] {
         let ran = garden.env.pleach(at).expect(2);
-        assert!(ran.stderr.contains("bare.git` is a bare repository") && ran.stderr.contains("--tree"), "{ran}");
+        ran.fails_with("no-tree").naming("bare.git`").naming("--tree");
     }
     let tree = garden.env.root().join("repo/task-tree.json");
     let ran = garden.env.pleach(&["-y", "-C", place, "gardener", "--tree", tree.to_str().unwrap()]).expect(0);
@@ -134,7 +134,7 @@ fn a_bare_repository_is_worked_without_a_checkout() {
 fn another_repository_can_be_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let ran = garden.env.pleach(&["gardener", "--target-repo", "nowhere"]).expect(2);
-    assert!(ran.stderr.contains("nowhere` is not a directory"), "{ran}");
+    ran.fails_with("not-a-directory").naming("nowhere`");
     let other = garden.env.repo_at("other");
     garden.gardener(&["--target-repo", other.to_str().unwrap(), "--tree", "task-tree.json"]).expect(0);
     assert_eq!(garden.env.git_in(&other, &["show", "main:T001.txt"]), "T001 1");
@@ -169,7 +169,8 @@ fn a_branch_that_is_in_the_way_of_all_others_is_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["branch", "pleach"]);
     let ran = garden.gardener(&[]);
-    assert!(ran.code != 0 && ran.stderr.contains("`pleach`"), "{ran}");
+    ran.fails_with("name-invalid").naming("`pleach`");
+    assert!(ran.code != 0, "{ran}");
     assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "", "nothing is begun that cannot go on");
     garden.env.git(&["branch", "--move", "pleach", "mine"]);
     garden.gardener(&[]).expect(0);
@@ -194,7 +195,7 @@ fn an_agent_in_the_user_s_checkout_is_noticed() {
     let there = garden.env.repo_path().join("README.md");
     garden.agent(&format!("{WRITES}; echo meddled > '{}'", there.display()), APPROVES);
     let ran = garden.env.pleach(&["-y", "gardener"]);
-    assert!(ran.stderr.contains("README.md"), "{ran}");
+    ran.warns("changed-outside").naming("README.md");
     garden.assert_in_order();
 }
 
@@ -236,7 +237,7 @@ fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
     for args in [&["garden"][..], &["gardener"], &["gardener", "--dry-run"]].into_iter().chain(decided.map(|d| &d[..]))
     {
         let ran = garden.env.pleach(&[&["-y", "-C", &at], args].concat()).expect(2);
-        assert!(ran.stderr.contains("fetch --unshallow` brings the rest"), "{ran}");
+        ran.fails_with("shallow-clone").naming("--unshallow`");
     }
     let ran = garden.env.pleach(&["-C", &at, "status"]).expect(0);
     assert!(ran.stdout.contains("fetch --unshallow`"), "{ran}");
@@ -266,7 +267,7 @@ fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
     assert!(ran.stdout.contains(rest) && !ran.stdout.contains("implement-pass"), "{ran}");
     assert_eq!(garden.env.pleach(&["-C", &at, "inspect", "T001", "--json"]).expect(0).json()["cut_off"], true);
     let ran = garden.env.pleach(&["-C", &at, "show", "HEAD~2"]).expect(0);
-    assert!(ran.stderr.contains("`git fetch --unshallow` brings the rest"), "{ran}");
+    ran.warns("shallow-clone").naming("`git fetch --unshallow`");
     garden.env.git(&["-C", &at, "fetch", "--quiet", "--unshallow"]);
     for command in [&["logs"][..], &["reports"], &["inspect", "T001"], &["show", "HEAD~2"]] {
         let ran = garden.env.pleach(&[&["-C", &at], command].concat()).expect(0);
@@ -302,7 +303,7 @@ fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
     // The first parent of the merge is the start of the run, and the steps of the phase are cut off beside it.
     let at = clone(&garden, "3");
     let ran = garden.env.pleach(&["-y", "-C", &at, "gardener", "--isolation", "phase"]).expect(2);
-    assert!(ran.stderr.contains("fetch --unshallow` brings the rest"), "{ran}");
+    ran.fails_with("shallow-clone").naming("--unshallow`");
     assert_eq!(garden.times_asked("T001", "implement"), 1);
 }
 
@@ -328,8 +329,7 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
     for path in ["two  spaces/task-tree.json", " before.json", "behind.json ", "a\ttab.json", "a\nline.json"] {
         garden.commit(path, &Tree::of(&["T001"]).json());
         let ran = garden.gardener(&["--tree", path]).expect(2);
-        assert!(ran.stderr.contains("no commit can name the tree"), "{ran}");
-        assert!(ran.stderr.contains("rename the file or its directory"), "{ran}");
+        ran.fails_with("name-invalid").naming("no commit can name the tree").naming("rename the file or its directory");
     }
     for name in [&b"a\xff"[..], b"a\xfe"] {
         let path = Path::new(OsStr::from_bytes(name)).join("task-tree.json");
@@ -339,9 +339,10 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
             garden.env.finish(command.arg(&path).output().unwrap()).expect(2)
         };
         for ran in [asked("gardener"), asked("status")] {
-            assert!(ran.stderr.contains("no commit can name the tree \"a\\xF"), "{ran}");
-            assert!(ran.stderr.contains("it is not UTF-8"), "{ran}");
-            assert!(ran.stderr.contains("rename the file or its directory"), "{ran}");
+            ran.fails_with("name-invalid")
+                .naming("a\\xF")
+                .naming("it is not UTF-8")
+                .naming("rename the file or its directory");
         }
     }
     assert_eq!(garden.times_asked("T001", "implement"), 0);
@@ -414,8 +415,7 @@ fn a_branch_that_stands_for_another_is_named_with_that() {
     garden.env.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
     garden.env.git(&["symbolic-ref", "HEAD", "refs/heads/alias"]);
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("has `alias` checked out, a symbolic ref to `main`"), "{ran}");
-    assert!(ran.stderr.contains("`git switch main`"), "{ran}");
+    ran.fails_with("repository-unsupported").naming("`alias`").naming("`main`").naming("`git switch main`");
     garden.env.git(&["switch", "--quiet", "main"]);
     garden.gardener(&[]).expect(0);
 }
@@ -429,8 +429,7 @@ fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
         let asks = [&["gardener"][..], &["gardener", "--dry-run"], &["skip", "T001"]];
         for ask in asks {
             let ran = garden.env.pleach(&[&["-y"], ask].concat()).expect(2);
-            assert!(ran.stderr.contains(&format!("the name of the branch `{long}` is too long")), "{ran}");
-            assert!(ran.stderr.contains("`git switch -c NAME`"), "{ran}");
+            ran.fails_with("branch-name-too-long").naming(format!("`{long}`")).naming("`git switch -c NAME`");
         }
         garden.env.pleach(&["status"]).expect(0);
         assert!(garden.steps(&long).is_empty());
@@ -453,7 +452,8 @@ fn files_that_do_not_lead_back_to_their_repository_are_named_with_what_to_do() {
     let link = format!("gitdir: {}", garden.env.repo_path().join(".git").display());
     for command in [&["-y", "gardener"][..], &["skip", "T001"]] {
         let ran = garden.env.pleach(command).expect(2);
-        assert!(ran.stderr.contains("`core.worktree`") && ran.stderr.contains(&format!("`{link}`")), "{ran}");
+        ran.fails_with("repository-unsupported").naming("`core.worktree`");
+        assert!(ran.stderr.contains(&format!("`{link}`")), "{ran}");
         assert!(!ran.stderr.contains("git init"), "{ran}");
     }
     assert_eq!(garden.times_asked("T001", "implement"), 0);

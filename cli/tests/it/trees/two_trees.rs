@@ -71,7 +71,7 @@ fn what_another_tree_has_on_a_branch_can_be_dropped() {
     let tip = garden.env.git(&["rev-parse", BRANCH]);
     garden.env.pleach(&[&["reset", "T001"], &A[..]].concat()).expect(0);
     let ran = garden.gardener(&B).expect(0);
-    assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at refs/pleach/keep/T001-1")));
+    ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming("refs/pleach/keep/T001-1");
     assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
 }
 
@@ -131,11 +131,11 @@ fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
         garden.agent(WRITES, APPROVES);
         let ran = garden.gardener(&B).expect(0);
         let kept = "refs/pleach/keep/T001-1";
-        assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at {kept}")), "{ran}");
+        ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming(&kept);
         assert_eq!(garden.env.git(&["rev-parse", kept]), failed);
         garden.agent("ls; test -e half && echo ok > mended", APPROVES);
         let ran = garden.gardener(&[&A[..], &["--retry-failed"]].concat()).expect(0);
-        assert!(ran.stderr.contains(&format!("T001 goes on with the code of its last attempt ({kept})")), "{ran}");
+        ran.warns("code-continued").naming("T001").naming(&kept);
         assert_eq!(garden.file("main", "half"), "half");
         assert_eq!(garden.file("main", "mended"), "ok");
     }
@@ -162,7 +162,7 @@ fn a_fresh_run_says_what_it_does_again() {
     assert!(dry.stderr.contains(said), "{dry}");
     let ran = garden.gardener(&["--fresh"]).expect(0);
     assert!(ran.stderr.contains(said), "{ran}");
-    assert!(ran.stderr.contains("what it had is kept at refs/pleach/keep/T001-1"), "{ran}");
+    ran.warns("task-branch-restarted").naming("refs/pleach/keep/T001-1");
     assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
 }
 
@@ -206,7 +206,7 @@ fn what_a_run_that_is_over_left_on_a_phase_goes_with_no_other_tree() {
     garden.garden(&[A, PHASE].concat()).expect(0);
     garden.garden(&[&A[..], &["--fresh", "--task", "T002"]].concat()).expect(0);
     let ran = garden.gardener(&[B, PHASE].concat()).expect(0);
-    assert!(ran.stderr.contains("`pleach/phase/main/phase1` begins anew"), "{ran}");
+    ran.warns("phase-branch-restarted").naming("`pleach/phase/main/phase1`");
     assert!(!garden.files("main").contains(&"T001.txt".to_owned()), "{ran}");
     assert!(garden.files("main").contains(&"B1.txt".to_owned()), "{ran}");
 }
