@@ -196,8 +196,8 @@ pub fn say_opened(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
-    let branch = session.started.branches.values().next().map(|branch| format!(" on branch {branch}"));
-    say!("session {}{}", session.id, branch.unwrap_or_default());
+    let branch = session.started().branches.values().next().map(|branch| format!(" on branch {branch}"));
+    say!("session {}{}", session.id(), branch.unwrap_or_default());
 }
 
 /// Says which programs will work as agents, and who pays for it.
@@ -272,7 +272,7 @@ pub async fn see_through(globals: &Globals, mut session: Session, protection: Pr
                 let copy = session.working_copy().map(WorkingCopy::path).filter(|copy| copy.is_dir());
                 return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
             }
-            let id = &session.id;
+            let id = session.id();
             let resume = match &error {
                 Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
                     format!("resume {id} --answer {node}=CHOICE")
@@ -294,7 +294,7 @@ pub async fn see_through(globals: &Globals, mut session: Session, protection: Pr
     };
     if !globals.json {
         summary(globals, &session, &ended, begun.elapsed())?;
-        if session.started.simulated {
+        if session.started().simulated {
             Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes only pretended"))?;
         }
     }
@@ -313,10 +313,10 @@ pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes onl
 /// What came of a run, and how to go on.
 fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
     let mut out = Out::new();
-    let id = &session.id;
+    let id = session.id();
     let took = duration(took);
-    let turns = counted(session.state.turns, "turn");
-    let spent = spent(&session.state.spent.total);
+    let turns = counted(session.state().turns, "turn");
+    let spent = spent(&session.spent());
     let counted = format!("{turns}, {spent}, {took}");
     let head = |word: &str| style::standing(word);
     match ended {
@@ -339,10 +339,10 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     if globals.verbosity < 0 {
         return Ok(());
     }
-    let Some(branch) = session.started.branches.values().next() else { return Ok(()) };
+    let Some(branch) = session.started().branches.values().next() else { return Ok(()) };
     let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
-        Ended::Completed if session.state.work == session.state.base => match held_back(session) {
+        Ended::Completed if session.state().work == session.state().base => match held_back(session) {
             Some(held) => out.line(format!("no file was committed: {held}")),
             None => out.line("no file was changed"),
         },
@@ -357,7 +357,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("branch:  {branch}"))?;
             bring(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("status {id}"))))?;
-            match session.state.failed_node() {
+            match session.state().failed_node() {
                 Some(node) => {
                     let resume = about(format!("resume {id}"));
                     out.line(format!("resume:  {resume}\n         starts again at `{node}`, once the cause is fixed"))
@@ -387,7 +387,7 @@ fn held_back(session: &Session) -> Option<String> {
 /// How a branch gets what only the record has: because a checkout could not follow, or somebody has moved it.
 fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
     let Some((at, tip)) = session.branch_apart().map_err(|error| of_engine(&error))? else { return Ok(()) };
-    let branch = session.started.branches.values().next().map(BranchName::as_str).unwrap_or_default();
+    let branch = session.started().branches.values().next().map(BranchName::as_str).unwrap_or_default();
     let (at, tip) = (at.short(), tip.short());
     match session.behind() {
         Some(behind) => {
@@ -408,7 +408,7 @@ fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
 fn merge_command(session: &Session, branch: &BranchName) -> Result<String, Failure> {
     let missing = session.branch_apart().map_err(|error| of_engine(&error))?.map(|(_, tip)| tip);
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
-    Ok(match (&session.started.target, session.has_checkout()) {
+    Ok(match (&session.started().target, session.has_checkout()) {
         (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),
         (Some(target), false) if missing.is_some() => {
             format!("git push . {}", shell_word(format_args!("{what}:refs/heads/{target}")))

@@ -199,6 +199,13 @@ pub struct TurnId {
     pub number: u64,
 }
 
+impl TurnId {
+    /// A turn of the context every session starts with.
+    pub fn of_main(number: u64) -> Self {
+        Self { context: ContextId::main(), number }
+    }
+}
+
 impl fmt::Display for TurnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.context, self.number)

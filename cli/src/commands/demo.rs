@@ -8,7 +8,7 @@ use pleach::config::{AgentChoice, Config};
 use pleach::engine::{Session, StartRequest};
 use pleach::event::{Event, Route};
 use pleach::git::Repo;
-use pleach::ids::{ContextId, RepoName};
+use pleach::ids::RepoName;
 use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
 use pleach::text::shell_word;
@@ -70,11 +70,11 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let (exit, id) = block_on(built.canceller, async {
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        let id = session.id.clone();
+        let id = session.id().clone();
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
         Ok((see_through(globals, session, protection).await?, id))
     })?;
-    let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
+    let history = History::whole(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
         tell(&history)?;
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Standing, Summary, outwait_orphans, recorded_pipeline};
 use pleach::event::PipelineStarted;
-use pleach::ids::{ContextId, NodeId, SessionId};
+use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
 use pleach::redact::is_marked;
@@ -47,7 +47,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let local = settings::below(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), Fit::Resumable)?;
-    let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
+    let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
         return Err(Failure::new(Code::SessionOfTask, message).hint(format!(
@@ -136,8 +136,9 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
 /// Says which session goes on, before its files are brought back, and where if that is not where it stopped.
 fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
-        let at = session.state.next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
-        say!("session {} resumed{at}", session.id);
+        let at =
+            session.state().next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
+        say!("session {} resumed{at}", session.id());
     }
 }
 

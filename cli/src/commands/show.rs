@@ -6,7 +6,7 @@ use clap::Args;
 use pleach::engine::{Deed, Turn, View};
 use pleach::event::Usage;
 use pleach::git::Repo;
-use pleach::ids::{CommitId, ContextId, SessionId, TurnId};
+use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::llm;
 use pleach::record;
 use pleach::trailer::{Message, TurnFacts};
@@ -93,7 +93,7 @@ pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
 fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Failure> {
     let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
     let turn = |text: &str| {
-        let plain = || Some(TurnId { context: ContextId::main(), number: number(text)? });
+        let plain = || Some(TurnId::of_main(number(text)?));
         text.parse::<TurnId>().ok().or_else(plain)
     };
     if let Some((session, rest)) = text.rsplit_once(['/', ':']) {

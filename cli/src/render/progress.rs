@@ -53,12 +53,12 @@ impl Progress {
     pub fn new(globals: &Globals, session: &Session) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
         Self {
-            session: session.id.clone(),
+            session: session.id().clone(),
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
-            live: Live::new(!quiet && std::io::stderr().is_terminal(), session.state.spent.total),
-            workers: Workers::of(&session.pipeline, session.agents()),
+            live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
+            workers: Workers::of(session.pipeline(), session.agents()),
             seq: 0,
             node: Amount::default(),
         }

@@ -11,7 +11,7 @@ use super::{Error, Session};
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
 use crate::git::Repo;
-use crate::ids::{ContextId, SessionId};
+use crate::ids::SessionId;
 use crate::record::{Batch, History, Recorder};
 use crate::redact::Redactor;
 use crate::workspace::{Holder, Lock, LockError};
@@ -98,7 +98,7 @@ fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: Found) -> Res
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
     let newest = (history.first, history.tip, state.messages);
-    let mut recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), redactor.clone(), newest);
+    let mut recorder = Recorder::resume(repo.clone(), id.clone(), history.context, redactor.clone(), newest);
     let batch = Batch { summary: "cancel".into(), events: vec![cancelled.clone()], ..Batch::default() };
     recorder.append(repo.writer(), &batch)?;
     Ok(cancelled)
@@ -106,7 +106,7 @@ fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: Found) -> Res
 
 /// The end that the process which was told has recorded itself, unless the session ended in another way meanwhile.
 fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> {
-    let history = History::newest(repo, id, &ContextId::main())?;
+    let history = History::newest(repo, id)?;
     let last = history.events().last().cloned();
     Ok(last.filter(|last| matches!(last.event, Event::PipelineCancelled(_))))
 }

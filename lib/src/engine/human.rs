@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Error, Session};
+use super::Error;
+use super::context::Context;
 use crate::agent::BoxFuture;
 use crate::event::{PauseReason, Snapshot};
 use crate::git::FileStat;
@@ -194,10 +195,10 @@ impl Question {
     }
 }
 
-impl Session {
+impl Context {
     /// What a person at a gate judges.
     pub(super) fn judged(&mut self) -> Result<Judged, Error> {
-        let session = self.id.clone();
+        let session = self.plan.id.clone();
         let ends = |snapshot: &Snapshot| snapshot.values().next().copied();
         let changes = match (ends(&self.state.base), ends(&self.state.work)) {
             (Some(base), Some(work)) if base != work => {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::locks::{Locks, lock_name, worktree_lock_name};
+use super::locks::Locks;
 use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
 use super::{Error, Session};
 use crate::git::{Listed, Repo, Worktree};
@@ -62,12 +62,13 @@ impl Session {
     pub fn leftovers(repo: &Repo, places: &Places) -> Result<Vec<Leftover>, Error> {
         let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
         let common = repo.common_dir();
+        let locks = Lock::names(common).map_err(Error::from)?;
         // A session that is being started has its locks before it has a record.
-        let gone = |session: &SessionId| {
-            !known.contains(session)
-                && !Lock::is_held(common, &lock_name(session))
-                && !Lock::is_held(common, &worktree_lock_name(session))
+        let is_held = |session: &SessionId| {
+            let mut own = locks.iter().filter(|name| session_of_lock(name).as_ref() == Some(session));
+            own.any(|name| Lock::is_held(common, name))
         };
+        let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
         let mut found = Vec::new();
         for listed in Worktree::linked(repo)? {
             let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
@@ -80,9 +81,8 @@ impl Session {
         let homes = agent_homes(&places.state_dir, common);
         let homes = homes.into_iter().filter(|(session, _)| gone(session));
         found.extend(homes.map(|(session, path)| Leftover::Home { session, path }));
-        let locks = Lock::names(common).map_err(Error::from)?;
-        let of_nobody = |name: &String| session_of_lock(name).is_some_and(|session| gone(&session));
-        found.extend(locks.into_iter().filter(of_nobody).map(|name| Leftover::Lock { name }));
+        let of_nobody = |name: &&String| session_of_lock(name).is_some_and(|session| gone(&session));
+        found.extend(locks.iter().filter(of_nobody).map(|name| Leftover::Lock { name: name.clone() }));
         let scratch = Scratch::left(&places.state_dir).into_iter();
         found.extend(scratch.map(|left| Leftover::Scratch { path: left.path }));
         Ok(found)
@@ -176,7 +176,7 @@ fn same_place(one: &Path, other: &Path) -> bool {
 
 fn session_of_lock(name: &str) -> Option<SessionId> {
     let of_session = name.strip_prefix("session-");
-    let of_worktree = || name.strip_prefix("worktree-")?.strip_suffix("-main");
+    let of_worktree = || Some(name.strip_prefix("worktree-")?.split_once('-')?.0);
     of_session.or_else(of_worktree)?.parse().ok()
 }
 

@@ -1,37 +1,44 @@
 //! The locks of a session: one for the session, one for its working copy.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::Error;
 use super::task::Seat;
 use crate::git::Repo;
-use crate::ids::{BranchName, SessionId};
+use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
 use crate::workspace::{Lock, LockError};
 
 /// What a process holds that writes to a session.
 #[derive(Debug)]
 pub(super) struct Locks {
-    session: Lock,
-    /// Also held by the supervisor of everything that was started in the working copy: what a killed run had started
-    /// dies by itself, and until then this one is taken.
-    pub(super) worktree: Lock,
+    pub(super) session: Lock,
+    /// One for the worktree of each context. Also held by the supervisor of everything that was started there: what a
+    /// killed run had started dies by itself, and until then it is taken.
+    pub(super) worktrees: BTreeMap<ContextId, Lock>,
 }
 
 impl Locks {
-    /// Takes both, or says who has one of them.
+    /// Takes all, or says who has one of them.
     pub(super) fn take(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        let common = repo.common_dir();
-        let session = Lock::take(common, &lock_name(id), &format!("session {id}"))?;
-        let what = format!("the working copy of session {id}");
-        let worktree = Lock::take(common, &worktree_lock_name(id), &what)?;
-        Ok(Self { session, worktree })
+        Self::take_with(repo, id, BTreeMap::new())
     }
 
-    /// Takes the session's, beside a working copy's that is held already because sessions share it.
+    /// The same where the root's worktree is held already, because sessions share it.
     pub(super) fn beside(repo: &Repo, id: &SessionId, worktree: Lock) -> Result<Self, Error> {
+        Self::take_with(repo, id, BTreeMap::from([(record::root(), worktree)]))
+    }
+
+    fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
         let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
-        Ok(Self { session, worktree })
+        for context in contexts_of(repo, id)? {
+            if !worktrees.contains_key(&context) {
+                let lock = worktree_lock(repo, id, &context)?;
+                worktrees.insert(context, lock);
+            }
+        }
+        Ok(Self { session, worktrees })
     }
 
     /// Does something with a session that must be there. When it is not, nothing is left of the locks either.
@@ -47,12 +54,9 @@ impl Locks {
 
     /// Lets go of them and removes their files: the session is gone.
     pub(super) fn remove(self) -> Result<(), LockError> {
-        self.worktree.remove()?;
-        self.session.remove()
-    }
-
-    /// The same for a session whose working copy is not its own.
-    pub(super) fn remove_session(self) -> Result<(), LockError> {
+        for worktree in self.worktrees.into_values() {
+            worktree.remove()?;
+        }
         self.session.remove()
     }
 }
@@ -72,18 +76,28 @@ pub enum Copy<'a> {
 /// Waits until nothing is left in a working copy of what a run that was killed had started, for ten seconds at most. `say`
 /// is told once whom it waits for.
 pub fn outwait_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
-    let name = match copy {
-        Copy::OfSession(id) => worktree_lock_name(id),
-        Copy::OfTasks(target) => Seat::lock_name(target),
+    let names = match copy {
+        // What cannot be read is told by whoever opens it next.
+        Copy::OfSession(id) => {
+            contexts_of(repo, id).unwrap_or_default().iter().map(|at| worktree_lock_name(id, at)).collect()
+        }
+        Copy::OfTasks(target) => vec![Seat::lock_name(target)],
     };
     let begun = Instant::now();
     let mut said = false;
-    Lock::outwait(repo.common_dir(), &name, |holder| {
-        if !std::mem::replace(&mut said, true) {
-            say(&format!("waiting for what a killed run has started to end ({})", holder.text));
-        }
-        begun.elapsed() < PATIENCE
-    });
+    for name in names {
+        Lock::outwait(repo.common_dir(), &name, |holder| {
+            if !std::mem::replace(&mut said, true) {
+                say(&format!("waiting for what a killed run has started to end ({})", holder.text));
+            }
+            begun.elapsed() < PATIENCE
+        });
+    }
+}
+
+/// The contexts of a session, which has its root before there is a record of it.
+fn contexts_of(repo: &Repo, id: &SessionId) -> Result<BTreeSet<ContextId>, crate::git::Error> {
+    Ok(record::contexts(repo, id)?.into_iter().chain([record::root()]).collect())
 }
 
 /// The name of a session's lock.
@@ -91,7 +105,13 @@ pub fn lock_name(id: &SessionId) -> String {
     format!("session-{id}")
 }
 
-/// The name of the lock of a session's working copy.
-pub(super) fn worktree_lock_name(id: &SessionId) -> String {
-    format!("worktree-{id}-main")
+/// Takes the lock of a context's worktree, or says who has it.
+pub(super) fn worktree_lock(repo: &Repo, id: &SessionId, context: &ContextId) -> Result<Lock, LockError> {
+    let what = format!("the working copy of session {id}");
+    Lock::take(repo.common_dir(), &worktree_lock_name(id, context), &what)
+}
+
+/// The name of the lock of a context's worktree.
+pub(super) fn worktree_lock_name(id: &SessionId, context: &ContextId) -> String {
+    format!("worktree-{id}-{context}")
 }

@@ -4,24 +4,23 @@
 //! reports before anything else happens. Workers scan and write objects; refs, records and the folded state belong
 //! to the loop alone.
 
-mod assignment;
 mod bounds;
-mod branch;
 mod budget;
 mod call_off;
+mod context;
 mod export;
+mod fork;
 mod human;
 pub mod landing;
 mod leftover;
 mod locks;
-mod node;
 mod pause;
 mod pool;
 mod preamble;
-mod recording;
 mod remove;
 mod resume;
 mod run;
+mod session;
 mod start;
 pub mod status_file;
 pub mod task;
@@ -37,9 +36,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use branch::Behind;
 pub use budget::{Budget, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
+pub use context::{Context, LaggingBranch};
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
 pub use leftover::{Leftover, Places};
@@ -48,30 +47,27 @@ pub use pause::PAUSE;
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
+pub use session::{Session, SessionPlan};
 pub use start::{OnOpen, StartRequest};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
     resolve_session, session_worktrees,
 };
 
-use self::budget::Earlier;
-use self::locks::Locks;
 use crate::agent::{BoxFuture, NoAgent, Roster, Scribe, WaitListener};
-use crate::budget::Exceeded;
 use crate::config::Attribution;
-use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded, Warning};
+use crate::event::{Outcome, PauseReason, Recorded};
 use crate::git;
-use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, NodeId, SessionId};
+use crate::ids::{NodeId, SessionId};
 use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::sandbox::Policy;
 use crate::process::{Cancel, SpawnError, Spawner};
-use crate::record::{self, Recorder};
+use crate::record;
 use crate::redact::Redactor;
-use crate::state::{IllegalEvent, State};
-use crate::workspace::{self, LockError, WorkingCopy, WorktreeSettings};
+use crate::state::IllegalEvent;
+use crate::workspace::{self, LockError, WorktreeSettings};
 
 /// The directory beside a session's working copy in which its nodes leave their status files, which are of no use when a
 /// node has ended, and where agents find what earlier nodes answered and printed.
@@ -176,102 +172,6 @@ pub trait Handler: Send + Sync {
 impl fmt::Debug for dyn Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handler")
-    }
-}
-
-/// A session this process may write to.
-#[derive(Debug)]
-pub struct Session {
-    /// Its id.
-    pub id: SessionId,
-    /// What it was started with.
-    pub started: PipelineStarted,
-    /// What it runs.
-    pub pipeline: Arc<Pipeline>,
-    /// What has become of it.
-    pub state: State,
-    engine: Arc<Engine>,
-    repo: Repo,
-    recorder: Recorder,
-    copy: Option<WorkingCopy>,
-    locks: Locks,
-    /// What is folded and not yet written.
-    unwritten: Option<recording::Unwritten>,
-    /// The tree of the newest step, and what it is without logs and reports.
-    code: Option<(TreeId, CommitId)>,
-    /// Events that were recorded before anybody could observe them.
-    unseen: Vec<Recorded>,
-    /// What each node answered or printed in its newest visit, with the number of the message; read from the record when a
-    /// node first needs it.
-    answers: BTreeMap<NodeId, (Option<u64>, String)>,
-    /// The conversations nodes with full fidelity go on with, likewise.
-    threads: BTreeMap<String, Vec<Message>>,
-    /// The messages of the node that was interrupted.
-    interrupted: Vec<Message>,
-    /// What is on record of a node that starts over.
-    recorded: Option<assignment::Recording>,
-    /// A session that was resumed tells its first agent a summary instead of the whole conversation.
-    degrade: bool,
-    events_since_state: usize,
-    /// How large the state was when it was kept last.
-    kept_state_bytes: usize,
-    start_node: NodeId,
-    /// The task it works on, in a tree.
-    job: Option<Arc<task::TaskJob>>,
-    /// What sessions before it in the same run have spent.
-    earlier: Earlier,
-    /// The limit that has stopped it.
-    over: Option<Exceeded>,
-    /// Its branch could not follow the record.
-    behind: Option<Behind>,
-    /// A checkout has followed the branch, which the working copy does not know yet.
-    followed: bool,
-    /// What a person should know and was not told yet.
-    warnings: Vec<Warning>,
-}
-
-/// A session that was just made or found, before anything is done with it.
-struct Opened {
-    id: SessionId,
-    started: PipelineStarted,
-    pipeline: Pipeline,
-    state: State,
-    start_node: NodeId,
-    recorder: Recorder,
-    locks: Locks,
-}
-
-impl Session {
-    fn new(engine: Arc<Engine>, repo: Repo, opened: Opened) -> Self {
-        let Opened { id, started, pipeline, state, start_node, recorder, locks } = opened;
-        Self {
-            id,
-            started,
-            pipeline: Arc::new(pipeline),
-            state,
-            engine,
-            repo,
-            recorder,
-            copy: None,
-            locks,
-            unwritten: None,
-            code: None,
-            unseen: Vec::new(),
-            answers: BTreeMap::new(),
-            threads: BTreeMap::new(),
-            interrupted: Vec::new(),
-            recorded: None,
-            degrade: false,
-            events_since_state: 0,
-            kept_state_bytes: 0,
-            start_node,
-            job: None,
-            earlier: Earlier::default(),
-            over: None,
-            behind: None,
-            followed: false,
-            warnings: Vec::new(),
-        }
     }
 }
 

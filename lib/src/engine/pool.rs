@@ -21,15 +21,15 @@ impl Session {
     pub(super) fn trim_pool(&mut self) {
         let Some(size) = self.engine.worktrees.pool.filter(|_| self.is_done()) else { return };
         if size == 0
-            && let Ok(summary) = Summary::newest(&self.repo, &self.id)
-            && let Some(path) = self.copy.as_ref().map(|copy| copy.path().to_owned())
+            && let Ok(summary) = Summary::newest(&self.repo, self.id())
+            && let Some(path) = self.working_copy().map(|copy| copy.path().to_owned())
             && let Ok(true) = remove_clean(&self.repo, &summary, &path)
         {
-            self.copy = None;
+            self.root_mut().copy = None;
         }
         // This one is newer than all of them.
         let others = size.saturating_sub(1);
-        if let Ok(done) = done_before(&self.repo, &self.id) {
+        if let Ok(done) = done_before(&self.repo, self.id()) {
             for (summary, path) in done.iter().skip(others).take(AT_ONCE) {
                 // Whoever works there needs it.
                 if let Ok(_locks) = Locks::take(&self.repo, &summary.session) {
@@ -40,7 +40,7 @@ impl Session {
     }
 
     fn is_done(&self) -> bool {
-        self.state.phase == Phase::Completed && self.started.task.is_none()
+        self.state().phase == Phase::Completed && self.started().task.is_none()
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Error, RUN_DIR, Session};
 use crate::beneath;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{SESSIONS, context_ref, read_through};
+use crate::record::{SESSIONS, read_through, root_ref};
 use crate::text::{quoted_path, shorten};
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
@@ -493,7 +493,7 @@ fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveEr
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
 pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
     let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
-    let main = context_ref(id, &crate::ids::ContextId::main());
+    let main = root_ref(id);
     records.sort_by_key(|(name, _)| *name == main);
     Ok(records)
 }

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use super::context::Opened;
 use super::locks::Locks;
+use super::session::SessionPlan;
 use super::start::{OnOpen, start_node};
-use super::{Engine, Error, Opened, Session};
+use super::task::TaskJob;
+use super::{Engine, Error, Session};
 use crate::clock;
-use crate::event::{MessageRange, PipelineStarted, Resumed};
+use crate::event::{PipelineStarted, Resumed};
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, NodeId, SessionId};
-use crate::llm::Message;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::record::{Batch, History, Recorder, context_ref};
-use crate::state::{Phase, Position, State};
+use crate::record::{Batch, History, Recorder, root_ref};
+use crate::state::{Phase, State};
 use crate::text::listed;
 use crate::workspace::branch_ref;
 
@@ -85,9 +87,9 @@ fn over(found: &Found, id: &SessionId) -> Option<Error> {
 
 /// Reads a session that is to be written to. The caller holds its locks.
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
-    let history = History::newest(repo, id, &ContextId::main())?;
+    let history = History::newest(repo, id)?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
-    repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
+    repo.release_stale_lock(&root_ref(id))?;
     for branch in history.started.branches.values() {
         repo.release_stale_lock(&branch_ref(branch))?;
     }
@@ -119,9 +121,9 @@ impl Session {
             if over.is_none() {
                 at = starts_at(&found.state, id, from)?;
             }
-            let mut session = Self::open(engine, repo, locks, found)?;
+            let mut session = Self::open(engine, repo, locks, found, None)?;
             match over {
-                Some(over) => session.bring_up().and(Err(over)),
+                Some(over) => session.root_mut().bring_up().and(Err(over)),
                 None => Ok(session),
             }
         })?;
@@ -131,86 +133,54 @@ impl Session {
         Ok((session, kept))
     }
 
-    /// Brings branch and working copy to the newest record.
+    /// Brings branch and worktree of every open context to its newest record. Returns where work was saved.
     pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
-        let kept = self.make_copy().await?;
-        self.load_interrupted()?;
-        self.degrade = true;
-        Ok(kept)
+        let mut kept = Vec::new();
+        for context in self.open_contexts() {
+            let went_on = self.context_mut(&context).go_on().await;
+            kept.extend(self.pause_if_interrupted(went_on)?);
+        }
+        Ok((!kept.is_empty()).then(|| kept.join(" and ")))
     }
 
-    pub(super) fn open(engine: Arc<Engine>, repo: Repo, locks: Locks, found: Found) -> Result<Self, Error> {
+    pub(super) fn open(
+        engine: Arc<Engine>,
+        repo: Repo,
+        locks: Locks,
+        found: Found,
+        job: Option<Arc<TaskJob>>,
+    ) -> Result<Self, Error> {
         let Found { history, pipeline, state } = found;
         let start_node = start_node(&pipeline)?;
         let id = history.session.clone();
         let newest = (history.first, history.tip, state.messages);
-        let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), newest);
+        let context = history.context.clone();
+        let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), newest);
         let events = history.events().count();
         let started = history.started;
         let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
-        let mut session = Self::new(engine, repo, Opened { id, started, pipeline, state, start_node, recorder, locks });
-        session.events_since_state = events;
+        let Locks { session, mut worktrees } = locks;
+        let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
+        let opened = Opened { id: context, state, recorder, lock, copy: None, events, written: Vec::new() };
+        let plan = SessionPlan { id, started, pipeline: Arc::new(pipeline), start_node, job };
+        let mut session = Self::new(engine, repo, plan, session, opened);
+        session.open_forks(worktrees)?;
         Ok(session)
     }
 
-    /// Records that the session goes on, at `from` where that is given.
+    /// Records in every open context that the session goes on, at `from` where that is given.
     pub(super) fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
-        let mut seen = Vec::new();
         let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
-        let batch = Batch { summary, ..Batch::default() };
-        let event = Resumed { from, extra: Default::default() };
-        let writer = self.repo.writer();
-        self.record(writer, batch, vec![event.into()], clock::now(), &mut |event| seen.push(event.clone()))?;
-        self.unseen.extend(seen);
-        Ok(())
-    }
-
-    fn load_interrupted(&mut self) -> Result<(), Error> {
-        let Position::Running { turns, .. } = &self.state.position else { return Ok(()) };
-        let ranges: Vec<MessageRange> = turns.iter().filter_map(|turn| turn.messages).collect();
-        if !ranges.is_empty() {
-            self.interrupted = self.read_messages(&ranges)?;
+        let root = self.root_id().clone();
+        let others = self.open_contexts().into_iter().filter(|context| *context != root);
+        let all: Vec<ContextId> = std::iter::once(root.clone()).chain(others).collect();
+        for context in all {
+            let from = from.clone().filter(|_| context == root);
+            let batch = Batch { summary: summary.clone(), ..Batch::default() };
+            let event = Resumed { from, extra: Default::default() };
+            let writer = self.repo.writer();
+            self.context_mut(&context).record(writer, batch, vec![event.into()], clock::now())?;
         }
         Ok(())
-    }
-
-    /// The messages of a conversation, read from the record the first time.
-    pub(super) fn thread_messages(&mut self, thread: &str) -> Result<Vec<Message>, Error> {
-        if let Some(messages) = self.threads.get(thread) {
-            return Ok(messages.clone());
-        }
-        let ranges = self.state.threads.get(thread).cloned().unwrap_or_default();
-        let messages = if ranges.is_empty() { Vec::new() } else { self.read_messages(&ranges)? };
-        self.threads.insert(thread.to_owned(), messages.clone());
-        Ok(messages)
-    }
-
-    /// What some nodes answered or printed in their newest visits, read from the record the first time.
-    pub(super) fn answers(&mut self, nodes: &[NodeId]) -> Result<Vec<String>, Error> {
-        let number = |id: &NodeId| self.state.nodes.get(id).and_then(|node| node.response);
-        let is_known = |id: &NodeId| self.answers.get(id).is_some_and(|(known, _)| *known == number(id));
-        let missing: Vec<(NodeId, u64)> =
-            nodes.iter().filter(|id| !is_known(id)).filter_map(|id| Some((id.clone(), number(id)?))).collect();
-        if !missing.is_empty() {
-            let history = History::whole(&self.repo, &self.id, &ContextId::main())?;
-            for (id, number) in missing {
-                let message = history.message(&self.repo, number)?;
-                let text = serde_json::from_value::<Message>(message).map(|message| message.text());
-                self.answers.insert(id, (Some(number), text.unwrap_or_default()));
-            }
-        }
-        let text = |id: &NodeId| self.answers.get(id).map(|(_, text)| text.clone()).unwrap_or_default();
-        Ok(nodes.iter().map(text).collect())
-    }
-
-    fn read_messages(&self, ranges: &[MessageRange]) -> Result<Vec<Message>, Error> {
-        let history = History::whole(&self.repo, &self.id, &ContextId::main())?;
-        let mut messages = Vec::new();
-        for number in ranges.iter().flat_map(|range| range.first..=range.last) {
-            let value = history.message(&self.repo, number)?;
-            let message = serde_json::from_value(value).map_err(|error| Error::Message { number, source: error })?;
-            messages.push(message);
-        }
-        Ok(messages)
     }
 }

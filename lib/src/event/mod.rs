@@ -25,8 +25,8 @@ pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
 pub use recorded::{Recorded, to_the_millisecond};
 pub use session::{
-    Checkpoint, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted,
-    Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
+    Checkpoint, ContextForked, ForkKind, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed,
+    PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
 pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
@@ -134,6 +134,8 @@ events! {
     PipelineStarted,
     /// A later process took the session up again.
     Resumed,
+    /// Another context of the session begins.
+    ContextForked,
     /// The session's branch exists.
     SessionBranchCreated,
     /// The session's working copy exists.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, Snapshot, Status, TaskOf, Written};
-use crate::ids::{BranchName, CommitId, NodeId, PipelineName, RepoName};
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName};
 
 /// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,37 @@ pub struct Resumed {
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// See [`Event::ContextForked`](super::Event::ContextForked). Told twice: by the context it forks from, and as the first
+/// event of the new one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextForked {
+    /// The context it forks from.
+    pub from: ContextId,
+    /// The new one.
+    pub context: ContextId,
+    /// What it is for.
+    pub kind: ForkKind,
+    /// The node it begins at.
+    pub node_id: NodeId,
+    /// Where its worktrees begin.
+    pub base: Snapshot,
+    /// Its branch in each repository.
+    pub branches: BTreeMap<RepoName, BranchName>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What a context was forked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkKind {
+    /// A branch of the pipeline that runs beside others. The session's root tells whether it goes on.
+    Parallel,
+    /// The run once more from a turn on: a root of its own.
+    Replay,
 }
 
 /// See [`Event::SessionBranchCreated`](super::Event::SessionBranchCreated).

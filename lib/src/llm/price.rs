@@ -74,6 +74,11 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_str(include_str!("prices.json")).expect("the table was read by this module's tests")
 });
 
+/// The rows that say something of other versions, each with its family: every call of every agent is priced several times.
+static FAMILIES: LazyLock<Vec<(String, &'static Price)>> = LazyLock::new(|| {
+    TABLE.models.iter().filter(|price| !price.old).map(|price| (family(&price.model), price)).collect()
+});
+
 /// The model of a provider behind a tier, where the configuration names none.
 pub fn usual_model(provider: &str, tier: &str) -> Option<&'static str> {
     TABLE.tiers.get(provider)?.get(tier).map(String::as_str)
@@ -241,7 +246,7 @@ fn dearest_of_family(model: &str) -> Option<Price> {
     let own = family(model);
     let first = own.split('-').next().unwrap_or_default();
     let dearest = |fits: &dyn Fn(&str) -> bool| {
-        let mut fitting = TABLE.models.iter().filter(|price| !price.old && fits(&family(&price.model)));
+        let mut fitting = FAMILIES.iter().filter(|(family, _)| fits(family)).map(|(_, price)| *price);
         let one = fitting.next()?.clone();
         Some(fitting.fold(one, Price::dearer))
     };

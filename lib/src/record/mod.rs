@@ -17,11 +17,14 @@ pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 
 use crate::event::EventError;
-use crate::git;
+use crate::git::{self, Repo};
 use crate::ids::{ContextId, SessionId};
 
 /// The trailer that marks a commit as a record; its value is the layout's version.
 const RECORD_TRAILER: &str = "Pleach-Record";
+
+/// The trailer that names the context whose record it is.
+const CONTEXT_TRAILER: &str = "Pleach-Context";
 
 /// The trailer that names the task of a tree a session works on.
 const TASK_TRAILER: &str = "Pleach-Task";
@@ -35,6 +38,23 @@ pub const SESSIONS: &str = "refs/pleach/sessions/";
 /// The ref that holds a context's chain of records.
 pub fn context_ref(session: &SessionId, context: &ContextId) -> String {
     format!("{SESSIONS}{session}/{context}")
+}
+
+/// The ref that holds the records of a session's root, which tells whether the session goes on.
+pub fn root_ref(session: &SessionId) -> String {
+    context_ref(session, &root())
+}
+
+/// The context every session is opened with.
+pub(crate) fn root() -> ContextId {
+    ContextId::main()
+}
+
+/// The contexts of a session, by name.
+pub fn contexts(repo: &Repo, session: &SessionId) -> Result<Vec<ContextId>, git::Error> {
+    let prefix = format!("{SESSIONS}{session}/");
+    let names = repo.reference_names(&prefix)?;
+    Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
 }
 
 /// Why a record could not be written or read.

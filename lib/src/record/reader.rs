@@ -3,10 +3,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref, message};
+use super::{
+    CONTEXT_TRAILER, Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref, message, root,
+    root_ref,
+};
 use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
+use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TurnId};
 use crate::state::State;
 use crate::trailer::Message;
 
@@ -15,6 +18,8 @@ use crate::trailer::Message;
 pub struct Record {
     /// The commit that holds it.
     pub commit: CommitId,
+    /// The context that wrote it: that of the chain, or one it was forked from.
+    pub context: ContextId,
     /// Its tree, for the messages.
     tree: TreeId,
     /// Its events, in order.
@@ -60,7 +65,7 @@ impl History {
     /// The task of a tree a session works on, and what the newest record of its main context says in one line. Nothing but
     /// that record's commit is read.
     pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<(String, String)>, Error> {
-        let newest = || match repo.reference(&context_ref(session, &ContextId::main()))? {
+        let newest = || match repo.reference(&root_ref(session))? {
             Some(tip) => repo.commit(tip).map(Some),
             None => Ok(None),
         };
@@ -70,14 +75,33 @@ impl History {
         Ok(task.map(|task| (task, message.subject)))
     }
 
-    /// Reads a whole chain.
-    pub fn whole(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+    /// Reads the whole chain of a session's root.
+    pub fn whole(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::whole_in(repo, session, &root())
+    }
+
+    /// Reads the chain of a session's root from its newest kept state on. The state is a cache: one of another version is
+    /// passed over.
+    pub fn newest(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::newest_in(repo, session, &root())
+    }
+
+    /// Reads a whole chain, with what lies before it in those it was forked from.
+    pub fn whole_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, false)
     }
 
-    /// Reads a chain from its newest kept state on. The state is a cache: one of another version is passed over.
-    pub fn newest(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+    /// The same from its newest kept state on.
+    pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, true)
+    }
+
+    /// The same chain up to the record that holds a turn, if one does.
+    pub fn until(mut self, turn: &TurnId) -> Option<Self> {
+        let last = self.records.iter().position(|record| record.turns().any(|found| found == turn))?;
+        self.records.truncate(last + 1);
+        self.tip = self.records[last].commit;
+        Some(self)
     }
 
     fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
@@ -93,9 +117,8 @@ impl History {
         let mut next = Some(tip);
         while let Some(id) = next {
             let commit = repo.commit(id)?;
-            let Some(version) = Message::read(&commit.text()).trailer(RECORD_TRAILER).map(str::to_owned) else {
-                break;
-            };
+            let message = Message::read(&commit.text());
+            let Some(version) = message.trailer(RECORD_TRAILER).map(str::to_owned) else { break };
             if version.parse::<u32>().map_or(true, |version| version > RECORD_VERSION) {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
                 return Err(unreadable(session, id, why));
@@ -105,7 +128,9 @@ impl History {
                 kept = Some(cache);
                 break;
             }
-            records.push(read_record(repo, session, id, commit.tree)?);
+            let context = message.trailer(CONTEXT_TRAILER).and_then(|name| name.parse().ok());
+            let context = context.ok_or_else(|| unreadable(session, id, "it names no context".into()))?;
+            records.push(Record { context, ..read_record(repo, session, id, commit.tree)? });
             next = commit.parents.first().copied();
         }
         records.reverse();
@@ -166,6 +191,15 @@ impl History {
 }
 
 impl Record {
+    /// The turns of agents and tools in it.
+    fn turns(&self) -> impl Iterator<Item = &TurnId> {
+        self.events.iter().filter_map(|recorded| match &recorded.event {
+            Event::AgentTurn(turn) => Some(&turn.turn),
+            Event::ToolExecution(tool) => Some(&tool.turn),
+            _ => None,
+        })
+    }
+
     fn holds(&self, number: u64) -> bool {
         self.events.iter().any(|recorded| match &recorded.event {
             Event::AgentTurn(turn) => turn.messages.is_some_and(|range| (range.first..=range.last).contains(&number)),
@@ -184,7 +218,7 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
     let values: Vec<Value> =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(session, commit, error.to_string()))?;
     let events = values.into_iter().map(Recorded::from_json).collect::<Result<_, _>>();
-    Ok(Record { commit, tree, events: events.map_err(|source| Error::Event { commit, source })? })
+    Ok(Record { commit, context: root(), tree, events: events.map_err(|source| Error::Event { commit, source })? })
 }
 
 /// The state kept in a record, unless there is none or it is not of this version.

@@ -1,7 +1,7 @@
 //! Chains of records as the objects they are, whatever they say: whether all of them can be read, and which work they
 //! lead to.
 
-use super::RECORD_TRAILER;
+use super::{CONTEXT_TRAILER, RECORD_TRAILER};
 use crate::git::{Error, Repo, TreeId};
 use crate::ids::CommitId;
 use crate::trailer::Message;
@@ -18,13 +18,19 @@ pub fn works(repo: &Repo, tip: CommitId) -> impl Iterator<Item = CommitId> {
 
 /// The records of a chain, newest first: the files of each, and the work it speaks of.
 fn records(repo: &Repo, tip: CommitId) -> impl Iterator<Item = Result<(TreeId, Option<CommitId>), Error>> {
-    let mut next = Some(tip);
+    let (mut next, mut context) = (Some(tip), None);
     std::iter::from_fn(move || {
         let commit = match repo.commit(next.take()?) {
             Ok(commit) => commit,
             Err(error) => return Some(Err(error)),
         };
-        Message::read(&commit.text()).trailer(RECORD_TRAILER)?;
+        let message = Message::read(&commit.text());
+        message.trailer(RECORD_TRAILER)?;
+        // What another context has recorded is told by its own ref.
+        let of = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
+        if *context.get_or_insert_with(|| of.clone()) != of {
+            return None;
+        }
         next = commit.parents.first().copied();
         Some(Ok((commit.tree, commit.parents.get(1).copied())))
     })

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, TASK_TRAILER};
+use super::{CONTEXT_TRAILER, Error, RECORD_TRAILER, TASK_TRAILER};
 use crate::event::{AgentTurn, Event, EventError, Recorded};
 use crate::git::Repo;
 use crate::ids::{CommitId, RepoPath, TaskId};
@@ -28,7 +28,7 @@ impl AgentTurns {
     /// `since`.
     pub fn read(repo: &Repo, tip: CommitId, known: Option<CommitId>, since: Option<Timestamp>) -> Result<Self, Error> {
         let mut read = Self::default();
-        let mut next = Some(tip);
+        let (mut next, mut context) = (Some(tip), None);
         while let Some(id) = next {
             if known == Some(id) {
                 read.reached_known = true;
@@ -37,6 +37,11 @@ impl AgentTurns {
             let commit = repo.commit(id)?;
             let message = Message::read(&commit.text());
             if message.trailer(RECORD_TRAILER).is_none() || since.is_some_and(|since| commit.at < since) {
+                break;
+            }
+            // What another context has spent is told by its own ref.
+            let of = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
+            if *context.get_or_insert_with(|| of.clone()) != of {
                 break;
             }
             read.task = read.task.or_else(|| message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok()));

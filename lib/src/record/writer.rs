@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
+use super::{CONTEXT_TRAILER, Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::{Event, Recorded};
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
@@ -37,6 +37,9 @@ pub struct Recorder {
     /// The task of a tree the session works on.
     task: Option<TaskId>,
     tip: Option<CommitId>,
+    /// The record of another context the chain goes on from.
+    from: Option<CommitId>,
+    /// The session's first record.
     first: Option<CommitId>,
     messages: u64,
 }
@@ -44,7 +47,7 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
-        Self { repo, session, context, redactor, task: None, tip: None, first: None, messages: 0 }
+        Self { repo, session, context, redactor, task: None, tip: None, from: None, first: None, messages: 0 }
     }
 
     /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
@@ -56,6 +59,19 @@ impl Recorder {
         (first, tip, messages): (CommitId, CommitId, u64),
     ) -> Self {
         Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
+    }
+
+    /// A recorder for another context of the session, whose chain goes on from a record of this one that has so many
+    /// messages before it; the first append creates it. Messages are numbered on.
+    pub fn fork(&self, context: ContextId, (from, messages): (CommitId, u64)) -> Self {
+        let Self { repo, session, redactor, task, .. } = self;
+        Self {
+            task: task.clone(),
+            from: Some(from),
+            first: self.first,
+            messages,
+            ..Self::create(repo.clone(), session.clone(), context, redactor.clone())
+        }
     }
 
     /// Lets every record name the task its session works on, so that who looks for those need not read the others.
@@ -83,14 +99,15 @@ impl Recorder {
     pub fn append(&mut self, mut writer: Writer, batch: &Batch) -> Result<CommitId, Error> {
         let at = batch.events.last().map(|event| event.at).unwrap_or_else(crate::clock::now);
         let tree = self.tree(&mut writer, batch)?;
-        let parents = self.tip.into_iter().chain(batch.work.iter().copied()).collect();
+        let before = self.tip.or(self.from);
+        let parents = before.into_iter().chain(batch.work.iter().copied()).collect();
         let message = Message {
             subject: self.line(batch),
             body: String::new(),
             trailers: [
                 (RECORD_TRAILER, RECORD_VERSION.to_string()),
                 ("Pleach-Session", self.session.to_string()),
-                ("Pleach-Context", self.context.to_string()),
+                (CONTEXT_TRAILER, self.context.to_string()),
             ]
             .into_iter()
             .chain(self.task.iter().map(|task| (TASK_TRAILER, task.to_string())))

@@ -82,6 +82,7 @@ impl State {
                 .end(Phase::Failed { reason: data.reason.clone() })
                 .map(|()| self.failed_at = data.node_id.clone().or(self.completed.last().cloned())),
             Event::PipelineCancelled(_) => self.cancelled(),
+            Event::ContextForked(data) => self.forked(data),
             Event::SessionBranchCreated(_)
             | Event::WorktreeCreated(_)
             | Event::TurnCommitted(_)
@@ -96,6 +97,7 @@ impl State {
             return Err("the session has been started already".into());
         }
         self.phase = Phase::Running;
+        self.branches = data.branches.clone();
         self.base = data.base.clone();
         self.work = data.base.clone();
         self.checkpointed = data.base.clone();
@@ -159,7 +161,7 @@ impl State {
         if self.phase == Phase::New { Err("the session has not been started".into()) } else { Ok(()) }
     }
 
-    fn must_run(&self) -> Result<(), String> {
+    pub(super) fn must_run(&self) -> Result<(), String> {
         if self.phase == Phase::Running { Ok(()) } else { Err(format!("the session is {}", self.phase.word())) }
     }
 
@@ -220,6 +222,9 @@ impl State {
             return Err(format!("`{node}` is not running"));
         };
         expect_visit(visit, node, pass)?;
+        if mark.turn.context != self.id {
+            return Err(format!("turn {} is not of context `{}`", mark.turn, self.id));
+        }
         if mark.turn.number != number {
             return Err(format!("turn {} has the number {number}", mark.turn));
         }
@@ -383,6 +388,9 @@ impl State {
 
     fn end(&mut self, phase: Phase) -> Result<(), String> {
         self.must_run()?;
+        if self.is_branch {
+            return Err("a branch of the run neither pauses nor ends the session".into());
+        }
         let ended = self.position == Position::Ended;
         match phase {
             Phase::Completed if !(ended && self.reached_exit) => return Err("the run has not reached its exit".into()),

@@ -4,6 +4,7 @@
 //! skipped: it means the record was tampered with or written by a broken program.
 
 mod fold;
+mod fork;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +17,10 @@ pub use fold::{IllegalEvent, digest, result_digest};
 pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
-use crate::event::{BudgetExceeded, Checkpoint, Commits, MessageRange, Outcome, PauseReason, Snapshot, Written};
-use crate::ids::{NodeId, TurnId};
+use crate::event::{
+    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, Snapshot, Written,
+};
+use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
 /// Whether the run goes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,9 +146,21 @@ pub struct RanCommand {
     pub exit: String,
 }
 
-/// The folded session.
+/// The folded events of one context, and of those it was forked from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
+    /// The context.
+    #[serde(default = "ContextId::main")]
+    pub id: ContextId,
+    /// It runs beside others, and its session's root tells whether that goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_branch: bool,
+    /// The contexts that were forked from it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub forks: BTreeMap<ContextId, ContextForked>,
+    /// Its branch in each repository.
+    #[serde(default)]
+    pub branches: BTreeMap<RepoName, BranchName>,
     /// Whether it goes on.
     pub phase: Phase,
     /// Where it stands.
@@ -202,6 +217,10 @@ impl State {
     pub fn new(start_node: NodeId) -> Self {
         let first = Visit { node: start_node, visit: 1, attempt: 1, from: None };
         Self {
+            id: ContextId::main(),
+            is_branch: false,
+            forks: BTreeMap::new(),
+            branches: BTreeMap::new(),
             phase: Phase::New,
             position: Position::Ready { visit: first, not_before: None },
             base: Snapshot::new(),

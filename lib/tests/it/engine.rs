@@ -116,13 +116,13 @@ async fn tool_nodes_commit_what_they_change() {
     }"#;
     let (session, ended, events) = world.run(dot, world.engine(None, BTreeMap::new())).await;
     assert_eq!(ended, Ended::Completed);
-    let branch = format!("pleach/tools/{}", session.id);
+    let branch = format!("pleach/tools/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:a.txt")], &world.repo_path()), "one");
     assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "1");
     assert_eq!(world.git(&["status", "--porcelain"], &world.repo_path()), "");
-    assert_eq!(session.state.context["tool.output"], "one");
+    assert_eq!(session.state().context["tool.output"], "one");
     let repo = Repo::discover(&world.repo_path(), &world.environment()).unwrap();
-    let history = History::whole(&repo, &session.id, &ContextId::main()).unwrap();
+    let history = History::whole(&repo, session.id()).unwrap();
     assert_eq!(history.events().cloned().collect::<Vec<_>>(), events, "what was shown is what was recorded");
     assert_eq!(world.git(&["fsck", "--strict"], &world.repo_path()), "");
 }
@@ -161,8 +161,8 @@ async fn matrix_custom_handler() {
     ]);
     let (session, ended, events) = world.run(dot, world.engine(None, handlers)).await;
     assert_eq!(ended, Ended::Completed);
-    assert_eq!(session.state.context["greeted"], 1);
-    let branch = format!("pleach/custom/{}", session.id);
+    assert_eq!(session.state().context["greeted"], 1);
+    let branch = format!("pleach/custom/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:greeting")], &world.repo_path()), "hello there");
     let failed = events.iter().any(|recorded| match &recorded.event {
         Event::NodeExecution(node) => {
@@ -197,7 +197,7 @@ scripts:
     }"#;
     let (session, ended, events) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
     assert_eq!(ended, Ended::Completed);
-    let branch = format!("pleach/agent/{}", session.id);
+    let branch = format!("pleach/agent/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:hello.txt")], &world.repo_path()), "hello\nmore");
     assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "2");
     let turns: Vec<_> = events
@@ -224,7 +224,7 @@ async fn a_wait_that_takes_too_long_fails() {
     }"#;
     let (session, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
     assert_eq!(ended, Ended::Completed);
-    let long = session.state.outcome(&"long".parse().unwrap()).unwrap();
+    let long = session.state().outcome(&"long".parse().unwrap()).unwrap();
     assert_eq!(long.failure_reason.as_deref(), Some("timed out after 10ms"));
 }
 
@@ -268,7 +268,7 @@ scripts:
     }"#;
     let (session, ended, _) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
     assert_eq!(ended, Ended::Completed);
-    assert_eq!(session.state.threads["t"].len(), 2, "both nodes are turns of one conversation");
+    assert_eq!(session.state().threads["t"].len(), 2, "both nodes are turns of one conversation");
 }
 
 /// A session's name is drawn, and here the same is drawn twice: the branch of the first is there, its record is not, as
@@ -285,15 +285,15 @@ async fn a_branch_name_that_is_taken_is_left_alone_and_another_is_drawn() {
     fastrand::seed(7);
     let (first, ..) = world.run(dot, world.engine(None, BTreeMap::new())).await;
     fastrand::seed(7);
-    assert_eq!(pleach::workspace::new_session_id(), first.id, "the same is drawn again");
-    let branch = format!("pleach/tools/{}", first.id);
+    assert_eq!(pleach::workspace::new_session_id(), *first.id(), "the same is drawn again");
+    let branch = format!("pleach/tools/{}", first.id());
     let tip = world.git(&["rev-parse", &branch], &world.repo_path());
-    let record = format!("refs/pleach/sessions/{}/main", first.id);
+    let record = format!("refs/pleach/sessions/{}/main", first.id());
     world.git(&["update-ref", "-d", &record], &world.repo_path());
     fastrand::seed(7);
     let (second, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
     assert_eq!(ended, Ended::Completed);
-    assert_ne!(second.id, first.id);
+    assert_ne!(second.id(), first.id());
     assert_eq!(world.git(&["rev-parse", &branch], &world.repo_path()), tip);
-    assert_ne!(world.git(&["rev-parse", &format!("pleach/tools/{}", second.id)], &world.repo_path()), tip);
+    assert_ne!(world.git(&["rev-parse", &format!("pleach/tools/{}", second.id())], &world.repo_path()), tip);
 }

@@ -155,7 +155,7 @@ impl Session {
     }
 
     fn turn_id(&self) -> TurnId {
-        TurnId { context: ContextId::main(), number: self.turns + 1 }
+        TurnId::of_main(self.turns + 1)
     }
 
     fn facts(&self) -> Result<TurnFacts, Box<dyn Error>> {

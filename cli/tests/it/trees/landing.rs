@@ -523,6 +523,7 @@ fn a_deleted_target_leaves_the_work_on_its_branch() {
 #[test]
 fn a_locked_index_is_waited_for_and_then_said() {
     let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.be_impatient();
     let waiting = Waiting::new(&garden, WRITES);
     garden.env.write("repo/.git/index.lock", "");
     let ran = waiting.go_on().expect(5);
@@ -547,6 +548,7 @@ fn a_lock_on_all_refs_that_a_killed_git_left_is_named() {
 #[test]
 fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
     let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.be_impatient();
     garden.env.git(&["branch", "other"]);
     let waiting = Waiting::new(&garden, WRITES);
     garden.env.write("repo/.git/MERGE_HEAD", garden.env.git(&["rev-parse", "other"]) + "\n");
@@ -560,6 +562,7 @@ fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
 #[test]
 fn what_is_in_the_way_of_a_run_that_begins_is_said_and_no_work_is_offered() {
     let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.be_impatient();
     for (file, named) in [("index.lock", "index.lock"), ("MERGE_HEAD", "a merge")] {
         let path = garden.env.write(format!("repo/.git/{file}"), garden.env.git(&["rev-parse", "main"]) + "\n");
         let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);

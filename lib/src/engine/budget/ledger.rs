@@ -11,8 +11,8 @@ use crate::budget::{Amount, Spent, day_of};
 use crate::engine::Error;
 use crate::event::Event;
 use crate::git::Repo;
-use crate::ids::{CommitId, ContextId, SessionId};
-use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS, context_ref};
+use crate::ids::{CommitId, SessionId};
+use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS};
 
 /// What each chain of records has spent on a day, up to the record it was read to. Only what is new is read again.
 #[derive(Debug, Default)]
@@ -24,10 +24,12 @@ pub(super) struct Ledger {
 impl Budget {
     /// What all planners and all sessions have spent on a day, but for one session.
     pub(super) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
-        let but = but.map(|own| context_ref(own, &ContextId::main()));
+        let but = but.map(|own| format!("{SESSIONS}{own}/"));
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sum = Amount::default();
-        for name in ledger.turn_to(repo, day)?.into_iter().filter(|name| Some(name) != but.as_ref()) {
+        for name in
+            ledger.turn_to(repo, day)?.into_iter().filter(|name| but.as_ref().is_none_or(|own| !name.starts_with(own)))
+        {
             let spent = ledger.chain(repo, &name, day);
             sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
         }
@@ -65,10 +67,12 @@ impl Ledger {
     }
 }
 
-/// What a session has spent.
+/// What a context has spent, without those it was forked from.
 pub(in crate::engine) fn spent_in(history: &History) -> Spent {
-    let mut spent = history.kept.as_ref().map(|state| state.spent.clone()).unwrap_or_default();
-    for recorded in history.events() {
+    let kept = history.kept.as_ref().filter(|state| state.id == history.context);
+    let mut spent = kept.map(|state| state.spent.clone()).unwrap_or_default();
+    let own = history.records.iter().filter(|record| record.context == history.context);
+    for recorded in own.flat_map(|record| &record.events) {
         if let Event::AgentTurn(turn) = &recorded.event {
             spent.add(recorded.at, turn);
         }

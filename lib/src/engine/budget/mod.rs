@@ -9,11 +9,11 @@ mod uncounted;
 mod unheld;
 mod unpriced;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use super::{Engine, Error, Observer, Session};
-use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, day_of};
+use super::{Engine, Error, Session};
+use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown, Warning};
@@ -97,24 +97,36 @@ pub enum Order {
 }
 
 impl Session {
+    /// What its contexts have spent together.
+    pub fn spent(&self) -> Amount {
+        self.spent_by(|spent| spent.total)
+    }
+
+    fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
+        self.contexts().fold(Amount::default(), |sum, context| sum + of(&context.state.spent))
+    }
+
     /// What an agent's node may spend, and what counts against it.
     pub(super) fn allowance(&self, node: &Node) -> Result<Allowance, Error> {
-        let limits =
-            Limits { budget: self.engine.budget.limits.clone(), pipeline: self.pipeline.budget, node: node.budget };
+        let limits = Limits {
+            budget: self.engine.budget.limits.clone(),
+            pipeline: self.plan.pipeline.budget,
+            node: node.budget,
+        };
         if !limits.is_set() {
             return Ok(Allowance::default());
         }
-        let (session, now) = (self.state.spent.total, clock::now());
-        let mut day = self.state.spent.during(day_of(now));
+        let (session, now) = (self.spent(), clock::now());
+        let mut day = self.spent_by(|spent| spent.during(day_of(now)));
         if limits.is_for_days() {
             let budget = &self.engine.budget;
-            day += tokio::task::block_in_place(|| budget.spent_on(&self.repo, day_of(now), Some(&self.id)))?;
+            day += tokio::task::block_in_place(|| budget.spent_on(&self.repo, day_of(now), Some(self.id())))?;
         }
         let account = Account {
-            node: self.state.spent.on(&node.id),
+            node: self.spent_by(|spent| spent.on(&node.id)),
             session,
             run: self.earlier.run + session,
-            task: if self.started.task.is_some() { self.earlier.task + session } else { Amount::default() },
+            task: if self.plan.started.task.is_some() { self.earlier.task + session } else { Amount::default() },
             day,
         };
         Ok(Allowance { limits, account })
@@ -128,9 +140,9 @@ impl Session {
         node: &Node,
         allowance: &Allowance,
         unpriced: Option<&str>,
-        observe: Observer<'_>,
     ) -> Result<Option<Exceeded>, Error> {
-        self.warnings.extend(self.engine.budget.take_warnings());
+        let warnings = self.engine.budget.take_warnings();
+        self.root_mut().warnings.extend(warnings);
         let mut reached = allowance.limits.exceeded(&node.id, &allowance.account);
         let action = self.engine.budget.action();
         let mut news: Vec<Event> = Vec::new();
@@ -145,18 +157,19 @@ impl Session {
                 text: over.to_string(),
                 extra: Default::default(),
             };
-            if !self.state.exceeded.contains(&limit_mark(&said)) {
+            if !self.state().exceeded.contains(&limit_mark(&said)) {
                 news.push(said.into());
             }
         }
         if allowance.limits.is_in_dollars() {
-            let unsaid = self.state.spent.unpriced.difference(&self.state.price_unknown);
+            let asked: BTreeSet<&String> = self.contexts().flat_map(|context| &context.state.spent.unpriced).collect();
+            let unsaid = asked.into_iter().filter(|model| !self.state().price_unknown.contains(*model));
             news.extend(unsaid.map(|model| Event::from(price_unknown(model))));
         }
         if !news.is_empty() {
             let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
             let writer = self.repo.writer();
-            tokio::task::block_in_place(|| self.record(writer, batch, news, clock::now(), observe))?;
+            tokio::task::block_in_place(|| self.root_mut().record(writer, batch, news, clock::now()))?;
         }
         reached.extend(unpriced.and_then(|model| allowance.limits.unpriced(&node.id, model)));
         Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
@@ -174,26 +187,26 @@ impl Session {
     }
 
     /// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
-    pub(super) fn end_over_budget(&mut self, node: &Node, over: Exceeded, observe: Observer<'_>) -> Result<(), Error> {
+    pub(super) fn end_over_budget(&mut self, node: &Node, over: Exceeded) -> Result<(), Error> {
         let Order::Stop(reason) = self.order(Some(over)) else {
-            return self.pause(PauseReason::OverBudget, observe);
+            return self.pause(PauseReason::OverBudget);
         };
         let batch = Batch { summary: format!("fail at {}", node.id), ..Batch::default() };
         let event = PipelineFailed { reason, node_id: Some(node.id.clone()), extra: Default::default() };
         let writer = self.repo.writer();
-        self.record(writer, batch, vec![event.into()], clock::now(), observe)
+        self.root_mut().record(writer, batch, vec![event.into()], clock::now())
     }
 
     /// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its
     /// session waits, and only the run over the tree ends.
     fn fails(&self, over: &Exceeded) -> bool {
         let stops = self.engine.budget.action() == OnExceeded::Stop;
-        stops && (self.started.task.is_none() || over.limit.is_of_session())
+        stops && (self.plan.started.task.is_none() || over.limit.is_of_session())
     }
 
     /// Why the run fails, and how to go on.
     fn stop_reason(&self, over: &Exceeded) -> String {
-        let again = match self.started.task {
+        let again = match self.plan.started.task {
             Some(_) => ", then `pleach gardener --retry-failed` tries again",
             None => " and resume",
         };
@@ -203,7 +216,7 @@ impl Session {
     /// How to go on with a run that waits because of this limit.
     pub(super) fn pause_reason(&self) -> Option<String> {
         let over = self.over.as_ref()?;
-        let again = match self.started.task {
+        let again = match self.plan.started.task {
             Some(_) => "and run again",
             None => "and resume",
         };
@@ -218,7 +231,7 @@ impl Session {
             return Ok(None);
         }
         let mut passed = Vec::new();
-        for node in self.engine.agent_nodes(&self.pipeline) {
+        for node in self.engine.agent_nodes(&self.plan.pipeline) {
             let allowance = self.allowance(node)?;
             passed.extend(
                 allowance.limits.exceeded(&node.id, &allowance.account).into_iter().filter(Exceeded::is_passed),
@@ -232,7 +245,7 @@ impl Session {
         if self.engine.budget.action() != OnExceeded::Stop {
             return Ok(None);
         }
-        for node in self.engine.agent_nodes(&self.pipeline) {
+        for node in self.engine.agent_nodes(&self.plan.pipeline) {
             let allowance = self.allowance(node)?;
             let reached = allowance.limits.exceeded(&node.id, &allowance.account);
             if let Some(over) = reached.iter().find(|over| over.limit.is_of_session()) {

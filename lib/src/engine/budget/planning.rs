@@ -12,7 +12,7 @@ use crate::config::{self, OnExceeded};
 use crate::engine::Error;
 use crate::event::{AgentTurn, Warning, WarningCode};
 use crate::git::Repo;
-use crate::ids::{ContextId, NodeId, TurnId};
+use crate::ids::{NodeId, TurnId};
 use crate::record::record_planning;
 use crate::redact::Redactor;
 
@@ -61,7 +61,7 @@ impl<'a> Purse<'a> {
     pub(in crate::engine) fn pay(&mut self, node: &NodeId, agent: &str, turn: &Turn) -> Result<(), Error> {
         self.turns += 1;
         let event = AgentTurn {
-            turn: TurnId { context: ContextId::main(), number: self.turns },
+            turn: TurnId { context: crate::record::root(), number: self.turns },
             turn_number: self.turns,
             node_id: node.clone(),
             visit: 1,

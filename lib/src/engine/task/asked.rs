@@ -1,7 +1,8 @@
 //! What the nodes of a task's pipeline are asked to do: its tests, its prompt, the review of its changes.
 
 use super::TaskJob;
-use crate::engine::{Error, Session};
+use crate::engine::Error;
+use crate::engine::context::Context;
 use crate::git::{Change, ChangeKind, Durability, MergeError, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
@@ -9,23 +10,23 @@ use crate::plan::tree::TestCommand;
 use crate::step::Feedback;
 use crate::step::prompt::{self, Bounds};
 
-impl Session {
+impl Context {
     /// What a test step runs: its own command, or what tests the task. None for every other node.
     pub(in crate::engine) fn step_tests(&self, node: &Node) -> Option<Vec<TestCommand>> {
-        self.job.as_ref()?.tests_of(node)
+        self.plan.job.as_ref()?.tests_of(node)
     }
 
     /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
     pub(in crate::engine) fn is_asked_of_the_task(&self, node: &Node) -> bool {
         self.engine.is_of_agent(node)
-            && self.job.is_some()
+            && self.plan.job.is_some()
             && matches!(node.step.as_deref(), Some("implement" | "review"))
     }
 
     /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
     /// A prompt of the pipeline's own stands in place of the first part.
     pub(in crate::engine) fn step_prompt(&self, node: &Node) -> Result<Option<String>, Error> {
-        let (Some(job), Some(step)) = (&self.job, node.step.as_deref()) else { return Ok(None) };
+        let (Some(job), Some(step)) = (&self.plan.job, node.step.as_deref()) else { return Ok(None) };
         let own = node.attrs.contains_key("prompt").then_some(node.prompt.as_str());
         Ok(match step {
             "review" => {
@@ -44,7 +45,7 @@ impl Session {
     /// What stands below the prompt of the agent that begins the work where none implements: what went wrong before.
     pub(in crate::engine) fn lessons_for(&self, node: &Node) -> Option<String> {
         let feedback = Some(self.feedback()).filter(|feedback| !feedback.is_empty())?;
-        self.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
+        self.plan.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
     }
 
     /// What went wrong so far.

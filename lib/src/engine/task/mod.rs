@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::assignment::Work;
+use super::context::Context;
+use super::context::work::Work;
 use super::locks::Locks;
 use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
@@ -27,7 +28,8 @@ use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
-use crate::step::{Attempt, Counts, StepKind, report, text};
+use crate::step::text::Body;
+use crate::step::{Attempt, Counts, Step, StepKind, report, text};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
 pub use step::{StepReport, TaskReport};
@@ -185,11 +187,9 @@ impl Session {
         // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
         unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
-        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(&start)))?;
-        session.job = Some(start.job);
-        session.copy = start.seat.copy;
+        let session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(start)))?;
         let (mut session, kept) = session.make_first_copy().await?;
-        session.lay()?;
+        tokio::task::block_in_place(|| session.root_mut().lay())?;
         Ok((session, kept))
     }
 
@@ -212,18 +212,17 @@ impl Session {
             started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
             found.pipeline = recorded_pipeline(started)?;
             started.goal.clone_from(&found.pipeline.goal);
-            Self::open(engine, repo, locks, found)
+            Self::open(engine, repo, locks, found, Some(job))
         })?;
-        session.job = Some(job);
-        session.copy = seat.copy;
-        let kept = match session.state.phase {
+        session.root_mut().copy = seat.copy;
+        let kept = match session.state().phase {
             Phase::Running | Phase::Paused { .. } => {
                 session.record_resumed(None)?;
                 session.go_on().await?
             }
             _ => session.make_copy().await?,
         };
-        session.lay()?;
+        tokio::task::block_in_place(|| session.root_mut().lay())?;
         Ok((session, kept))
     }
 
@@ -231,8 +230,8 @@ impl Session {
     pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &Seat) -> Result<(), Error> {
         let locks = Locks::beside(&repo, id, seat.lock.clone())?;
         let found = read(&repo, id)?;
-        let mut session = Self::open(engine, repo, locks, found)?;
-        match session.task_work().landing {
+        let mut session = Self::open(engine, repo, locks, found, None)?;
+        match session.root().task_work().landing {
             Some((_, to)) => session.record_landed(to, &mut |_| {}),
             None => Ok(()),
         }
@@ -240,101 +239,117 @@ impl Session {
 
     /// Gives the working copy back.
     pub fn leave(self) -> Seat {
-        Seat { lock: self.locks.worktree, copy: self.copy }
-    }
-
-    /// Lays the code of the budget before over the working copy, as long as nothing was committed since.
-    fn lay(&mut self) -> Result<(), Error> {
-        let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
-        let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
-        tokio::task::block_in_place(|| {
-            let tree = self.repo.tree_of(laid)?;
-            Ok(self.copy.as_mut().expect("the working copy is back when no node runs").lay(tree)?)
-        })
+        let (_, root) = self.into_root();
+        Seat { lock: root.lock, copy: root.copy }
     }
 
     /// Begins the next attempt.
     pub fn begin_attempt(&mut self, attempt: AttemptStarted, observe: Observer<'_>) -> Result<(), Error> {
-        let summary = format!("attempt {} of {}", attempt.number, attempt.of);
-        // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
-        (self.answers, self.threads, self.interrupted, self.recorded) = Default::default();
-        let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now(), observe)
+        self.at_root(observe, |context| context.begin_attempt(attempt))
     }
 
     /// Records that the target is about to move.
     pub fn record_landing(&mut self, from: CommitId, to: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("land on {target}");
-        let event = Landing { target, from, to, extra: Default::default() };
-        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
-            return self.write_with(&summary, event.into(), observe);
-        }
-        let (writer, work) = (self.repo.writer(), vec![to]);
-        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+        self.at_root(observe, |context| context.record_landing(from, to))
     }
 
     /// Records that the target has moved.
     pub fn record_landed(&mut self, commit: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("landed on {target}");
-        let event = Landed { target, commit, extra: Default::default() };
-        let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+        self.at_root(observe, |context| context.record_landed(commit))
+    }
+
+    /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+    pub fn fail_attempt(&mut self, reason: &str, observe: Observer<'_>) -> Result<(), Error> {
+        self.at_root(observe, |context| context.fail_attempt(reason))
+    }
+
+    /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
+    /// by [`Session::write_end_of_task`].
+    pub fn end_task(
+        &mut self,
+        facts: Step,
+        body: Body,
+        attempt: Option<Attempt>,
+        report: Option<TaskReport>,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        self.at_root(observe, |context| context.end_task(facts, body, attempt, report))
+    }
+
+    /// Writes the end of the task, if that is not done yet.
+    pub fn write_end_of_task(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        self.at_root(observe, Context::flush)
+    }
+
+    /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+    pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
+        self.at_root(observe, |context| context.turn_red(built, report))
+    }
+
+    /// The code there is now.
+    pub fn code(&mut self, observe: Observer<'_>) -> Result<CommitId, Error> {
+        self.at_root(observe, Context::code)
+    }
+
+    /// The commit of the task's last step and what it is built on, as long as it is not written.
+    pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
+        self.root().unwritten_step()
+    }
+
+    /// The facts every step of the session shares.
+    pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
+        self.root().facts(kind, passed)
     }
 
     /// The task of a session that works on one.
     pub fn task(&self) -> &TaskOf {
-        self.task_of()
-    }
-
-    /// What has become of it.
-    fn task_work(&self) -> &TaskWork {
-        self.state.task.as_deref().expect("only sessions on tasks do this")
+        self.root().task_of()
     }
 
     /// The newest step's commit, where the task's branch stands.
     pub fn task_tip(&self) -> CommitId {
-        self.task_work().step
+        self.root().task_tip()
     }
 
     /// The newest step, and whether it went well.
     pub fn newest_step(&self) -> Option<(StepKind, bool)> {
-        self.task_work().newest()
+        self.root().task_work().newest()
     }
 
     /// Whether the task is complete or given up, as far as its branch is concerned.
     pub fn is_decided(&self) -> bool {
-        self.task_work().is_decided()
+        self.root().task_work().is_decided()
     }
 
     /// Where the target stood that is about to move, or has.
     pub fn landing_from(&self) -> Option<CommitId> {
-        self.task_work().landing.map(|(from, _)| from)
+        self.root().task_work().landing.map(|(from, _)| from)
     }
 
     /// The number of the newest attempt in its budget.
     pub fn attempt_number(&self) -> u32 {
-        self.task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
+        self.root().task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
     }
 
     /// The newest attempt, as it is told.
     pub fn attempt(&self) -> Option<Attempt> {
-        let attempt = self.task_work().attempt.as_ref()?;
-        let of = self.job.as_ref().map_or(attempt.of, |job| job.attempts);
-        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
+        self.root().attempt()
     }
 
     /// What of the work is not committed and not ignored either, in words.
     pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
-        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
-        Ok(tokio::task::block_in_place(|| copy.left_out())?)
+        Ok(tokio::task::block_in_place(|| self.root_mut().working_mut().left_out())?)
+    }
+
+    /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
+    pub fn leave_branch(&mut self) -> Result<Option<Warning>, Error> {
+        tokio::task::block_in_place(|| self.root_mut().leave_branch())
     }
 
     /// What the newest test step counted.
     pub fn last_counts(&self) -> Option<Counts> {
         let of = |key: &str| {
-            let found = self.task_work().tested.iter().find(|(name, _)| name == key);
+            let found = self.root().task_work().tested.iter().find(|(name, _)| name == key);
             found.and_then(|(_, value)| value.parse().ok())
         };
         Some(Counts {
@@ -346,45 +361,42 @@ impl Session {
 
     /// A path for a report that nothing on the branch has; or what is in the place of the directory of reports.
     pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
-        let tree = self.working().tree()?;
-        Ok(match self.no_directory(tree, dir)? {
+        let root = self.root();
+        let tree = root.working().tree()?;
+        Ok(match root.no_directory(tree, dir)? {
             Some(found) => Err(found),
-            None => Ok(self.free_path(&format!("{dir}/{file}"), tree)?),
+            None => Ok(root.free_path(&format!("{dir}/{file}"), tree)?),
         })
     }
 
     /// The ref of the session's record.
     pub fn record_name(&self) -> String {
-        self.recorder.reference()
-    }
-
-    pub(super) fn task_of(&self) -> &TaskOf {
-        self.started.task.as_ref().expect("only sessions on tasks do this")
+        self.root().recorder.reference()
     }
 
     /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests.
     pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
-        let job = self.job.clone().expect("only sessions on tasks do this");
-        let step = self.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+        let job = self.plan.job.clone().expect("only sessions on tasks do this");
+        let step = self.plan.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         let by_agent = step.is_some_and(|node| node.handler == HandlerKind::Codergen);
-        let node = step.or_else(|| self.pipeline.start()).expect("a pipeline that ran has a start").clone();
-        let tests = self.step_tests(&node).unwrap_or_else(|| job.tests.clone());
+        let node = step.or_else(|| self.plan.pipeline.start()).expect("a pipeline that ran has a start").clone();
+        let tests = self.root().step_tests(&node).unwrap_or_else(|| job.tests.clone());
         if tests.is_empty() && !by_agent {
             return Ok(None);
         }
         let node = Node { write: WritePolicy::Never, ..node };
-        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let (id, copy) = (self.plan.id.clone(), self.root_mut().working_mut());
         let at = Position { branch: copy.at().branch, ..Position::all(commit) };
-        tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), copy.branch.clone(), at))?;
+        tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), at))?;
         if by_agent {
             let why = "What the agent tested was built anew since, on what had landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
         }
-        self.bring_setup(&mut |_| {}).await?;
+        self.root_mut().bring_setup().await?;
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
-        let finished = self.work_aside(node, visit.clone(), Work::Tests(tests)).await?;
-        self.copy = Some(finished.copy);
+        let finished = self.root_mut().run_detached(node, visit.clone(), Work::Tests(tests)).await?;
+        self.root_mut().copy = Some(finished.copy);
         let outcome = match finished.result {
             Ok(outcome) if outcome.status.is_success() => Retest::Green,
             Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
@@ -397,8 +409,60 @@ impl Session {
         };
         Ok(Some(Retested { outcome, warnings: finished.warnings }))
     }
+}
 
-    fn working(&self) -> &WorkingCopy {
-        self.copy.as_ref().expect("the working copy is back when no node runs")
+impl Context {
+    /// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+    fn lay(&mut self) -> Result<(), Error> {
+        let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
+        let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
+        let tree = self.repo.tree_of(laid)?;
+        Ok(self.working_mut().lay(tree)?)
+    }
+
+    fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
+        let summary = format!("attempt {} of {}", attempt.number, attempt.of);
+        // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+        self.memory = Default::default();
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
+    }
+
+    fn record_landing(&mut self, from: CommitId, to: CommitId) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("land on {target}");
+        let event = Landing { target, from, to, extra: Default::default() };
+        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
+            return self.write_with(&summary, event.into());
+        }
+        let (writer, work) = (self.repo.writer(), vec![to]);
+        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now())
+    }
+
+    fn record_landed(&mut self, commit: CommitId) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("landed on {target}");
+        let event = Landed { target, commit, extra: Default::default() };
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now())
+    }
+
+    pub(super) fn task_of(&self) -> &TaskOf {
+        self.plan.started.task.as_ref().expect("only sessions on tasks do this")
+    }
+
+    /// What has become of its task.
+    fn task_work(&self) -> &TaskWork {
+        self.state.task.as_deref().expect("only sessions on tasks do this")
+    }
+
+    fn task_tip(&self) -> CommitId {
+        self.task_work().step
+    }
+
+    fn attempt(&self) -> Option<Attempt> {
+        let attempt = self.task_work().attempt.as_ref()?;
+        let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
+        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
     }
 }

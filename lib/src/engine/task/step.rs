@@ -2,9 +2,9 @@
 
 use super::TaskJob;
 use crate::clock;
-use crate::engine::recording::Unwritten;
+use crate::engine::Error;
+use crate::engine::context::{Context, PendingRecord};
 use crate::engine::worker::output_message;
-use crate::engine::{Error, Observer, Session};
 use crate::event::{Commits, StepFinished, Warning, WarningCode};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoPath};
@@ -44,7 +44,7 @@ pub struct StepReport {
 
 impl StepReport {
     /// It failed after all, for this reason, whatever was said.
-    pub fn fail(&mut self, why: &str) {
+    pub(in crate::engine) fn fail(&mut self, why: &str) {
         self.body = text::runner_error(why);
         let with_why = |text: &str| format!("{}\n{why}\n", text.trim_end());
         self.log = Some(with_why(self.log.as_ref().unwrap_or(&self.said)));
@@ -87,28 +87,27 @@ impl Making {
     }
 }
 
-impl Session {
+impl Context {
     /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
-    pub fn fail_attempt(&mut self, reason: &str, observe: Observer<'_>) -> Result<(), Error> {
+    pub(in crate::engine) fn fail_attempt(&mut self, reason: &str) -> Result<(), Error> {
         let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
         let attempt = attempt.expect("an attempt that failed was begun");
         let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
         let body = text::outside(reason);
         let told = Some(text::broke_off(reason));
         let making = Making { attempt: self.attempt(), feedback: told, ..Making::of(facts, body) };
-        self.commit_step(making, observe)?;
+        self.commit_step(making)?;
         Ok(())
     }
 
     /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
-    /// by [`Session::write_end_of_task`].
-    pub fn end_task(
+    /// by [`Context::flush`].
+    pub(in crate::engine) fn end_task(
         &mut self,
         facts: Step,
         body: Body,
         attempt: Option<Attempt>,
         report: Option<TaskReport>,
-        observe: Observer<'_>,
     ) -> Result<(), Error> {
         let (files, report) = match report {
             Some(TaskReport::Committed(path, text)) => (vec![(path, text)], None),
@@ -116,37 +115,30 @@ impl Session {
             None => (Vec::new(), None),
         };
         let making = Making { attempt, files, report, ..Making::of(facts, body) };
-        tokio::task::block_in_place(|| self.put_off_step(making, observe))
-    }
-
-    /// Writes the end of the task, if that is not done yet.
-    pub fn write_end_of_task(&mut self, observe: Observer<'_>) -> Result<(), Error> {
-        tokio::task::block_in_place(|| self.settle(observe))
+        self.defer_step(making)
     }
 
     /// The commit of the task's last step and what it is built on, as long as it is not written.
-    pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
-        let unwritten = self.unwritten.as_ref()?;
+    pub(in crate::engine) fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
+        let unwritten = self.pending.as_ref()?;
         Some((unwritten.step?.0, unwritten.branch?))
     }
 
     /// Commits a step that is no node's.
-    fn commit_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
-        tokio::task::block_in_place(|| {
-            self.put_off_step(making, observe)?;
-            self.settle(observe)
-        })
+    fn commit_step(&mut self, making: Making) -> Result<(), Error> {
+        self.defer_step(making)?;
+        self.flush()
     }
 
     /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
-    fn put_off_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
+    fn defer_step(&mut self, making: Making) -> Result<(), Error> {
         // A step that follows another can be built before that one is written.
-        if self.unwritten.as_ref().is_some_and(|before| before.step.is_none() || before.branch.is_none()) {
-            self.settle(observe)?;
+        if self.pending.as_ref().is_some_and(|before| before.step.is_none() || before.branch.is_none()) {
+            self.flush()?;
         }
         let at = self.working().at();
-        let (mut writer, tree, parent) = match &mut self.unwritten {
-            Some(Unwritten { writer, step: Some((commit, tree)), .. }) => {
+        let (mut writer, tree, parent) = match &mut self.pending {
+            Some(PendingRecord { writer, step: Some((commit, tree)), .. }) => {
                 // What is in it is looked into below.
                 writer.flush()?;
                 (std::mem::replace(writer, self.repo.writer()), *tree, *commit)
@@ -159,17 +151,18 @@ impl Session {
         let events = self.fold(vec![step.into()], now)?;
         let batch = Batch { summary, work: vec![commit], events, ..Batch::default() };
         let step = Some((commit, tree));
-        self.put_off_end(Unwritten { writer, batch, branch: Some(at.branch), made: None, step });
+        self.defer_end(PendingRecord { writer, batch, branch: Some(at.branch), made: None, step });
         Ok(())
     }
 
     /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
-    pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
-        self.write_end_of_task(observe)?;
+    pub(in crate::engine) fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
+        self.flush()?;
         let old = self.working().at().branch;
-        self.copy.as_mut().expect("the working copy is back when no node runs").place(built);
+        self.working_mut().place(built);
         let name = "test".to_owned();
-        let node = Node { step: Some(name), ..self.pipeline.start().expect("a pipeline that ran has a start").clone() };
+        let node =
+            Node { step: Some(name), ..self.plan.pipeline.start().expect("a pipeline that ran has a start").clone() };
         let mut writer = self.repo.writer();
         let tree = self.repo.tree_of(built)?;
         // No node has said it, and the commit may not have it either.
@@ -179,10 +172,10 @@ impl Session {
         step.log = messages.first().map(|_| self.recorder.next_message());
         let commit = step.git_sha;
         let batch = Batch { summary: step.subject.clone(), messages, work: vec![commit], ..Batch::default() };
-        self.record(writer, batch, vec![step.into()], clock::now(), observe)?;
+        self.record(writer, batch, vec![step.into()], clock::now())?;
         self.move_branch(old, commit)?;
         let news = self.branch_news();
-        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let copy = self.working_mut();
         copy.hear(news);
         copy.take_step(commit, tree)?;
         Ok(copy.follow()?)
@@ -197,7 +190,9 @@ impl Session {
         writer: &mut Writer,
         (tree, tip): (TreeId, CommitId),
     ) -> Result<Option<(StepFinished, TreeId)>, Error> {
-        let (Some(job), Some(name), Some(report)) = (self.job.clone(), &node.step, report) else { return Ok(None) };
+        let (Some(job), Some(name), Some(report)) = (self.plan.job.clone(), &node.step, report) else {
+            return Ok(None);
+        };
         let Some(attempt) = self.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
         // What a command changed, or an agent that broke off, is not written yet; it is looked into below.
         writer.flush()?;
@@ -245,14 +240,14 @@ impl Session {
         let mut edits = Vec::new();
         let touched = if before == tree { Vec::new() } else { self.touched_logs(before, tree)? };
         for path in &touched {
-            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
             edits.push(match self.repo.tree_entry(before, path)? {
                 Some(entry) => {
-                    copy.put(path, &self.repo.blob(entry.id)?)?;
+                    let blob = self.repo.blob(entry.id)?;
+                    self.working_mut().put(path, &blob)?;
                     TreeEdit::Put(path.clone(), entry.kind, entry.id)
                 }
                 None => {
-                    copy.take_away(path)?;
+                    self.working_mut().take_away(path)?;
                     TreeEdit::Remove(path.clone())
                 }
             });
@@ -269,7 +264,7 @@ impl Session {
 
     /// The logs and reports that somebody else has changed, but for what was merged from the target: others landed that.
     fn touched_logs(&self, before: TreeId, tree: TreeId) -> Result<Vec<RepoPath>, Error> {
-        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        let job = self.plan.job.as_ref().expect("only sessions on tasks make steps");
         let changes = self.repo.changes(before, tree)?;
         let mut touched: Vec<RepoPath> =
             changes.into_iter().map(|change| change.path).filter(|path| job.is_own(path)).collect();
@@ -294,14 +289,14 @@ impl Session {
     }
 
     fn is_leaf_task(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.task.is_leaf())
+        self.plan.job.as_ref().is_some_and(|job| job.task.is_leaf())
     }
 
     /// The facts every step of the session shares.
-    pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
+    pub(in crate::engine) fn facts(&self, kind: StepKind, passed: bool) -> Step {
         let of = self.task_of();
         Step {
-            session: Some(self.id.clone()),
+            session: Some(self.plan.id.clone()),
             tree: Some(of.tree.clone()),
             name: Some(of.name.clone()),
             ..Step::new(Some(of.id.clone()), kind, passed)
@@ -310,19 +305,19 @@ impl Session {
 
     /// A tree without what pleach wrote into it, by which attempts are compared.
     fn code_of(&self, tree: TreeId) -> Result<CommitId, Error> {
-        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        let job = self.plan.job.as_ref().expect("only sessions on tasks make steps");
         code_of(&self.repo, (self.repo.tree_of(self.task_of().base)?, tree), job)
     }
 
     /// The code there is now.
-    pub fn code(&mut self, observe: Observer<'_>) -> Result<CommitId, Error> {
-        let step = self.unwritten.as_ref().and_then(|unwritten| unwritten.step);
+    pub(in crate::engine) fn code(&mut self) -> Result<CommitId, Error> {
+        let step = self.pending.as_ref().and_then(|unwritten| unwritten.step);
         match (self.code, step) {
             (Some((newest, code)), Some((_, tree))) if newest == tree => Ok(code),
-            _ => tokio::task::block_in_place(|| {
-                self.settle(observe)?;
+            _ => {
+                self.flush()?;
                 self.code_of(self.working().tree()?)
-            }),
+            }
         }
     }
 
@@ -339,11 +334,11 @@ impl Session {
             Some((newest, code)) if newest == tree => code,
             _ => self.code_of(tree)?,
         };
-        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        let job = self.plan.job.as_ref().expect("only sessions on tasks make steps");
         let is_own = files.iter().all(|(path, _)| job.is_own(path));
         let mut edits = Vec::new();
         for (path, text) in files {
-            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+            let copy = self.working_mut();
             copy.put(&path, text.as_bytes())?;
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
         }
@@ -358,7 +353,7 @@ impl Session {
         let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
         let message =
             Message { subject, body: body.write(redactor), trailers: facts.trailers().into_iter().chain(by).collect() };
-        let not_before = self.job.as_ref().map(|job| job.not_before).unwrap_or_default();
+        let not_before = self.plan.job.as_ref().map(|job| job.not_before).unwrap_or_default();
         let date = to_the_second(now).max(not_before);
         let commit = writer.commit(&CommitSpec {
             tree,
@@ -403,7 +398,7 @@ impl Session {
         report: Option<&StepReport>,
         change: Option<&mut Change>,
     ) -> Result<Option<Warning>, Error> {
-        let Some(job) = self.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
+        let Some(job) = self.plan.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
         if node.step.is_none() || report.is_none_or(|report| report.log.is_none()) {
             return Ok(None);
         }

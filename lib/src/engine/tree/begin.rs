@@ -18,7 +18,7 @@ use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, PauseReason, TaskOf, WarningCode};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
-use crate::ids::{BranchName, CommitId, ContextId, TaskId};
+use crate::ids::{BranchName, CommitId, TaskId};
 use crate::plan;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -65,7 +65,7 @@ impl TreeRun<'_> {
             return Ok(None);
         };
         // All of it is needed to go on.
-        let whole = History::newest(&self.repo, &id, &ContextId::main()).and_then(|history| {
+        let whole = History::newest(&self.repo, &id).and_then(|history| {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
@@ -528,7 +528,7 @@ fn tell_kept(what: &str, kept: Option<String>, notes: Notes<'_>) {
 
 fn tell_began(session: &Session, job: &TaskJob, resumed: bool, notes: Notes<'_>) {
     let attempt = session.attempt().filter(|_| job.task.is_leaf());
-    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: &session.id, resumed });
+    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: session.id(), resumed });
 }
 
 fn built_in(path: &str, dot: &str) -> TaskPipeline {

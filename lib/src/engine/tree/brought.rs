@@ -8,7 +8,7 @@ use super::begin::{is_open, state_of};
 use super::left::{Left, Unfinished};
 use super::run::{TreeRun, target_tip};
 use crate::git::TreeId;
-use crate::ids::{BranchName, CommitId, ContextId, TaskId};
+use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::Status;
 use crate::record::History;
 use crate::schedule::{Limits, Next, Schedule};
@@ -148,7 +148,7 @@ impl TreeRun<'_> {
     fn would_take_up(&self, task: &TaskId) -> Result<Option<Left>, Error> {
         let Some(Unfinished { id, first, .. }) = self.course.unfinished.get(task) else { return Ok(None) };
         let Some(node) = self.plan.tree.node(task) else { return Ok(None) };
-        let Ok(history) = History::newest(&self.repo, id, &ContextId::main()) else { return Ok(None) };
+        let Ok(history) = History::newest(&self.repo, id) else { return Ok(None) };
         if history.first != *first {
             return Ok(None);
         }

@@ -4,7 +4,7 @@
 use super::Error;
 use super::begin::state_of;
 use super::run::TreeRun;
-use crate::ids::{CommitId, ContextId};
+use crate::ids::CommitId;
 use crate::progress::{Found, TaskState};
 use crate::record::History;
 use crate::step::{StepKind, report};
@@ -27,7 +27,7 @@ impl TreeRun<'_> {
     /// is gone or tells of another step, the commit as it is.
     pub(super) fn left_at(&self, step: &Found) -> Result<CommitId, Error> {
         let recorded = step.step.session.as_ref().and_then(|session| {
-            let history = History::newest(&self.repo, session, &ContextId::main()).ok()?;
+            let history = History::newest(&self.repo, session).ok()?;
             state_of(&history).ok()?.task
         });
         let same = recorded.filter(|work| work.status.as_deref() == Some(&step.step.status()));

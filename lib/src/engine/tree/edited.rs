@@ -9,7 +9,7 @@ use super::{Note, Notes};
 use crate::engine::task::TREE_FILE;
 use crate::event::{Event, Recorded, WarningCode};
 use crate::git::Repo;
-use crate::ids::{ContextId, SessionId};
+use crate::ids::SessionId;
 use crate::plan::tree::TaskTree;
 use crate::record::{self, History};
 use crate::regular;
@@ -83,7 +83,7 @@ impl TreeRun<'_> {
         let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
         let mut last: Option<History> = None;
         for id in sessions {
-            let Some(history) = or_told(History::newest(&self.repo, id, &ContextId::main()), id, notes) else {
+            let Some(history) = or_told(History::newest(&self.repo, id), id, notes) else {
                 continue;
             };
             if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {

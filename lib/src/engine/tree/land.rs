@@ -67,13 +67,13 @@ impl TreeRun<'_> {
     pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
         if let Some(tip) = self.simple_landing(session)? {
             let to = session.task_tip();
-            session.record_landing(tip, to, &mut observer(&session.id.clone(), notes))?;
+            session.record_landing(tip, to, &mut observer(&session.id().clone(), notes))?;
             let on = self.lands_on(&session.task().id)?;
             if let Some(tried) = self.move_target(session, &on, (tip, to), notes)? {
                 return Ok(tried);
             }
         }
-        session.write_end_of_task(&mut observer(&session.id.clone(), notes))?;
+        session.write_end_of_task(&mut observer(&session.id().clone(), notes))?;
         self.land_as_it_is(session, notes).await
     }
 
@@ -172,7 +172,7 @@ impl TreeRun<'_> {
             if built.changed && !self.plan.tree.is_leaf(&task) && !self.ran_on(session, tip)? {
                 return Ok(Tried::Moved);
             }
-            session.record_landing(tip, built.to, &mut observer(&session.id.clone(), notes))?;
+            session.record_landing(tip, built.to, &mut observer(&session.id().clone(), notes))?;
             if let Some(tried) = self.move_target(session, &on, (tip, built.to), notes)? {
                 return Ok(tried);
             }
@@ -195,7 +195,7 @@ impl TreeRun<'_> {
     ) -> Result<Tried, Error> {
         // Its branch is about to stand elsewhere.
         self.keep(&session.task().id, session.task_tip())?;
-        session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
+        session.turn_red(built, red, &mut observer(&session.id().clone(), notes))?;
         Ok(Tried::Red(on))
     }
 
@@ -214,7 +214,7 @@ impl TreeRun<'_> {
         let looks =
             |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
         let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
-        if behind(&session.pipeline, &steps[first - 1].step.kind).is_none() {
+        if behind(session.pipeline(), &steps[first - 1].step.kind).is_none() {
             return Ok(None);
         }
         let again: BTreeSet<CommitId> = steps[first..].iter().map(|found| found.commit).collect();
@@ -239,7 +239,7 @@ impl TreeRun<'_> {
 
     /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
     pub(super) fn go_back(&mut self, session: Session, begun: CommitId) -> Result<Worked, Error> {
-        let (id, task, tip) = (session.id.clone(), session.task().id.clone(), session.task_tip());
+        let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
         self.keep(&task, tip)?;
         self.take_back(session);
         Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
@@ -252,7 +252,7 @@ impl TreeRun<'_> {
 
     /// Whether a session was begun on the files a commit has.
     fn ran_on(&self, session: &Session, commit: CommitId) -> Result<bool, Error> {
-        Ok(self.begun_on(&session.started)? == Some(self.repo.tree_of(commit)?))
+        Ok(self.begun_on(session.started())? == Some(self.repo.tree_of(commit)?))
     }
 
     /// The files a session was begun on.
@@ -305,7 +305,7 @@ impl TreeRun<'_> {
             (landing::without_code(&self.repo, &mut writer, &steps, tip, &logs)?, false)
         } else if is_gate && self.schedule.is_ahead(self.plan.tree.phase_of(&session.task().id)) {
             // It was run on what the merge will be, which is not yet on the phase's branch.
-            let base = session.started.built_on().unwrap_or(base);
+            let base = session.started().built_on().unwrap_or(base);
             (landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?, false)
         } else if base == tip {
             return Ok(Built { to: step, changed: false });
@@ -397,7 +397,7 @@ impl TreeRun<'_> {
         // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows, and
         // what else is there may be another's: that is for a whole reading.
         let known = *on == self.plan.target && session.landing_from() == Some(self.seen);
-        session.record_landed(commit, &mut observer(&session.id.clone(), notes))?;
+        session.record_landed(commit, &mut observer(&session.id().clone(), notes))?;
         let task = session.task().id.clone();
         if known {
             self.take_in(commit)?;

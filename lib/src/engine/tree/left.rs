@@ -10,7 +10,7 @@ use super::{Error, GATE_PIPELINE};
 use crate::engine::{Session, lock_name};
 use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
-use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::progress::Found;
@@ -130,7 +130,7 @@ impl Before {
                 before.landed.extend(task.parse().ok().map(|task| (task, id)));
                 continue;
             }
-            let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
+            let Ok(history) = History::newest(repo, &id) else { continue };
             if history.started.task.as_ref().is_some_and(|task| task.target == *target) {
                 before.open.push(history);
             }
@@ -181,9 +181,9 @@ impl TreeRun<'_> {
 
     /// Leaves a session that goes on once somebody has agreed to what it would go on with.
     pub(super) fn leave(&mut self, session: Session) -> Result<(), Error> {
-        let (task, id) = (session.task().id.clone(), session.id.clone());
+        let (task, id) = (session.task().id.clone(), session.id().clone());
         self.take_back(session);
-        let history = History::newest(&self.repo, &id, &ContextId::main())?;
+        let history = History::newest(&self.repo, &id)?;
         self.course.unfinished.insert(task, Unfinished { id, first: history.first, given: false });
         Ok(())
     }
@@ -195,7 +195,7 @@ impl TreeRun<'_> {
         let mut lost: Option<(History, CommitId)> = None;
         for id in self.course.lost.get(task).into_iter().flatten() {
             // One nobody can read tells nothing.
-            let Ok(history) = History::newest(&self.repo, id, &ContextId::main()) else { continue };
+            let Ok(history) = History::newest(&self.repo, id) else { continue };
             let Ok(state) = state_of(&history) else { continue };
             let Some(work) = &state.task else { continue };
             let Some(landed) = work.landed else { continue };

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::event::{Event, NodeExecution, StepFinished};
 use crate::git::{self, Repo};
-use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
+use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::llm;
 use crate::progress::{Found, TaskState};
-use crate::record::{self, History, Record, SESSIONS, context_ref};
+use crate::record::{self, History, Record, SESSIONS, root_ref};
 use crate::step::{self, StepKind, text};
 use crate::trailer::Message;
 
@@ -88,7 +88,7 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
         StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&Message::read(&commit.text()).body),
         _ => false,
     };
-    let record = found.step.session.as_ref().map(|session| context_ref(session, &ContextId::main()));
+    let record = found.step.session.as_ref().map(|session| root_ref(session));
     if let Some(record) = record.filter(|_| paths.is_empty() && is_logged())
         && repo.reference(&record)?.is_some()
     {
@@ -149,7 +149,7 @@ fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFi
 
 /// The whole record of a session; none when it is gone.
 pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History>, record::Error> {
-    match History::whole(repo, session, &ContextId::main()) {
+    match History::whole(repo, session) {
         Err(record::Error::Missing { .. }) => Ok(None),
         other => other.map(Some),
     }

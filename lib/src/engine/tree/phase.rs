@@ -10,7 +10,7 @@ use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing;
 use crate::event::WarningCode;
 use crate::git::{LandError, MergeError, Repo, TreeId};
-use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::TaskTree;
 use crate::progress::{Found, Gate, Place, Progress, Status};
 use crate::record::History;
@@ -211,9 +211,7 @@ impl TreeRun<'_> {
                 continue;
             }
             // A record that is not there tells nothing.
-            let state = History::newest(&self.repo, &session, &ContextId::main())
-                .ok()
-                .and_then(|history| state_of(&history).ok());
+            let state = History::newest(&self.repo, &session).ok().and_then(|history| state_of(&history).ok());
             let landed = state.and_then(|state| state.task?.landed);
             if landed.is_none_or(|landed| !ahead.contains(&landed)) {
                 return Ok(false);
@@ -281,7 +279,7 @@ impl TreeRun<'_> {
 /// The record of the newest run of a phase's tests, where they passed. One that is not there tells nothing, and they run again.
 fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
     let newest = run.newest.filter(|found| run.green && found.step.passed)?;
-    History::newest(repo, newest.step.session.as_ref()?, &ContextId::main()).ok()
+    History::newest(repo, newest.step.session.as_ref()?).ok()
 }
 
 /// What has become of a tree, for those who tell what a run would do: tests of phases that are to be merged pass no more

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::run::TreeRun;
-use crate::ids::{BranchName, ContextId, SessionId, TaskId};
+use crate::ids::{BranchName, SessionId, TaskId};
 use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
 use crate::record::History;
 use crate::text::shell_word;
@@ -82,7 +82,7 @@ impl TreeRun<'_> {
     /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
     /// tasks is on their own branches too, and would land from there.
     fn dropped(&self, branch: &BranchName, session: Option<SessionId>, tasks: &[TaskId]) -> Result<String, Error> {
-        if let Some(id) = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
+        if let Some(id) = session.filter(|id| History::newest(&self.repo, id).is_ok()) {
             return Ok(format!("pleach rm --force {id}"));
         }
         let mut command = format!("git branch -D {}", shell_word(branch));

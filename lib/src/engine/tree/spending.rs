@@ -7,8 +7,8 @@ use super::run::TreeRun;
 use crate::budget::Amount;
 use crate::engine::Session;
 use crate::engine::budget::{Earlier, Uncounted, spent_in};
-use crate::ids::{ContextId, SessionId, TaskId};
-use crate::record::{History, context_ref};
+use crate::ids::{SessionId, TaskId};
+use crate::record::{History, root_ref};
 
 /// What each session has spent, and on which task.
 pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
@@ -16,7 +16,7 @@ pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
 impl TreeRun<'_> {
     /// Tells a session what the others of this run have spent.
     pub(super) fn tell_spent(&mut self, session: &mut Session) -> Result<(), Error> {
-        let spends = self.engine.agent_nodes(&session.pipeline).next().is_some();
+        let spends = self.engine.agent_nodes(session.pipeline()).next().is_some();
         if !spends || !self.engine.budget.counts_runs() {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl TreeRun<'_> {
             Some(spending) => spending,
             None => tokio::task::block_in_place(|| self.read_spending())?,
         };
-        let (own, task) = (&session.id, &session.task().id);
+        let (own, task) = (session.id(), &session.task().id);
         let others = spending.iter().filter(|(id, _)| *id != own).map(|(_, spent)| spent);
         let mut earlier = Earlier::default();
         for (of, amount) in others {
@@ -41,21 +41,20 @@ impl TreeRun<'_> {
     /// Takes the working copy back from a session that is left, and remembers what it has spent.
     pub(super) fn take_back(&mut self, session: Session) {
         if let Some(spending) = &mut self.spending {
-            let spent = (session.task().id.clone(), session.state.spent.total);
-            spending.insert(session.id.clone(), spent);
+            let spent = (session.task().id.clone(), session.spent());
+            spending.insert(session.id().clone(), spent);
         }
         self.course.seat = Some(session.leave());
     }
 
     fn read_spending(&self) -> Result<Spending, Error> {
         let mut spending = Spending::new();
-        let main = ContextId::main();
         for id in History::sessions(&self.repo)? {
             let read = || match History::task_summary(&self.repo, &id)? {
-                Some(_) => History::newest(&self.repo, &id, &main).map(Some),
+                Some(_) => History::newest(&self.repo, &id).map(Some),
                 None => Ok(None),
             };
-            let read = self.engine.budget.counted(&context_ref(&id, &main), Uncounted::RUN, read())?;
+            let read = self.engine.budget.counted(&root_ref(&id), Uncounted::RUN, read())?;
             let Some(history) = read.flatten() else { continue };
             let Some(task) = &history.started.task else { continue };
             let is_of_tree = task.target == self.plan.target && task.tree == self.plan.path;

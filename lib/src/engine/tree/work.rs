@@ -79,7 +79,7 @@ impl TreeRun<'_> {
         }
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
-        let id = session.id.clone();
+        let id = session.id().clone();
         let ended = session.run(&mut observer(&id, notes)).await?;
         let cut_off = match ended {
             Ended::Paused(pause) => {
@@ -93,7 +93,7 @@ impl TreeRun<'_> {
             self.take_back(session);
             return Ok(Some(Worked::Ended(cut_off)));
         }
-        let tested = self.begun_on(&session.started)?;
+        let tested = self.begun_on(session.started())?;
         let tried = self.try_land(&mut session, notes).await?;
         if matches!(tried, Tried::Moved) {
             notes(Note::Warning(
@@ -149,7 +149,7 @@ impl TreeRun<'_> {
         notes: Notes<'_>,
     ) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
-            let id = session.id.clone();
+            let id = session.id().clone();
             let tree = (&self.repo, self.plan, &mut self.told);
             let ended = session.run_attempt(&mut watched(tree, &id, notes)).await?;
             match ended {
@@ -183,7 +183,7 @@ impl TreeRun<'_> {
     fn end_attempt(&self, session: &mut Session, outside: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
         match outside {
             Some(why) if !attempt_has_result(session) => {
-                session.fail_attempt(&why, &mut observer(&session.id.clone(), notes))?;
+                session.fail_attempt(&why, &mut observer(&session.id().clone(), notes))?;
                 self.next_or_fail(session, None, notes)
             }
             // A step has failed before and the pass went on. Another one would count as another attempt.
@@ -205,16 +205,16 @@ impl TreeRun<'_> {
 
     /// What follows the attempts of a session so far.
     fn after(&self, session: &Session) -> After {
-        let Some(task) = &session.state.task else { return After::GiveUp(Reason::OutOfAttempts) };
+        let Some(task) = &session.state().task else { return After::GiveUp(Reason::OutOfAttempts) };
         let number = task.attempt.as_ref().map_or(0, |attempt| attempt.number);
         let ended: Vec<schedule::Ended> = task.failed.iter().map(ended).collect();
         schedule::after(number, &ended, &self.plan.limits)
     }
 
     fn begin_next(&self, session: &mut Session, untold: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
-        let task = session.state.task.as_ref().expect("a session on a task");
+        let task = session.state().task.as_ref().expect("a session on a task");
         let last = task.attempt.as_ref().expect("an attempt was begun");
-        let start = start_after(&session.pipeline, None).expect("a pipeline that ran has a start");
+        let start = start_after(session.pipeline(), None).expect("a pipeline that ran has a start");
         let code = task.failed.last().map_or(last.code, |failed| failed.after);
         let attempt = AttemptStarted {
             retry: last.retry + 1,
@@ -226,7 +226,7 @@ impl TreeRun<'_> {
             feedback: untold.iter().map(|why| text::broke_off(why)).collect(),
             extra: Default::default(),
         };
-        Ok(session.begin_attempt(attempt, &mut observer(&session.id.clone(), notes))?)
+        Ok(session.begin_attempt(attempt, &mut observer(&session.id().clone(), notes))?)
     }
 
     /// The last step of a task that is done, with its report.
@@ -241,7 +241,7 @@ impl TreeRun<'_> {
             attempts,
             tested,
             tests: session.last_counts(),
-            session: Some(session.id.clone()),
+            session: Some(session.id().clone()),
             finished: clock::now(),
         };
         let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
@@ -257,14 +257,14 @@ impl TreeRun<'_> {
         };
         let facts = Step { report: Some(named.clone()), untested: !tested, ..session.facts(StepKind::Complete, true) };
         let body = text::complete(attempts, Some(&named));
-        session.end_task(facts, body, None, Some(report), &mut observer(&session.id.clone(), notes))?;
+        session.end_task(facts, body, None, Some(report), &mut observer(&session.id().clone(), notes))?;
         Ok(())
     }
 
     /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
     /// which it was begun.
     fn is_tested(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<bool, Error> {
-        let Some(work) = &session.state.task else { return Ok(false) };
+        let Some(work) = &session.state().task else { return Ok(false) };
         let before = self.progress.task(&work.of.id).at_attempt();
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
         let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
@@ -272,7 +272,7 @@ impl TreeRun<'_> {
         let is_own = own.is_some();
         let tested = own.map_or_else(|| self.tested_before(session, job, behind), |own| Ok(own.tested_code))?;
         match tested {
-            Some(tested) => Ok(tested == session.code(&mut observer(&session.id.clone(), notes))?),
+            Some(tested) => Ok(tested == session.code(&mut observer(&session.id().clone(), notes))?),
             // Older records do not tell which code it was.
             None => Ok(is_own),
         }
@@ -295,7 +295,7 @@ impl TreeRun<'_> {
     fn fail(&self, session: &mut Session, attempts: u32, body: Body, notes: Notes<'_>) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
-        session.end_task(facts, body, attempt, None, &mut observer(&session.id.clone(), notes))?;
+        session.end_task(facts, body, attempt, None, &mut observer(&session.id().clone(), notes))?;
         Ok(())
     }
 
@@ -358,12 +358,12 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
 
 /// Whether the newest attempt failed with a step that says so.
 fn attempt_has_result(session: &Session) -> bool {
-    session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
+    session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
 }
 
 /// Whether the newest attempt ended with such a step.
 fn attempt_is_told(session: &Session) -> bool {
-    session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
+    session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
 }
 
 /// Passes a session's events on.

@@ -2,8 +2,8 @@
 
 use crate::budget::{By, Costs};
 use crate::git::Repo;
-use crate::ids::{ContextId, SessionId};
-use crate::record::{AgentTurns, Error, History, PLANNING, context_ref};
+use crate::ids::SessionId;
+use crate::record::{AgentTurns, Error, History, PLANNING, context_ref, contexts};
 
 /// What sessions and planners have cost, and whose record cannot be read.
 #[derive(Debug)]
@@ -34,10 +34,10 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
         unpriced.extend(spent.unpriced);
     };
     for id in ids {
-        match read(repo, &context_ref(&id, &ContextId::main())) {
-            Ok(Some(read)) => add(Some(&id), &read),
+        let chains = contexts(repo, &id)?.into_iter().map(|context| read(repo, &context_ref(&id, &context)));
+        match chains.collect::<Result<Vec<_>, _>>() {
             // One that was removed while we looked was never there.
-            Ok(None) => {}
+            Ok(chains) => chains.iter().flatten().for_each(|read| add(Some(&id), read)),
             Err(error) if session.is_some() => return Err(error),
             Err(error) => unreadable.push((Some(id), error)),
         }

@@ -22,7 +22,7 @@ use super::tree::has_landed;
 use super::{Error, Message};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::Repo;
-use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
+use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
 use crate::plan::pipeline::Pipeline;
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State};
@@ -195,7 +195,7 @@ impl Summary {
         let common = repo.common_dir();
         // A process may end after its last record, or begin before its first one: it is seen before or after.
         let used_before = Lock::is_held(common, &lock);
-        let history = read(repo, id, &ContextId::main())?;
+        let history = read(repo, id)?;
         let in_use = used_before || Lock::is_held(common, &lock);
         let pipeline = recorded_pipeline(&history.started)?;
         let mut state = recorded_state(&history, &pipeline)?;
@@ -227,7 +227,7 @@ impl Summary {
 /// Sessions with where they stand, or why that cannot be read.
 pub type Sessions = Vec<(SessionId, Result<Summary, Error>)>;
 
-type ReadHistory = fn(&Repo, &SessionId, &ContextId) -> Result<History, record::Error>;
+type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
 
 /// A session whose record was read whole.
 #[derive(Debug)]

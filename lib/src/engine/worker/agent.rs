@@ -13,8 +13,8 @@ use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block}
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
-use crate::engine::assignment::AgentWork;
 use crate::engine::budget::Order;
+use crate::engine::context::work::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
 use crate::ids::RepoPath;

@@ -20,9 +20,10 @@ use tokio::sync::{mpsc, oneshot};
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
 pub(super) use self::command::output_message;
-use super::assignment::Work;
 use super::bounds::Bounds;
 use super::budget::Order;
+use super::context::moved_aside_warning;
+use super::context::work::Work;
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
 use crate::beneath::{self, Beneath};
@@ -142,6 +143,7 @@ pub struct ToolEffect {
 pub struct Worker {
     pub engine: Arc<Engine>,
     pub session: SessionId,
+    pub context: ContextId,
     pub pipeline: PipelineName,
     pub variables: Vec<(String, String)>,
     pub node: Node,
@@ -351,8 +353,8 @@ impl Worker {
 
     /// Ties the working copy to its repository again, for whoever works there next.
     fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
-        let made_way = block(|| self.copy.tie())?;
-        warnings.extend(made_way.iter().map(|place| super::start::made_way(place)));
+        let moved_aside = block(|| self.copy.tie())?;
+        warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
         Ok(())
     }
 
@@ -384,7 +386,7 @@ impl Worker {
     }
 
     fn turn_id(&self) -> TurnId {
-        TurnId { context: ContextId::main(), number: self.next_turn }
+        TurnId { context: self.context.clone(), number: self.next_turn }
     }
 
     fn facts(&self, model: &str, provider: &str) -> TurnFacts {

@@ -254,7 +254,7 @@ impl Play {
     }
 
     fn turn_id(&self) -> TurnId {
-        TurnId { context: ContextId::main(), number: self.state.turns + 1 }
+        TurnId::of_main(self.state.turns + 1)
     }
 
     pub fn turn(&mut self, visit: &Visit) -> AgentTurn {

@@ -1,9 +1,9 @@
 //! Events that cannot follow the ones before them are refused, and change nothing.
 
 use pleach::event::{
-    Checkpoint, Event, NodeStarted, Outcome, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed,
-    PipelinePaused, Recorded, Resumed, RetryAt, Route, SessionBranchCreated, SnapshotRecorded, TurnCommitted,
-    WorktreeCreated,
+    Checkpoint, ContextForked, Event, ForkKind, NodeStarted, Outcome, PauseReason, PipelineCancelled,
+    PipelineCompleted, PipelineFailed, PipelinePaused, Recorded, Resumed, RetryAt, Route, SessionBranchCreated,
+    SnapshotRecorded, TurnCommitted, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::state::{State, Visit};
@@ -104,6 +104,19 @@ fn human(id: &str) -> Event {
     answer(&visit(id, 1, 1), "console").into()
 }
 
+fn fork(id: &str) -> Event {
+    ContextForked {
+        from: "main".parse().unwrap(),
+        context: id.parse().unwrap(),
+        kind: ForkKind::Parallel,
+        node_id: node("a"),
+        base: snapshot(1),
+        branches: Default::default(),
+        extra: Default::default(),
+    }
+    .into()
+}
+
 fn outside() -> Vec<Event> {
     let (repo, branch) = (RepoName::new("repo").unwrap(), BranchName::new("pleach/g/abcdefgh").unwrap());
     let commit = CommitId::from_bytes([7; 20]);
@@ -195,6 +208,24 @@ fn turns_are_numbered_on() {
     refused(one.clone(), turn("start", 1), "turn 1 comes after turn 1");
     refused(one, turn("start", 3), "turn 3 comes after turn 1");
     refused(running(), turn_misnumbered(), "turn main.1 has the number 2");
+}
+
+#[test]
+fn a_context_forks_once_and_its_turns_are_its_own() {
+    refused(vec![], fork("a"), "the session is new");
+    refused(vec![begin(), pause()], fork("a"), "the session is paused");
+    // Told a second time, it is the new context that tells it.
+    let forked = || vec![begin(), fork("a"), fork("a")];
+    refused(forked(), fork("b"), "this is context `a`");
+    refused([forked(), vec![start("a", 1, 1)]].concat(), turn("a", 1), "turn main.1 is not of context `a`");
+    for event in [pause(), fail(), complete()] {
+        refused(forked(), event, "neither pauses nor ends the session");
+    }
+    let other = |event| match event {
+        Event::ContextForked(data) => ContextForked { node_id: node("exit"), ..data }.into(),
+        other => other,
+    };
+    refused(vec![begin(), fork("a")], other(fork("a")), "was forked otherwise");
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentTurn, AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, FailureClass, Feedback, FeedbackKind,
-    HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
-    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded,
-    Resumed, RetryAt, Route, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskOf,
-    ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
+    AgentTurn, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ContextForked, Event, FailureClass, Feedback,
+    FeedbackKind, ForkKind, HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome,
+    PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown,
+    Recorded, Resumed, RetryAt, Route, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
+    StepFinished, TaskOf, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -47,12 +47,22 @@ pub fn every_event() -> Vec<Recorded> {
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
 }
 
-/// A person's No, and the run resumed at that node.
+/// A person's No, the run resumed at that node, and another context beside it.
 fn resumed() -> Vec<Event> {
     let refused = executed(Outcome::final_failure("No"), Route::FailureTarget { to: node("plan") });
     vec![
         NodeExecution { output_digest: Some("cbf29ce484222325".into()), ..refused }.into(),
         Resumed { from: Some(node("test")), extra: Default::default() }.into(),
+        ContextForked {
+            from: "main".parse().unwrap(),
+            context: "tests".parse().unwrap(),
+            kind: ForkKind::Parallel,
+            node_id: node("tests"),
+            base: at(2),
+            branches: [(repo(), "pleach/hello/abcdefgh--tests".parse().unwrap())].into(),
+            extra: Default::default(),
+        }
+        .into(),
     ]
 }
 

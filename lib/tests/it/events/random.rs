@@ -165,6 +165,7 @@ fn fill(mut event: Event, with: Filling) -> Event {
             (data.base, data.simulated, data.extra) = (with.commits, with.flag, with.extra);
         }
         Event::Resumed(data) => data.extra = with.extra,
+        Event::ContextForked(data) => (data.node_id, data.base, data.extra) = (with.node, with.commits, with.extra),
         Event::SessionBranchCreated(data) => (data.base, data.extra) = (with.commit, with.extra),
         Event::WorktreeCreated(data) => (data.name, data.extra) = (with.text, with.extra),
         Event::NodeStarted(data) => {

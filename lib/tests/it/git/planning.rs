@@ -13,7 +13,7 @@ use super::Sandbox;
 
 fn turn(planner: u64, number: u64) -> AgentTurn {
     AgentTurn {
-        turn: TurnId { context: pleach::ids::ContextId::main(), number },
+        turn: TurnId::of_main(number),
         turn_number: number,
         node_id: NodeId::new("plan").unwrap(),
         visit: 1,

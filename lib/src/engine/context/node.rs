@@ -6,18 +6,19 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::assignment::Conversation;
-use super::recording::Unwritten;
-use super::task::StepReport;
-use super::worker::{Effect, Finished, Stopped, TurnReport, output_message};
-use super::{Error, Observer, Question, Session};
+use super::Context;
+use super::recording::PendingRecord;
+use super::work::{Conversation, Work, conversation};
 use crate::agent::Agent;
 use crate::clock;
+use crate::engine::task::StepReport;
+use crate::engine::worker::{Effect, Finished, Stopped, TurnReport, output_message};
+use crate::engine::{Error, Question};
 use crate::event::{
     AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
     PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted, Warning,
 };
-use crate::ids::{CommitId, ContextId, NodeId, TurnId};
+use crate::ids::{CommitId, NodeId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
@@ -26,17 +27,32 @@ use crate::state::{Position, Visit, digest};
 use crate::workspace::{Change, WorkingCopy, agent_home};
 
 /// So many events wait at most until they are written.
-const PUT_OFF_AT_MOST: usize = 100;
+const DEFER_AT_MOST: usize = 100;
 
 /// How a node is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
+enum Start {
     /// For the first time.
     First,
     /// After its last recorded turn.
     Continued,
     /// From its base, because it cannot go on.
     Over,
+}
+
+/// What follows for the session when a node's worker has ended.
+#[derive(Debug)]
+pub(in crate::engine) enum NodeEnd {
+    /// The run goes on.
+    GoesOn,
+    /// The node has no outcome: the session pauses in it, and ends with the error where there is one.
+    Pauses { reason: PauseReason, why: Option<String>, error: Option<Error> },
+}
+
+impl NodeEnd {
+    fn pauses(reason: PauseReason) -> Self {
+        Self::Pauses { reason, why: None, error: None }
+    }
 }
 
 /// What a node's end adds to the record.
@@ -51,7 +67,7 @@ struct Ending {
 impl Ending {
     /// Adds what an agent's program said beside its answers. Gives the message that has it, where `next` is the next one
     /// that is recorded.
-    fn said_beside(&mut self, stderr: &str, next: u64) -> Option<u64> {
+    fn push_stderr(&mut self, stderr: &str, next: u64) -> Option<u64> {
         if stderr.is_empty() {
             return None;
         }
@@ -68,19 +84,81 @@ impl Ending {
     }
 }
 
-impl Session {
-    pub(super) fn record_start(
+/// What became of a node that was to be started.
+#[derive(Debug)]
+pub(in crate::engine) enum Begun {
+    /// It only passes on, and has ended.
+    Passed(NodeEnd),
+    /// It is on record. What is to be done, unless that can be told only now.
+    Started(Option<Work>),
+}
+
+impl Context {
+    /// How a node takes part in the conversations of the run. The first agent after a resume, and a program, which reads
+    /// one prompt, are told a summary instead.
+    pub(in crate::engine) fn conversation(&mut self, node: &Node, visit: &Visit, continues: bool) -> Conversation {
+        let degrade = self.degrade && !continues;
+        let mut told = conversation(&self.plan.pipeline, &self.state, node, visit, degrade);
+        if !self.can_go_on_with(node, &told) {
+            told = conversation(&self.plan.pipeline, &self.state, node, visit, true);
+        }
+        if node.handler == HandlerKind::Codergen {
+            self.degrade = false;
+        }
+        told
+    }
+
+    /// Whether the agent of a node can be given its conversation: it takes its messages, or it knows it by itself.
+    fn can_go_on_with(&self, node: &Node, conversation: &Conversation) -> bool {
+        let Some(thread) = &conversation.thread else { return true };
+        let Ok(agent) = self.engine.agents.of(node) else { return true };
+        let state = self.state.thread_states.get(thread);
+        let is_new = !self.state.threads.contains_key(thread);
+        agent.can_continue() || ((is_new || state.is_some()) && agent.can_resume(state, &self.agent_home()))
+    }
+
+    /// Starts a node or takes it up again, on record.
+    pub(in crate::engine) fn begin(
+        &mut self,
+        node: &Node,
+        visit: &Visit,
+        continues: bool,
+        conversation: &Conversation,
+    ) -> Result<Begun, Error> {
+        let start = match continues {
+            false => Start::First,
+            true if self.must_start_over(node) => Start::Over,
+            true => Start::Continued,
+        };
+        if start == Start::Over {
+            self.memory.recorded = self.recording(node)?;
+            // What the agent said before is not part of any conversation any more.
+            self.memory.threads.clear();
+        }
+        // Everything that can be wrong with the work is found out before the node counts as started. A review is told
+        // what has changed, which may be written only with its start.
+        let work = match start == Start::First && self.is_asked_of_the_task(node) {
+            true => self.agent_of(node).map(|_| None)?,
+            false => Some(self.work(node, visit, conversation)?),
+        };
+        if let Some(Work::Pass(outcome)) = work {
+            return self.pass((node, visit), start, conversation, outcome).map(Begun::Passed);
+        }
+        self.record_start(node, visit, start, conversation)?;
+        Ok(Begun::Started(work))
+    }
+
+    fn record_start(
         &mut self,
         node: &Node,
         visit: &Visit,
         start: Start,
         conversation: &Conversation,
-        observe: Observer<'_>,
     ) -> Result<(), Error> {
         let (summary, started) = self.started(node, visit, start, conversation);
         match start {
-            Start::First | Start::Continued => self.write_with(&summary, started.into(), observe),
-            Start::Over => self.record_start_over(started, summary, observe),
+            Start::First | Start::Continued => self.write_with(&summary, started.into()),
+            Start::Over => self.record_start_over(started, summary),
         }
     }
 
@@ -110,20 +188,19 @@ impl Session {
     }
 
     /// Carries out a node that only passes on. It touches nothing, so both its start and its end may wait.
-    pub(super) fn pass(
+    fn pass(
         &mut self,
         (node, visit): (&Node, &Visit),
         start: Start,
         conversation: &Conversation,
         outcome: Outcome,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<NodeEnd, Error> {
         // What says that a session is over comes after all it was about is in place: nobody brings a branch after then.
-        if node.handler == HandlerKind::Exit && self.started.task.is_none() {
-            self.settle_commits(observe)?;
+        if node.handler == HandlerKind::Exit && self.state.task.is_none() {
+            self.flush_commits()?;
         }
         let (summary, started) = self.started(node, visit, start, conversation);
-        self.put_off(&summary, vec![started.into()])?;
+        self.defer(&summary, vec![started.into()])?;
         let finished = Finished {
             copy: self.copy.take().expect("the working copy is back when no node runs"),
             result: Ok(outcome),
@@ -135,40 +212,35 @@ impl Session {
             step: None,
             cut_short: false,
         };
-        self.node_ended(node, visit, finished, conversation, observe)?;
+        let end = self.node_ended(node, visit, finished, conversation)?;
         // Nodes that pass on to each other for long are not kept in memory alone.
-        match &self.unwritten {
-            Some(unwritten) if unwritten.batch.events.len() > PUT_OFF_AT_MOST => self.settle(observe),
-            _ => Ok(()),
+        if self.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {
+            self.flush()?;
         }
+        Ok(end)
     }
 
     /// Records that a node begins anew, with the files it began with.
-    fn record_start_over(
-        &mut self,
-        mut started: NodeStarted,
-        summary: String,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
+    fn record_start_over(&mut self, mut started: NodeStarted, summary: String) -> Result<(), Error> {
         started.starts_over = true;
-        let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
+        let copy = self.working();
         let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? else {
-            return self.write_with(&summary, started.into(), observe);
+            return self.write_with(&summary, started.into());
         };
         let old = copy.at().branch;
         started.base = Snapshot::from([(copy.name.clone(), commit)]);
         let batch = Batch { summary, work: vec![commit], ..Batch::default() };
-        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
+        self.record(writer, batch, vec![started.into()], clock::now())?;
         if self.carries_turns() {
             self.move_branch(old, commit)?;
         }
         let news = self.branch_news();
-        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let copy = self.working_mut();
         copy.hear(news);
         Ok(copy.rebase_to(commit)?)
     }
 
-    pub(super) fn node_base(&self) -> Snapshot {
+    pub(in crate::engine) fn node_base(&self) -> Snapshot {
         match &self.state.position {
             Position::Running { base, .. } => base.clone(),
             _ => self.state.work.clone(),
@@ -178,15 +250,15 @@ impl Session {
     /// Whether the interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is
     /// its messages ends with an answer. A program may answer in the middle of its work: its last word is what it had said
     /// when it had ended.
-    pub(super) fn is_answered(&self, node: &Node) -> bool {
+    pub(in crate::engine) fn is_answered(&self, node: &Node) -> bool {
         let Position::Running { turns, .. } = &self.state.position else { return false };
         let Ok(agent) = self.engine.agents.of(node) else { return false };
         let ended = turns.last().is_some_and(|turn| turn.is_last && turn.messages.is_some());
-        (ended || agent.can_continue()) && self.interrupted.last().is_some_and(Message::is_answer)
+        (ended || agent.can_continue()) && self.memory.interrupted.last().is_some_and(Message::is_answer)
     }
 
     /// An agent that keeps no state in its messages cannot go on in the middle.
-    pub(super) fn must_start_over(&self, node: &Node) -> bool {
+    fn must_start_over(&self, node: &Node) -> bool {
         let answered = self.is_answered(node);
         let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
         let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
@@ -200,31 +272,28 @@ impl Session {
         begun && self.engine.agents.of(node).is_ok_and(must)
     }
 
-    /// The directory of this session's agents.
-    pub(super) fn agent_home(&self) -> std::path::PathBuf {
-        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.id)
+    /// The directory of this context's agents.
+    pub(in crate::engine) fn agent_home(&self) -> std::path::PathBuf {
+        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.plan.id).join(self.id.as_str())
     }
 
-    pub(super) fn record_turn(
+    pub(in crate::engine) fn record_turn(
         &mut self,
         report: TurnReport,
         conversation: &Conversation,
-        observe: Observer<'_>,
     ) -> Result<Change, Error> {
-        tokio::task::block_in_place(|| {
-            let TurnReport { turn, at, messages, mut change } = report;
-            let writer = std::mem::replace(&mut change.writer, self.repo.writer());
-            self.remember(conversation, &messages);
-            let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &change);
-            let mut events = vec![self.numbered(turn, messages.len()).into()];
-            events.extend(self.committed(&change));
-            let work = change.commit.into_iter().collect();
-            self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at, observe)?;
-            if let (Some(commit), Ok(at), true) = (change.commit, &change.branch, self.carries_turns()) {
-                self.move_branch(*at, commit)?;
-            }
-            Ok(change)
-        })
+        let TurnReport { turn, at, messages, mut change } = report;
+        let writer = std::mem::replace(&mut change.writer, self.repo.writer());
+        self.remember(conversation, &messages);
+        let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &change);
+        let mut events = vec![self.numbered(turn, messages.len()).into()];
+        events.extend(self.committed(&change));
+        let work = change.commit.into_iter().collect();
+        self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at)?;
+        if let (Some(commit), Ok(at), true) = (change.commit, &change.branch, self.carries_turns()) {
+            self.move_branch(*at, commit)?;
+        }
+        Ok(change)
     }
 
     /// The turn with the numbers its messages get.
@@ -249,9 +318,9 @@ impl Session {
         if !self.carries_turns() {
             return None;
         }
-        let copy_name = self.started.branches.keys().next()?;
-        let branch = self.started.branches.values().next()?;
-        let turn = TurnId { context: ContextId::main(), number: self.state.turns + 1 };
+        let copy_name = self.state.branches.keys().next()?;
+        let branch = self.state.branches.values().next()?;
+        let turn = TurnId { context: self.id.clone(), number: self.state.turns + 1 };
         change.commit.map(|git_sha| {
             let (repo, branch) = (copy_name.clone(), branch.clone());
             TurnCommitted { turn, repo, branch, git_sha, extra: Default::default() }.into()
@@ -259,7 +328,7 @@ impl Session {
     }
 
     fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
-        if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
+        if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.memory.threads.get_mut(thread)) {
             thread
                 .extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
         }
@@ -270,94 +339,93 @@ impl Session {
         match text {
             Some(text) => {
                 let text = self.engine.redactor.text(&text).into_owned();
-                self.answers.insert(node.id.clone(), (number, text));
+                self.memory.answers.insert(node.id.clone(), (number, text));
             }
-            None => drop(self.answers.remove(&node.id)),
+            None => drop(self.memory.answers.remove(&node.id)),
         }
     }
 
-    pub(super) fn node_ended(
+    pub(in crate::engine) fn node_ended(
         &mut self,
         node: &Node,
         visit: &Visit,
         finished: Finished,
         conversation: &Conversation,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
-        tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
-            self.copy = Some(copy);
-            let mut broken = self.mend_record()?;
-            let is_stuck = matches!(result, Err(Stopped::Environment(_)));
-            let outcome = match result {
-                Ok(outcome) => outcome,
-                Err(Stopped::Environment(outcome)) => *outcome,
-                Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
-                Err(Stopped::NoAnswer(answer, why)) => {
-                    self.pause(PauseReason::WaitsForPerson, observe)?;
-                    return Err(Question::of(&self.pipeline, node, visit.visit).error(answer, why));
-                }
-                Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
-                Err(Stopped::Broken(error)) => return Err(error.into()),
-            };
-            let mut ending = Ending { step, ..self.effect(effect, conversation) };
-            if let Some(step) = &mut ending.step {
-                step.by = self.worked_by(&ending.events);
+    ) -> Result<NodeEnd, Error> {
+        let Finished { copy, result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
+        self.copy = Some(copy);
+        let mut broken = self.mend_record()?;
+        let is_stuck = matches!(result, Err(Stopped::Environment(_)));
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(Stopped::Environment(outcome)) => *outcome,
+            Err(Stopped::Paused(reason)) => return Ok(NodeEnd::pauses(reason)),
+            Err(Stopped::NoAnswer(answer, why)) => {
+                let error = Question::of(&self.plan.pipeline, node, visit.visit).error(answer, why);
+                let reason = PauseReason::WaitsForPerson;
+                return Ok(NodeEnd::Pauses { reason, why: None, error: Some(error) });
             }
-            let trees = self.trees(ending.change.as_ref())?;
-            let output_digest = self.output_digest(&ending, response.as_deref());
-            let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
-                // Nothing is left to spend, wherever the run would go from here.
-                Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
-                None => {
-                    let left = Left { trees: &trees, output: output_digest.as_deref() };
-                    route::decide(&self.pipeline, &self.state, visit, outcome, left)
-                }
-            };
-            if is_stuck && !self.leads_on(&decision.route) {
-                let why = decision.outcome.failure_reason.unwrap_or_default();
-                let error = Error::Environment { node: node.id.clone(), why };
-                self.pause_because(PauseReason::Interrupted, Some(error.to_string()), observe)?;
-                return Err(error);
+            Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
+            Err(Stopped::Broken(error)) => return Err(error.into()),
+        };
+        let mut ending = Ending { step, ..self.effect(effect, conversation) };
+        if let Some(step) = &mut ending.step {
+            step.by = self.worked_by(&ending.events);
+        }
+        let trees = self.trees(ending.change.as_ref())?;
+        let output_digest = self.output_digest(&ending, response.as_deref());
+        let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
+            // Nothing is left to spend, wherever the run would go from here.
+            Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
+            None => {
+                let left = Left { trees: &trees, output: output_digest.as_deref() };
+                route::decide(&self.plan.pipeline, &self.state, visit, outcome, left)
             }
-            // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
-            let branch = match &ending.change {
-                Some(change) => change.branch.clone().map(drop),
-                None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
-            };
-            // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
-            if branch.is_err() && self.started.task.is_some() {
-                return self.pause(PauseReason::Interrupted, observe);
-            }
-            broken = branch.err().or(broken);
-            if let Some(reason) = broken {
-                decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
-            }
-            let number = self.last_message(node, ending.events.first());
-            self.remember_answer(node, number, response.or_else(|| ending.output()));
-            warnings.extend(self.last_warnings(node, &decision.route, &mut ending)?);
-            let stderr = ending.said_beside(&stderr, self.recorder.next_message());
-            let executed = NodeExecution {
-                node_id: visit.node.clone(),
-                visit: visit.visit,
-                attempt: visit.attempt,
-                outcome: decision.outcome.clone(),
-                route: decision.route.clone(),
-                duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-                prompt: self.first_message(),
-                response: number,
-                stderr,
-                trees,
-                output_digest,
-                warnings,
-                extra: Default::default(),
-            };
-            ending.events.push(executed.into());
-            if let Some(delay) = decision.delay {
-                ending.events.push(self.retry_at(visit, delay).into());
-            }
-            self.fold_end(node, &decision.outcome, &decision.route, ending)
-        })
+        };
+        if is_stuck && !self.leads_on(&decision.route) {
+            let why = decision.outcome.failure_reason.unwrap_or_default();
+            let error = Error::Environment { node: node.id.clone(), why };
+            let (reason, why) = (PauseReason::Interrupted, Some(error.to_string()));
+            return Ok(NodeEnd::Pauses { reason, why, error: Some(error) });
+        }
+        // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
+        let branch = match &ending.change {
+            Some(change) => change.branch.clone().map(drop),
+            None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
+        };
+        // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
+        if branch.is_err() && self.state.task.is_some() {
+            return Ok(NodeEnd::pauses(PauseReason::Interrupted));
+        }
+        broken = branch.err().or(broken);
+        if let Some(reason) = broken {
+            decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
+        }
+        let number = self.last_message(node, ending.events.first());
+        self.remember_answer(node, number, response.or_else(|| ending.output()));
+        warnings.extend(self.last_warnings(node, &decision.route, &mut ending)?);
+        let stderr = ending.push_stderr(&stderr, self.recorder.next_message());
+        let executed = NodeExecution {
+            node_id: visit.node.clone(),
+            visit: visit.visit,
+            attempt: visit.attempt,
+            outcome: decision.outcome.clone(),
+            route: decision.route.clone(),
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            prompt: self.first_message(),
+            response: number,
+            stderr,
+            trees,
+            output_digest,
+            warnings,
+            extra: Default::default(),
+        };
+        ending.events.push(executed.into());
+        if let Some(delay) = decision.delay {
+            ending.events.push(self.retry_at(visit, delay).into());
+        }
+        self.fold_end(node, &decision.outcome, &decision.route, ending)?;
+        Ok(NodeEnd::GoesOn)
     }
 
     /// Whether a run goes on this way from an agent that could not work: with another try, or to somebody who has not had
@@ -366,7 +434,7 @@ impl Session {
         match route {
             Route::Retry => true,
             Route::Edge { to } | Route::FailureTarget { to } | Route::Restart { to } => {
-                self.started.task.is_none() && self.state.visits(to) == 0
+                self.state.task.is_none() && self.state.visits(to) == 0
             }
             Route::GateRetry { .. } | Route::Complete | Route::Fail { .. } => false,
         }
@@ -386,7 +454,7 @@ impl Session {
     fn fold_end(&mut self, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
         let Ending { events, messages, change, step } = ending;
         let at = clock::now();
-        let copy = self.copy.as_ref().expect("the worker gave the working copy back");
+        let copy = self.working();
         let (mut branch, tip) = (Ok(copy.at().branch), copy.at().tip);
         let (mut writer, made, tree) = match change {
             Some(change) => {
@@ -411,7 +479,7 @@ impl Session {
         let work = made.into_iter().chain(step.map(|(commit, _)| commit)).collect();
         let batch = Batch { summary, messages, work, events, ..Batch::default() };
         let made = made.map(|commit| (commit, tree));
-        self.put_off_end(Unwritten { writer, batch, branch: branch.ok(), made, step });
+        self.defer_end(PendingRecord { writer, batch, branch: branch.ok(), made, step });
         Ok(())
     }
 
@@ -424,12 +492,14 @@ impl Session {
         }
         events.push(checkpoint.into());
         match route {
+            // The session goes on with its other branches.
+            _ if self.state.is_branch => {}
             Route::Complete => {
                 let workspace_snapshot = self.state.work.clone();
                 events.push(PipelineCompleted { workspace_snapshot, extra: Default::default() }.into());
             }
             Route::Fail { reason } => {
-                let node_id = Some(route::failed_node(&self.pipeline, &self.state, node).id.clone());
+                let node_id = Some(route::failed_node(&self.plan.pipeline, &self.state, node).id.clone());
                 events.push(PipelineFailed { reason: reason.clone(), node_id, extra: Default::default() }.into());
             }
             _ => {}
@@ -486,8 +556,8 @@ impl Session {
     }
 
     fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {
-        let copy = self.copy.as_ref().expect("the worker gave the working copy back");
-        let tree = match (change, self.unwritten.as_ref().and_then(Unwritten::tree)) {
+        let copy = self.working();
+        let tree = match (change, self.pending.as_ref().and_then(PendingRecord::tree)) {
             (Some(change), _) => change.tree,
             (None, Some(unwritten)) => unwritten,
             (None, None) => copy.tree()?,

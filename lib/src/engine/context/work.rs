@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::human::Question;
-use super::preamble::{self, NodeResult, Telling};
-use super::{Error, Handler, HandlerContext, Session};
+use super::Context;
 use crate::agent::Agent;
 use crate::beneath::Beneath;
+use crate::engine::human::Question;
+use crate::engine::preamble::{self, NodeResult, Telling};
+use crate::engine::{Error, Handler, HandlerContext, RUN_DIR};
 use crate::event::{Outcome, Status, WarningCode};
 use crate::git::TreeId;
 use crate::ids::NodeId;
@@ -116,9 +117,14 @@ pub fn passed_on(state: &State) -> Outcome {
     }
 }
 
-impl Session {
+impl Context {
     /// What the worker of this visit is to do.
-    pub(super) fn work(&mut self, node: &Node, visit: &Visit, conversation: &Conversation) -> Result<Work, Error> {
+    pub(in crate::engine) fn work(
+        &mut self,
+        node: &Node,
+        visit: &Visit,
+        conversation: &Conversation,
+    ) -> Result<Work, Error> {
         if let Some(handler) = self.engine.handlers.get(node.handler.as_str()) {
             let context = self.handler_context(node, visit);
             return Ok(Work::Custom(Arc::clone(handler), Box::new(context)));
@@ -129,7 +135,7 @@ impl Session {
             HandlerKind::Wait => Work::Wait(node.duration.or(node.timeout).unwrap_or_default()),
             HandlerKind::WaitHuman => {
                 let work = Some(self.judged()?);
-                Work::Human(Question { work, ..Question::of(&self.pipeline, node, visit.visit) })
+                Work::Human(Question { work, ..Question::of(&self.plan.pipeline, node, visit.visit) })
             }
             HandlerKind::Tool => match self.step_tests(node) {
                 None => Work::Tool(node.tool_command.clone().unwrap_or_default()),
@@ -148,7 +154,7 @@ impl Session {
     fn handler_context(&self, node: &Node, visit: &Visit) -> HandlerContext {
         HandlerContext {
             node: node.clone(),
-            pipeline: Arc::clone(&self.pipeline),
+            pipeline: Arc::clone(&self.plan.pipeline),
             visit: visit.visit,
             attempt: visit.attempt,
             context: self.state.context.clone(),
@@ -158,14 +164,14 @@ impl Session {
     }
 
     /// The agent of a node.
-    pub(super) fn agent_of(&self, node: &Node) -> Result<Arc<dyn Agent>, Error> {
+    pub(in crate::engine) fn agent_of(&self, node: &Node) -> Result<Arc<dyn Agent>, Error> {
         self.engine.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
     }
 
     fn agent_work(&mut self, node: &Node, conversation: &Conversation) -> Result<AgentWork, Error> {
         let agent = self.agent_of(node)?;
         let answered = self.is_answered(node);
-        let interrupted = std::mem::take(&mut self.interrupted);
+        let interrupted = std::mem::take(&mut self.memory.interrupted);
         let continues = !interrupted.is_empty();
         let mut history = match &conversation.thread {
             Some(thread) => self.thread_messages(thread)?,
@@ -181,12 +187,12 @@ impl Session {
         let starts_over = !continues && self.state.has_turns();
         let resume = self.state.agent_state(conversation.thread.as_deref()).filter(|_| !starts_over).cloned();
         let prompt = self.prompt(node, conversation)?;
-        Ok(AgentWork { agent, prompt, history, continues, answered, resume, recorded: self.recorded.take() })
+        Ok(AgentWork { agent, prompt, history, continues, answered, resume, recorded: self.memory.recorded.take() })
     }
 
     /// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.
-    pub(super) fn recording(&mut self, node: &Node) -> Result<Option<Recording>, Error> {
-        let messages = std::mem::take(&mut self.interrupted);
+    pub(in crate::engine) fn recording(&mut self, node: &Node) -> Result<Option<Recording>, Error> {
+        let messages = std::mem::take(&mut self.memory.interrupted);
         let repeats = self.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
         match &self.copy {
             Some(copy) if repeats => Ok(Some(Recording { messages, tree: copy.tree()? })),
@@ -207,7 +213,7 @@ impl Session {
 
     /// What an agent is told about the run so far. What is cut there it finds in files.
     fn told(&mut self, conversation: &Conversation) -> Result<String, Error> {
-        let mut results = preamble::results(&self.pipeline, &self.state, conversation.thread.as_deref());
+        let mut results = preamble::results(&self.plan.pipeline, &self.state, conversation.thread.as_deref());
         let nodes: Vec<NodeId> = results.iter().map(|result| result.id.clone()).collect();
         for (result, text) in results.iter_mut().zip(self.answers(&nodes)?) {
             result.file = self.run_dir().map(|dir| dir.join(file_name(result)));
@@ -230,13 +236,13 @@ impl Session {
     }
 
     fn preamble(&self, results: &[NodeResult], fidelity: Fidelity) -> (String, Vec<NodeId>) {
-        let how = Telling { session: &self.id, fidelity, output_chars: self.engine.output_chars };
-        preamble::text(&self.pipeline, &self.state, results, how)
+        let how = Telling { session: &self.plan.id, fidelity, output_chars: self.engine.output_chars };
+        preamble::text(&self.plan.pipeline, &self.state, results, how)
     }
 
     /// The directory beside the working copy in which nodes find what earlier ones left.
-    pub(super) fn run_dir(&self) -> Option<PathBuf> {
-        self.copy.as_ref().map(|copy| copy.path().with_file_name(super::RUN_DIR))
+    pub(in crate::engine) fn run_dir(&self) -> Option<PathBuf> {
+        self.copy.as_ref().map(|copy| copy.path().with_file_name(RUN_DIR).join(self.id.as_str()))
     }
 }
 

@@ -1,9 +1,10 @@
-//! The one way anything is written: fold, record, show; and the session branch behind it.
+//! The one way anything is written: fold, then record; and the branch behind it.
 
 use jiff::Timestamp;
 
-use super::{Engine, Error, Observer, Session};
+use super::Context;
 use crate::clock;
+use crate::engine::{Engine, Error};
 use crate::event::{Commits, Event, Recorded};
 use crate::git::{TreeId, Writer};
 use crate::ids::CommitId;
@@ -19,7 +20,7 @@ const STATE_PER_EVENT: usize = 100;
 /// What is folded and not yet written: the end of a node, and nodes after it that only pass on. Where another node begins
 /// at once, all of it goes into one record.
 #[derive(Debug)]
-pub(super) struct Unwritten {
+pub(in crate::engine) struct PendingRecord {
     pub writer: Writer,
     pub batch: Batch,
     /// What the session branch is moved from; none when it is somebody else's now.
@@ -30,14 +31,14 @@ pub(super) struct Unwritten {
     pub step: Option<(CommitId, TreeId)>,
 }
 
-impl Unwritten {
+impl PendingRecord {
     /// Events alone.
     fn events(writer: Writer) -> Self {
         Self { writer, batch: Batch::default(), branch: None, made: None, step: None }
     }
 
     /// The tree of the newest commit in it.
-    pub(super) fn tree(&self) -> Option<TreeId> {
+    pub(in crate::engine) fn tree(&self) -> Option<TreeId> {
         self.step.or(self.made).map(|(_, tree)| tree)
     }
 
@@ -49,35 +50,35 @@ impl Unwritten {
     }
 }
 
-impl Session {
+impl Context {
     /// Writes what was folded and is not written yet.
-    pub(super) fn settle(&mut self, observe: Observer<'_>) -> Result<(), Error> {
-        match self.unwritten.take() {
-            Some(unwritten) => self.write_end(unwritten, observe),
+    pub(in crate::engine) fn flush(&mut self) -> Result<(), Error> {
+        match self.pending.take() {
+            Some(unwritten) => self.write_end(unwritten),
             None => Ok(()),
         }
     }
 
     /// Writes it if the branch has to follow it.
-    pub(super) fn settle_commits(&mut self, observe: Observer<'_>) -> Result<(), Error> {
-        match &self.unwritten {
-            Some(unwritten) if unwritten.tree().is_some() => self.settle(observe),
+    pub(in crate::engine) fn flush_commits(&mut self) -> Result<(), Error> {
+        match &self.pending {
+            Some(unwritten) if unwritten.tree().is_some() => self.flush(),
             _ => Ok(()),
         }
     }
 
     /// Folds events that nobody acts on before something else is written. They go into the record of that.
-    pub(super) fn put_off(&mut self, summary: &str, events: Vec<Event>) -> Result<(), Error> {
+    pub(in crate::engine) fn defer(&mut self, summary: &str, events: Vec<Event>) -> Result<(), Error> {
         let events = self.fold(events, clock::now())?;
-        let unwritten = self.unwritten.get_or_insert_with(|| Unwritten::events(self.repo.writer()));
+        let unwritten = self.pending.get_or_insert_with(|| PendingRecord::events(self.repo.writer()));
         unwritten.add(summary, events);
         Ok(())
     }
 
     /// Puts off the end of a node or of the task. A node that comes after another that is not written has made nothing;
     /// the task's last step is built on that of the node before it.
-    pub(super) fn put_off_end(&mut self, ended: Unwritten) {
-        match &mut self.unwritten {
+    pub(in crate::engine) fn defer_end(&mut self, ended: PendingRecord) {
+        match &mut self.pending {
             Some(before) => {
                 if ended.step.is_some() {
                     (before.writer, before.step) = (ended.writer, ended.step);
@@ -90,14 +91,14 @@ impl Session {
     }
 
     /// Writes the end of a node; the session branch, HEAD and index follow.
-    fn write_end(&mut self, ended: Unwritten, observe: Observer<'_>) -> Result<(), Error> {
-        let Unwritten { writer, batch, branch, made, step } = ended;
-        self.write(writer, batch, observe)?;
+    fn write_end(&mut self, ended: PendingRecord) -> Result<(), Error> {
+        let PendingRecord { writer, batch, branch, made, step } = ended;
+        self.write(writer, batch)?;
         if let (Some(old), Some((commit, _))) = (branch, step.or(made.filter(|_| self.carries_turns()))) {
             self.move_branch(old, commit)?;
         }
         let news = self.branch_news();
-        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let copy = self.working_mut();
         copy.hear(news);
         if let Some((commit, tree)) = made {
             copy.take(commit, tree)?;
@@ -110,33 +111,32 @@ impl Session {
     }
 
     /// Writes an event, such as the start of a node, in one record with what is not written yet.
-    pub(super) fn write_with(&mut self, summary: &str, event: Event, observe: Observer<'_>) -> Result<(), Error> {
-        if self.unwritten.is_some() {
-            self.put_off(summary, vec![event])?;
-            return self.settle(observe);
+    pub(in crate::engine) fn write_with(&mut self, summary: &str, event: Event) -> Result<(), Error> {
+        if self.pending.is_some() {
+            self.defer(summary, vec![event])?;
+            return self.flush();
         }
         let events = self.fold(vec![event], clock::now())?;
         let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };
-        self.write(self.repo.writer(), batch, observe)
+        self.write(self.repo.writer(), batch)
     }
 
-    /// Writes events to the record, then folds and shows them. Whatever `writer` holds is written with them.
-    pub(super) fn record(
+    /// Folds events and writes them to the record. Whatever `writer` holds is written with them.
+    pub(in crate::engine) fn record(
         &mut self,
         writer: Writer,
         batch: Batch,
         events: Vec<Event>,
         at: Timestamp,
-        observe: Observer<'_>,
     ) -> Result<(), Error> {
-        self.settle(observe)?;
+        self.flush()?;
         let events = self.fold(events, at)?;
-        self.write(writer, Batch { events, ..batch }, observe)
+        self.write(writer, Batch { events, ..batch })
     }
 
     /// Folds events that are about to be written. A session whose write fails is not used again, so the state in
     /// memory may be ahead of the record only on the way out.
-    pub(super) fn fold(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Vec<Recorded>, Error> {
+    pub(in crate::engine) fn fold(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Vec<Recorded>, Error> {
         let events: Vec<Recorded> =
             events.into_iter().map(|event| self.engine.without_secrets(Recorded { at, event })).collect();
         for event in &events {
@@ -146,15 +146,15 @@ impl Session {
     }
 
     /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
-    pub(super) fn mend_record(&mut self) -> Result<Option<String>, Error> {
+    pub(in crate::engine) fn mend_record(&mut self) -> Result<Option<String>, Error> {
         Ok(self.recorder.mend()?.map(|kept| {
             let kept = kept.map(|name| format!("; what stood there is kept at {name}")).unwrap_or_default();
             format!("the session's own record was moved or removed, and put back{kept}")
         }))
     }
 
-    fn write(&mut self, writer: Writer, mut batch: Batch, observe: Observer<'_>) -> Result<(), Error> {
-        debug_assert!(self.unwritten.is_none(), "records are written in the order in which they were folded");
+    fn write(&mut self, writer: Writer, mut batch: Batch) -> Result<(), Error> {
+        debug_assert!(self.pending.is_none(), "records are written in the order in which they were folded");
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
         if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER.max(self.kept_state_bytes / STATE_PER_EVENT) {
@@ -165,19 +165,19 @@ impl Session {
             self.events_since_state = 0;
         }
         self.recorder.append(writer, &batch)?;
-        batch.events.iter().for_each(observe);
+        self.written.extend(batch.events);
         Ok(())
     }
 
     /// Whether the session's branch carries the commits of turns.
-    pub(super) fn carries_turns(&self) -> bool {
-        self.started.task.as_ref().is_none_or(|task| task.commits == Commits::Turns)
+    pub(in crate::engine) fn carries_turns(&self) -> bool {
+        self.state.task.as_ref().is_none_or(|task| task.of.commits == Commits::Turns)
     }
 }
 
 impl Engine {
     /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
-    pub(super) fn without_secrets(&self, event: Recorded) -> Recorded {
+    pub(in crate::engine) fn without_secrets(&self, event: Recorded) -> Recorded {
         let clean = event.without_secrets(&self.redactor);
         clean.and_then(|clean| Recorded::from_json(clean).ok()).unwrap_or(event)
     }

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Error, Session};
+use super::Context;
+use crate::engine::Error;
 use crate::event::{Warning, WarningCode};
 use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, CommitId};
@@ -23,7 +24,7 @@ const NAMED: usize = 5;
 
 /// A branch that could not follow its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Behind {
+pub struct LaggingBranch {
     /// Where it stands.
     pub at: CommitId,
     /// Where it should stand.
@@ -34,15 +35,15 @@ pub struct Behind {
     pub why: String,
 }
 
-impl Session {
+impl Context {
     /// Where the session's branch stands while it cannot follow; none when it is where it should be.
-    pub fn behind(&self) -> Option<&Behind> {
+    pub(in crate::engine) fn behind(&self) -> Option<&LaggingBranch> {
         self.behind.as_ref()
     }
 
     /// Where the branch stands and the newest commit the record has for it, which it lacks. None for a branch that was
     /// removed.
-    pub fn branch_apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
+    pub(in crate::engine) fn branch_apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
         let tip = self.state.on_branches().values().next().copied();
         let at = self.repo.reference(&branch_ref(self.branch()))?;
         Ok(match at.zip(tip) {
@@ -52,16 +53,16 @@ impl Session {
     }
 
     /// Makes sure that nobody moved the session's branch.
-    pub fn check_branch(&self) -> Result<(), Error> {
+    pub(in crate::engine) fn check_branch(&self) -> Result<(), Error> {
         Ok(self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch)?)
     }
 
-    pub(super) fn branch(&self) -> &BranchName {
-        self.started.branches.values().next().expect("every session has a branch")
+    pub(in crate::engine) fn branch(&self) -> &BranchName {
+        self.state.branches.values().next().expect("every context has a branch")
     }
 
     /// Moves the branch to a commit that is recorded, from where the record had it.
-    pub(super) fn move_branch(&mut self, old: CommitId, new: CommitId) -> Result<(), Error> {
+    pub(in crate::engine) fn move_branch(&mut self, old: CommitId, new: CommitId) -> Result<(), Error> {
         let from = match &self.behind {
             Some(behind) => self.left_at(behind.at, new)?,
             None => old,
@@ -70,8 +71,8 @@ impl Session {
     }
 
     /// Tries once more to bring a branch forward that could not follow.
-    pub(super) fn catch_up(&mut self) -> Result<(), Error> {
-        let Some(Behind { at, tip, .. }) = self.behind.clone() else { return Ok(()) };
+    pub(in crate::engine) fn catch_up(&mut self) -> Result<(), Error> {
+        let Some(LaggingBranch { at, tip, .. }) = self.behind.clone() else { return Ok(()) };
         let brought = self.left_at(at, tip).and_then(|from| self.bring_from(from, tip, "pleach: turn", LAST_PATIENCE));
         match brought {
             // Somebody has moved it by now. All that was to be done is done, and recorded.
@@ -84,7 +85,7 @@ impl Session {
     }
 
     /// Brings the branch of a session that has ended up to its record. One that was removed stays away.
-    pub(super) fn bring_up(&mut self) -> Result<(), Error> {
+    pub(in crate::engine) fn bring_up(&mut self) -> Result<(), Error> {
         match self.branch_apart()? {
             Some((at, tip)) if self.repo.is_ancestor(at, tip)? => {
                 self.bring_from(at, tip, "pleach: resume", LAST_PATIENCE)
@@ -94,9 +95,9 @@ impl Session {
     }
 
     /// Tries once more to bring a branch forward, and says how to do so by hand if it still cannot be.
-    pub(super) fn leave_branch(&mut self) -> Result<Option<Warning>, Error> {
+    pub(in crate::engine) fn leave_branch(&mut self) -> Result<Option<Warning>, Error> {
         self.catch_up()?;
-        let Some(Behind { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
+        let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (self.branch(), *at, at.short(), checkout.display());
         let stays = format!("`{branch}`, which is checked out in `{place}`, stays at {at}: {why}");
         let how = match self.repo.is_ancestor(behind, *tip)? {
@@ -117,7 +118,7 @@ impl Session {
     }
 
     /// Moves the branch, with the checkout somebody has it in.
-    pub(super) fn bring_from(
+    pub(in crate::engine) fn bring_from(
         &mut self,
         from: CommitId,
         to: CommitId,
@@ -146,13 +147,13 @@ impl Session {
             Err(LandError::Moved { now, .. }) => Err(moved(&branch, Some(now), from)),
             Err(LandError::Gone { .. }) => Err(moved(&branch, None, from)),
             Err(refused) => {
-                self.stay_behind(Behind { at: from, tip: to, checkout, why: reason(&refused) });
+                self.stay_behind(LaggingBranch { at: from, tip: to, checkout, why: reason(&refused) });
                 Ok(())
             }
         }
     }
 
-    fn stay_behind(&mut self, behind: Behind) {
+    fn stay_behind(&mut self, behind: LaggingBranch) {
         if self.behind.is_none() {
             self.warnings.push(WarningCode::BranchBehind.with(format!(
                 "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",
@@ -166,7 +167,7 @@ impl Session {
     }
 
     /// What the working copy has to know of the branch.
-    pub(super) fn branch_news(&mut self) -> BranchNews {
+    pub(in crate::engine) fn branch_news(&mut self) -> BranchNews {
         BranchNews {
             behind: self.behind.as_ref().map(|behind| behind.at),
             followed: std::mem::take(&mut self.followed),
@@ -174,7 +175,7 @@ impl Session {
     }
 
     /// What a person should know and was not told yet.
-    pub fn take_warnings(&mut self) -> Vec<Warning> {
+    pub(in crate::engine) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
 }

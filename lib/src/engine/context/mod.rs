@@ -1,0 +1,128 @@
+//! A context of a session: a chain of records, what they fold to, and a place to work. A session has `main` and may have
+//! more; each is written by itself.
+
+mod branch;
+mod copy;
+mod memory;
+mod node;
+mod recording;
+pub(super) mod work;
+
+use std::sync::Arc;
+
+pub use branch::LaggingBranch;
+pub(super) use copy::moved_aside_warning;
+pub(super) use node::{Begun, NodeEnd};
+pub(super) use recording::PendingRecord;
+
+use self::memory::Memory;
+use super::session::SessionPlan;
+use super::{Engine, Error};
+use crate::event::{Recorded, Warning};
+use crate::git::{Repo, TreeId};
+use crate::ids::{CommitId, ContextId, NodeId};
+use crate::record::Recorder;
+use crate::state::State;
+use crate::workspace::{Lock, WorkingCopy};
+
+/// One chain of records this process may write to.
+#[derive(Debug)]
+pub struct Context {
+    /// Its name in the session.
+    pub id: ContextId,
+    /// What has become of it.
+    pub state: State,
+    pub(super) plan: Arc<SessionPlan>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) repo: Repo,
+    pub(super) recorder: Recorder,
+    pub(super) copy: Option<WorkingCopy>,
+    /// The lock of its worktree, also held by the supervisor of everything that was started there: what a killed run had
+    /// started dies by itself, and until then this one is taken.
+    pub(super) lock: Lock,
+    /// What is folded and not yet written.
+    pub(super) pending: Option<PendingRecord>,
+    /// What is on disk and nobody was told yet.
+    written: Vec<Recorded>,
+    pub(super) memory: Memory,
+    /// The tree of the newest step, and what it is without logs and reports.
+    pub(super) code: Option<(TreeId, CommitId)>,
+    /// A session that was resumed tells its first agent a summary instead of the whole conversation.
+    pub(super) degrade: bool,
+    events_since_state: usize,
+    /// How large the state was when it was kept last.
+    kept_state_bytes: usize,
+    /// Its branch could not follow the record.
+    behind: Option<LaggingBranch>,
+    /// A checkout has followed the branch, which the working copy does not know yet.
+    followed: bool,
+    /// What a person should know and was not told yet.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// A context that was just made or found, before anything is done with it.
+pub(super) struct Opened {
+    pub id: ContextId,
+    pub state: State,
+    pub recorder: Recorder,
+    pub lock: Lock,
+    /// The worktree, where another session of this process has left it.
+    pub copy: Option<WorkingCopy>,
+    /// How many events were read or written since its state was kept.
+    pub events: usize,
+    /// What of these nobody was told yet.
+    pub written: Vec<Recorded>,
+}
+
+impl Context {
+    pub(super) fn new(engine: Arc<Engine>, repo: Repo, plan: Arc<SessionPlan>, opened: Opened) -> Self {
+        let Opened { id, state, recorder, lock, copy, events, written } = opened;
+        Self {
+            id,
+            state,
+            plan,
+            engine,
+            repo,
+            recorder,
+            copy,
+            lock,
+            pending: None,
+            written,
+            memory: Memory::default(),
+            code: None,
+            degrade: false,
+            events_since_state: events,
+            kept_state_bytes: 0,
+            behind: None,
+            followed: false,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What is on disk and nobody was told yet, in order.
+    pub(super) fn take_written(&mut self) -> Vec<Recorded> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// The node it is at.
+    pub(super) fn here(&self) -> NodeId {
+        self.state.next_node().or(self.state.completed.last()).unwrap_or(&self.plan.start_node).clone()
+    }
+
+    /// The worktree, which is here while no node runs.
+    pub(super) fn working(&self) -> &WorkingCopy {
+        self.copy.as_ref().expect("the working copy is back when no node runs")
+    }
+
+    pub(super) fn working_mut(&mut self) -> &mut WorkingCopy {
+        self.copy.as_mut().expect("the working copy is back when no node runs")
+    }
+
+    /// Brings branch and worktree to the newest record.
+    pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
+        let kept = self.make_copy().await?;
+        self.load_interrupted()?;
+        self.degrade = true;
+        Ok(kept)
+    }
+}

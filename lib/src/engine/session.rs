@@ -1,0 +1,195 @@
+//! A session: what it runs, what it may spend, and its contexts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::budget::Earlier;
+use super::context::{Context, LaggingBranch, Opened};
+use super::task::TaskJob;
+use super::{Engine, Error, Observer};
+use crate::agent::Roster;
+use crate::budget::Exceeded;
+use crate::event::{PipelineStarted, Warning};
+use crate::git::Repo;
+use crate::ids::{CommitId, ContextId, NodeId, SessionId};
+use crate::plan::pipeline::Pipeline;
+use crate::state::State;
+use crate::workspace::{Lock, WorkingCopy};
+
+/// What a session is about: the same for all its contexts.
+#[derive(Debug)]
+pub struct SessionPlan {
+    /// The session.
+    pub id: SessionId,
+    /// What it was started with.
+    pub started: PipelineStarted,
+    /// What it runs.
+    pub pipeline: Arc<Pipeline>,
+    /// The node it begins at.
+    pub start_node: NodeId,
+    /// The task it works on, in a tree.
+    pub job: Option<Arc<TaskJob>>,
+}
+
+/// A session this process may write to.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) plan: Arc<SessionPlan>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) repo: Repo,
+    /// The context that tells whether the session goes on.
+    root: ContextId,
+    contexts: BTreeMap<ContextId, Context>,
+    /// Held as long as this process may write to the session.
+    pub(super) lock: Lock,
+    /// What sessions before it in the same run have spent.
+    pub(super) earlier: Earlier,
+    /// The limit that has stopped it.
+    pub(super) over: Option<Exceeded>,
+}
+
+impl Session {
+    /// A session with one context, its root.
+    pub(super) fn new(engine: Arc<Engine>, repo: Repo, plan: SessionPlan, lock: Lock, opened: Opened) -> Self {
+        let (plan, root) = (Arc::new(plan), opened.id.clone());
+        let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
+        let contexts = BTreeMap::from([(root.clone(), context)]);
+        Self { plan, engine, repo, root, contexts, lock, earlier: Earlier::default(), over: None }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        &self.plan.id
+    }
+
+    /// What it was started with.
+    pub fn started(&self) -> &PipelineStarted {
+        &self.plan.started
+    }
+
+    /// What it runs.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.plan.pipeline
+    }
+
+    /// What has become of it: the state of its root context.
+    pub fn state(&self) -> &State {
+        &self.root().state
+    }
+
+    /// The context that tells whether the session goes on.
+    pub(super) fn root(&self) -> &Context {
+        self.context(&self.root)
+    }
+
+    pub(super) fn root_mut(&mut self) -> &mut Context {
+        let root = self.root.clone();
+        self.context_mut(&root)
+    }
+
+    pub(super) fn root_id(&self) -> &ContextId {
+        &self.root
+    }
+
+    pub(super) fn context(&self, id: &ContextId) -> &Context {
+        self.contexts.get(id).expect("contexts are asked for by the names the session has given out")
+    }
+
+    pub(super) fn context_mut(&mut self, id: &ContextId) -> &mut Context {
+        self.contexts.get_mut(id).expect("contexts are asked for by the names the session has given out")
+    }
+
+    pub(super) fn contexts(&self) -> impl Iterator<Item = &Context> {
+        self.contexts.values()
+    }
+
+    /// Another context of this session.
+    pub(super) fn new_context(&self, opened: Opened) -> Context {
+        Context::new(Arc::clone(&self.engine), self.repo.clone(), Arc::clone(&self.plan), opened)
+    }
+
+    pub(super) fn add(&mut self, context: Context) {
+        self.contexts.insert(context.id.clone(), context);
+    }
+
+    /// The names of its contexts that have not come to an end.
+    pub(super) fn open_contexts(&self) -> Vec<ContextId> {
+        self.contexts.values().filter(|context| !context.state.is_over()).map(|context| context.id.clone()).collect()
+    }
+
+    /// Its root context alone, once nothing else is to be done with the session.
+    pub(super) fn into_root(mut self) -> (Lock, Context) {
+        let root = self.contexts.remove(&self.root).expect("every session has its root");
+        (self.lock, root)
+    }
+
+    /// Tells what is on disk and was not told yet.
+    pub(super) fn tell(&mut self, observe: Observer<'_>) {
+        for context in self.contexts.values_mut() {
+            context.take_written().iter().for_each(&mut *observe);
+        }
+    }
+
+    /// Does something with a context that may write, and tells what was written.
+    pub(super) fn writing<T>(
+        &mut self,
+        at: &ContextId,
+        observe: Observer<'_>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let done = tokio::task::block_in_place(|| work(self.context_mut(at)));
+        self.tell(observe);
+        done
+    }
+
+    /// The same with the root context.
+    pub(super) fn at_root<T>(
+        &mut self,
+        observe: Observer<'_>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let root = self.root.clone();
+        self.writing(&root, observe, work)
+    }
+
+    /// Whether the repository has files the user works on.
+    pub fn has_checkout(&self) -> bool {
+        self.repo.workdir().is_some()
+    }
+
+    /// The agents that work on its nodes.
+    pub fn agents(&self) -> &Roster {
+        &self.engine.agents
+    }
+
+    /// The repository it works in.
+    pub fn repo(&self) -> &Repo {
+        &self.repo
+    }
+
+    /// The working copy, while no node runs.
+    pub fn working_copy(&self) -> Option<&WorkingCopy> {
+        self.root().copy.as_ref()
+    }
+
+    /// Where the session's branch stands while it cannot follow; none when it is where it should be.
+    pub fn behind(&self) -> Option<&LaggingBranch> {
+        self.root().behind()
+    }
+
+    /// Where the branch stands and the newest commit the record has for it, which it lacks. None for a branch that was
+    /// removed.
+    pub fn branch_apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
+        self.root().branch_apart()
+    }
+
+    /// Makes sure that nobody moved the session's branch.
+    pub fn check_branch(&self) -> Result<(), Error> {
+        self.root().check_branch()
+    }
+
+    /// What a person should know and was not told yet.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        self.contexts.values_mut().flat_map(Context::take_warnings).collect()
+    }
+}
