@@ -533,7 +533,7 @@ fn a_failing_setup_is_an_environment_error() {
     let registry = env.root().join("registry");
     env.configure(&format!("worktrees: {{setup: 'echo looking for packages; cat {} > deps'}}\n", registry.display()));
     let ran = env.run(&one("cat deps > used"), &[]).expect(7);
-    ran.fails_with("setup-failed").naming("1");
+    ran.fails_with("setup-failed").naming("exit 1").naming("looking for packages").naming("No such file");
     // Mended, the session goes on, and its setup has run.
     fs::write(&registry, "a package\n").unwrap();
     env.resume(&[]).expect(0);
