@@ -12,13 +12,13 @@ use pleach::engine::{
 };
 use pleach::event::{Event, PauseReason, Recorded};
 use pleach::git::{Limits, Repo};
-use pleach::ids::{BranchName, NodeId, RepoName};
+use pleach::ids::{BranchName, CommitId, NodeId, RepoName};
 use pleach::llm::{Message, Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::{counted, shell_word};
-use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
+use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
 
 use crate::again::about;
 use crate::answers::Answers;
@@ -196,8 +196,8 @@ pub fn say_opened(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
-    let branch = session.started().branches.values().next().map(|branch| format!(" on branch {branch}"));
-    say!("session {}{}", session.id(), branch.unwrap_or_default());
+    let branches: Vec<&str> = session.started().branches.values().map(BranchName::as_str).collect();
+    say!("session {} on branch {}", session.id(), branches.join(", "));
 }
 
 /// Says which programs will work as agents, and who pays for it.
@@ -269,7 +269,7 @@ pub async fn see_through(globals: &Globals, mut session: Session, protection: Pr
         Err(error) => {
             let failure = of_engine(&error);
             if session.repo().is_gone() {
-                let copy = session.working_copy().map(WorkingCopy::path).filter(|copy| copy.is_dir());
+                let copy = session.workspace().map(Workspace::root).filter(|root| root.is_dir());
                 return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
             }
             let id = session.id();
@@ -339,7 +339,6 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     if globals.verbosity < 0 {
         return Ok(());
     }
-    let Some(branch) = session.started().branches.values().next() else { return Ok(()) };
     let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
         Ended::Completed if session.state().work == session.state().base => match held_back(session) {
@@ -348,14 +347,12 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         },
         Ended::Completed => {
             held_back(session).iter().try_for_each(|held| out.line(held))?;
-            out.line(format!("branch:  {branch}"))?;
-            bring(session, &mut out)?;
+            show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
-            out.line(format!("merge:   {}", merge_command(session, branch)?))
+            session.branches().try_for_each(|branch| out.line(format!("merge:   {}", merge_command(session, branch)?)))
         }
         Ended::Failed { .. } | Ended::Cancelled => {
-            out.line(format!("branch:  {branch}"))?;
-            bring(session, &mut out)?;
+            show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("status {id}"))))?;
             match session.state().failed_node() {
                 Some(node) => {
@@ -379,17 +376,29 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
 
 /// What is in the working copy and in no commit, in words.
 fn held_back(session: &Session) -> Option<String> {
-    let held = session.working_copy().map(WorkingCopy::held_back).filter(|held| *held > 0)?;
+    let held = session.workspace().map(Workspace::held_back).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
     Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
 }
 
-/// How a branch gets what only the record has: because a checkout could not follow, or somebody has moved it.
-fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
-    let Some((at, tip)) = session.branch_apart().map_err(|error| of_engine(&error))? else { return Ok(()) };
-    let branch = session.started().branches.values().next().map(BranchName::as_str).unwrap_or_default();
+/// The branches, and how each gets what only the record has: because a checkout could not follow, or somebody has moved it.
+fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
+    session.branches().try_for_each(|branch| {
+        out.line(format!("branch:  {}", branch.branch()))?;
+        bring(branch, out)
+    })
+}
+
+/// Where a branch stands and the newest commit of the record, where it lacks that.
+fn apart(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
+    branch.apart().map_err(|error| of_engine(&error.into()))
+}
+
+fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
+    let Some((at, tip)) = apart(follower)? else { return Ok(()) };
+    let branch = follower.branch();
     let (at, tip) = (at.short(), tip.short());
-    match session.behind() {
+    match follower.behind() {
         Some(behind) => {
             let checkout = behind.checkout.display();
             out.line(format!("         it is still at {at}; `{checkout}`, where it is checked out, cannot follow:"))?;
@@ -405,8 +414,8 @@ fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
 
 /// How the user takes the result; where the branch lacks some of it, by its newest commit. Without a checkout only a
 /// fast-forward can be asked for.
-fn merge_command(session: &Session, branch: &BranchName) -> Result<String, Failure> {
-    let missing = session.branch_apart().map_err(|error| of_engine(&error))?.map(|(_, tip)| tip);
+fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
+    let (branch, missing) = (follower.branch(), apart(follower)?.map(|(_, tip)| tip));
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
     Ok(match (&session.started().target, session.has_checkout()) {
         (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),

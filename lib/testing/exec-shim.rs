@@ -28,11 +28,12 @@ fn parent(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let script = args.next().and_then(|script| script.into_string().ok()).expect("a script");
     let cwd = std::env::current_dir().expect("a current directory");
     let mut command = Command::shell(&script, &cwd);
-    command.lock = args.next().map(|path| {
+    let locked = |path| {
         let file = File::create(path).expect("a lock file");
         file.lock().expect("the lock");
         Arc::new(file)
-    });
+    };
+    command.locks = args.map(locked).collect();
     let spawner = Spawner::new(vec!["/proc/self/exe".into(), "__exec".into()], &Environment::capture());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let output = runtime.block_on(spawner.run(command, &Cancel::never(), &mut |_, _| {})).expect("it runs");

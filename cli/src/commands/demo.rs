@@ -174,7 +174,7 @@ fn tell(history: &History) -> Result<(), Failure> {
                 out.line(format!("{}{visit}", node.node_id))?;
             }
             Event::AgentTurn(turn) => {
-                let commit = turn.git_sha.as_ref().and_then(|shas| shas.values().next());
+                let commit = turn.git_sha.as_ref().and_then(|shas| shas.get(history.started.first_repo()));
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 let tools: Vec<&str> = turn.tool_calls.iter().map(|call| call.name.as_str()).collect();
                 let what = what.map(str::to_owned).unwrap_or_else(|| match tools.as_slice() {
@@ -208,7 +208,7 @@ fn tell(history: &History) -> Result<(), Failure> {
 fn look_further(dir: &Path, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = &history.session;
-    let branch = history.started.branches.values().next().map_or("", |branch| branch.as_str());
+    let branch = history.started.branches[history.started.first_repo()].as_str();
     out.line(format!("\nLook further:\n  cd {}", shell_word(dir.display())))?;
     if let Some(program) = program_elsewhere() {
         out.line(format!("  alias pleach='{}'", program.display()))?;

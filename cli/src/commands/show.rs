@@ -118,7 +118,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
         return Err(Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {session}` lists them")));
     };
-    let commit = match turn.commit() {
+    let commit = match turn.commit_in(view.summary.started.first_repo()) {
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };

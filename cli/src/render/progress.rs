@@ -128,7 +128,7 @@ impl Progress {
     }
 
     fn turn(&mut self, turn: &str, what: Option<&str>, files: Vec<&RepoPath>, commit: Option<&Snapshot>) {
-        let commit = commit.and_then(|commits| commits.values().next()).map(|id| format!(" {}", id.short()));
+        let commit = commit.map(|commits| commits.values().map(|id| format!(" {}", id.short())).collect::<String>());
         let wrote = match files.as_slice() {
             [] => String::new(),
             [one] => format!(" [{one}]"),

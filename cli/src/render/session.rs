@@ -138,7 +138,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 turn.model().to_owned(),
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
-                short(turn.commit()),
+                short(turn.commit.iter().flatten().map(|(_, id)| *id)),
                 what(&turn),
             ]),
             Moment::Failure(failure) => table.row(failed(&failure)),
@@ -148,7 +148,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 String::new(),
                 String::new(),
                 String::new(),
-                short(checkpoint.commit.values().next().copied()),
+                short(checkpoint.commit.values().copied()),
                 whither(&checkpoint),
             ]),
         }
@@ -177,7 +177,7 @@ pub fn turns(moments: &[Moment]) -> String {
                 turn.model().to_owned(),
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
-                short(turn.commit()),
+                short(turn.commit.iter().flatten().map(|(_, id)| *id)),
                 what(turn),
             ]),
             Moment::Failure(failure) => table.row(failed(failure)),
@@ -233,8 +233,9 @@ fn count(number: u64) -> String {
     if number == 0 { String::new() } else { tokens(number) }
 }
 
-fn short(commit: Option<CommitId>) -> String {
-    commit.map(|commit| commit.short()).unwrap_or_default()
+/// Commits of several repositories in a word.
+fn short(commits: impl IntoIterator<Item = CommitId>) -> String {
+    commits.into_iter().map(|commit| commit.short()).collect::<Vec<_>>().join(" ")
 }
 
 /// The first line of a text, and a mark when there is more of it.

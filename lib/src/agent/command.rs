@@ -59,7 +59,7 @@ impl CommandAgent {
             env: job.env,
             limits: Limits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..Limits::default() },
             signs: Some(signs(&job.root, None)),
-            lock: job.lock,
+            locks: job.locks,
             sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };

@@ -86,8 +86,8 @@ pub struct Job {
     pub status_file: PathBuf,
     /// A directory outside the root whose files it may read: what earlier nodes answered and printed.
     pub reads: Option<PathBuf>,
-    /// The working copy's lock, held as long as anything the agent started lives.
-    pub lock: Option<Arc<File>>,
+    /// The locks of its worktrees, held as long as anything the agent started lives.
+    pub locks: Vec<Arc<File>>,
     /// What the agent, and whatever it starts, may touch; everything if not given. An agent that reaches its model
     /// through pleach takes [`Sandbox::through`], one that speaks to it by itself [`Sandbox::with_network`].
     pub sandbox: Option<Arc<Sandbox>>,
@@ -131,7 +131,7 @@ impl Job {
             home: status_file.with_file_name("home"),
             status_file,
             reads: None,
-            lock: None,
+            locks: Vec::new(),
             sandbox: None,
             steering: Steering::default(),
             resume: None,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::Engine;
 use crate::process::Sandbox;
 use crate::process::sandbox::{Place, Policy};
-use crate::workspace::{self, Scratch, WorkingCopy};
+use crate::workspace::{self, Scratch, Workspace};
 
 /// The bounds of what works in a working copy, before it is known who.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     policy: &'a Policy,
-    copy: &'a WorkingCopy,
+    workspace: &'a Workspace,
     own: Vec<PathBuf>,
 }
 
@@ -30,16 +30,16 @@ impl Engine {
         files.into_iter().chain(caches).map(|(name, path)| (name.into(), Some(path.into()))).collect()
     }
 
-    /// The bounds of what works in `copy`, if anything is bound: it may write there, to `scratch` and to `own`.
+    /// The bounds of what works in a workspace, if anything is bound: it may write there, to `scratch` and to `own`.
     pub(super) fn bounds<'a>(
         &'a self,
-        copy: &'a WorkingCopy,
+        workspace: &'a Workspace,
         scratch: Option<&Scratch>,
         own: impl IntoIterator<Item = PathBuf>,
     ) -> Option<Bounds<'a>> {
         let policy = self.sandbox.as_ref()?;
         let own = scratch.map(|scratch| scratch.path().to_owned()).into_iter().chain(own).collect();
-        Some(Bounds { policy, copy, own })
+        Some(Bounds { policy, workspace, own })
     }
 }
 
@@ -55,18 +55,18 @@ impl Bounds<'_> {
     }
 
     fn within(&self, make: impl FnOnce(Place<'_>) -> Sandbox) -> Sandbox {
-        let repository = self.copy.repo.common_dir();
-        let place = Place {
-            worktree: self.copy.path(),
-            admin: Some(self.copy.git_dir()).filter(|dir| dir != &repository),
-            repository: Some(repository),
-            own: &self.own,
-        };
-        make(place)
+        let (mut worktrees, mut repositories) = (Vec::new(), Vec::new());
+        for copy in self.workspace.copies() {
+            let repository = copy.repo.common_dir();
+            worktrees.push(copy.path());
+            worktrees.extend(Some(copy.git_dir()).filter(|dir| dir != &repository));
+            repositories.push(repository);
+        }
+        make(Place { worktrees: &worktrees, repositories: &repositories, own: &self.own })
     }
 }
 
 /// The bounds of an agent that works outside every repository, in a directory of its own.
 pub(super) fn apart(policy: &Policy, dir: &Path) -> Sandbox {
-    policy.of_agent(Place { worktree: dir, admin: None, repository: None, own: &[] })
+    policy.of_agent(Place { worktrees: &[dir], repositories: &[], own: &[] })
 }

@@ -83,7 +83,7 @@ impl Session {
                     state,
                     recorder: recorder.on_task(task),
                     lock,
-                    copy: None,
+                    workspace: None,
                     events,
                     written: Vec::new(),
                 }))
@@ -128,7 +128,7 @@ impl Session {
         };
         recorder.append(self.repo.writer(), &batch)?;
         let (id, written) = (state.id.clone(), batch.events);
-        Ok(self.new_context(Opened { id, state, recorder, lock, copy: None, events: 1, written }))
+        Ok(self.new_context(Opened { id, state, recorder, lock, workspace: None, events: 1, written }))
     }
 }
 
@@ -150,8 +150,7 @@ impl Context {
             ..Batch::default()
         };
         let told = Recorded { at: clock::now(), event: forked.into() };
-        let writer = self.repo.writer();
-        self.record(writer, batch, vec![told.event.clone()], told.at)?;
+        self.record(batch, vec![told.event.clone()], told.at)?;
         let record = self.recorder.tip().expect("a context that was written to has a newest record");
         Ok(Origin { record, told, state: self.state.clone() })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Error;
 use super::context::Context;
 use crate::agent::BoxFuture;
-use crate::event::{PauseReason, Snapshot};
+use crate::event::PauseReason;
 use crate::git::FileStat;
 use crate::ids::{NodeId, SessionId};
 use crate::plan::label::choice;
@@ -199,13 +199,14 @@ impl Context {
     /// What a person at a gate judges.
     pub(super) fn judged(&mut self) -> Result<Judged, Error> {
         let session = self.plan.id.clone();
-        let ends = |snapshot: &Snapshot| snapshot.values().next().copied();
-        let changes = match (ends(&self.state.base), ends(&self.state.work)) {
-            (Some(base), Some(work)) if base != work => {
-                self.repo.stat(self.repo.tree_of(base)?, self.repo.tree_of(work)?)?
+        let mut changes = Vec::new();
+        for (name, repo) in &self.plan.repos {
+            if let (Some(base), Some(work)) = (self.state.base.get(name), self.state.work.get(name))
+                && base != work
+            {
+                changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
             }
-            _ => Vec::new(),
-        };
+        }
         let has_answered = |node: &&NodeId| self.state.nodes.get(*node).is_some_and(|node| node.response.is_some());
         let newest = self.state.completed.iter().rev().find(has_answered).cloned();
         let answer = match newest {

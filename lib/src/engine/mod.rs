@@ -38,7 +38,7 @@ use serde_json::Value;
 
 pub use budget::{Budget, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
-pub use context::{Context, LaggingBranch};
+pub use context::Context;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
 pub use leftover::{Leftover, Places};

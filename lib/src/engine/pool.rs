@@ -22,10 +22,10 @@ impl Session {
         let Some(size) = self.engine.worktrees.pool.filter(|_| self.is_done()) else { return };
         if size == 0
             && let Ok(summary) = Summary::newest(&self.repo, self.id())
-            && let Some(path) = self.working_copy().map(|copy| copy.path().to_owned())
+            && let Some(path) = self.workspace().map(|workspace| workspace.root().to_owned())
             && let Ok(true) = remove_clean(&self.repo, &summary, &path)
         {
-            self.root_mut().copy = None;
+            self.root_mut().workspace = None;
         }
         // This one is newer than all of them.
         let others = size.saturating_sub(1);

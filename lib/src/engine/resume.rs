@@ -1,5 +1,6 @@
 //! Taking a session up again: load, fold, bring branch and working copy to the newest record, go on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::context::Opened;
@@ -123,7 +124,7 @@ impl Session {
             }
             let mut session = Self::open(engine, repo, locks, found, None)?;
             match over {
-                Some(over) => session.root_mut().bring_up().and(Err(over)),
+                Some(over) => session.bring_up().and(Err(over)),
                 None => Ok(session),
             }
         })?;
@@ -161,8 +162,11 @@ impl Session {
         let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
         let Locks { session, mut worktrees } = locks;
         let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
-        let opened = Opened { id: context, state, recorder, lock, copy: None, events, written: Vec::new() };
-        let plan = SessionPlan { id, started, pipeline: Arc::new(pipeline), start_node, job };
+        let opened = Opened { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
+        let record_repo = started.first_repo().clone();
+        let repos = BTreeMap::from([(record_repo.clone(), repo.clone())]);
+        let pipeline = Arc::new(pipeline);
+        let plan = SessionPlan { id, started, pipeline, start_node, job, record_repo, repos };
         let mut session = Self::new(engine, repo, plan, session, opened);
         session.open_forks(worktrees)?;
         Ok(session)
@@ -178,8 +182,7 @@ impl Session {
             let from = from.clone().filter(|_| context == root);
             let batch = Batch { summary: summary.clone(), ..Batch::default() };
             let event = Resumed { from, extra: Default::default() };
-            let writer = self.repo.writer();
-            self.context_mut(&context).record(writer, batch, vec![event.into()], clock::now())?;
+            self.context_mut(&context).record(batch, vec![event.into()], clock::now())?;
         }
         Ok(())
     }

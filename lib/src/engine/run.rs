@@ -107,8 +107,8 @@ impl Session {
     }
 
     async fn sleep_until(&mut self, at: &ContextId, time: Timestamp) {
-        if let Some(copy) = &mut self.context_mut(at).copy {
-            copy.lend();
+        if let Some(workspace) = &mut self.context_mut(at).workspace {
+            workspace.lend();
         }
         let wait = Duration::try_from(time.duration_since(clock::now())).unwrap_or_default();
         tokio::select! {
@@ -160,15 +160,15 @@ impl Session {
             match report {
                 Report::Turn(turn, answer) => {
                     let unpriced = unpriced_in(&turn.turn);
-                    let change = self.writing(at, observe, |context| context.record_turn(*turn, &conversation))?;
+                    let recorded = self.writing(at, observe, |context| context.record_turn(*turn, &conversation))?;
                     let allowance = self.allowance(&node)?;
                     let over = self.over_budget(&node, &allowance, unpriced.as_deref())?;
                     self.tell(observe);
-                    let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
+                    let stop = self.engine.cancel.is_stopped() || recorded.is_stopped;
                     let order = if stop { Order::Halt } else { self.order(over) };
-                    let news = self.context_mut(at).branch_news();
+                    let (changes, followed) = (recorded.changes, self.context_mut(at).take_followed());
                     // The worker waits for this; if it is gone its end is reported below.
-                    let _ = answer.send(TurnAnswer { change, order, allowance, news });
+                    let _ = answer.send(TurnAnswer { changes, order, allowance, followed });
                 }
                 Report::Done(finished) => {
                     let end = self
@@ -205,8 +205,7 @@ impl Session {
             let event = PipelinePaused { reason, node_id, why, extra: Default::default() };
             (format!("pause at {}", root.here()), event.into())
         };
-        let writer = self.repo.writer();
-        self.root_mut().record(writer, Batch { summary, ..Batch::default() }, vec![event], clock::now())
+        self.root_mut().record(Batch { summary, ..Batch::default() }, vec![event], clock::now())
     }
 }
 
@@ -230,8 +229,8 @@ impl Context {
         work: Work,
         (allowance, order): (Allowance, Order),
     ) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
-        let run_dir = self.run_dir().expect("the working copy is back when no node runs");
-        let copy = self.copy.take().expect("the working copy is back when no node runs");
+        let run_dir = self.run_dir().expect("the worktrees are back when no node runs");
+        let workspace = self.workspace.take().expect("the worktrees are back when no node runs");
         let (reports, incoming) = mpsc::channel(1);
         let worker = Worker {
             engine: Arc::clone(&self.engine),
@@ -243,8 +242,7 @@ impl Context {
             home: self.agent_home(),
             node,
             visit,
-            copy,
-            lock: self.lock.clone(),
+            workspace,
             next_turn: self.state.turns + 1,
             job: self.plan.job.clone(),
             scratch: None,

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::budget::Earlier;
-use super::context::{Context, LaggingBranch, Opened};
+use super::context::{Context, Opened};
 use super::task::TaskJob;
 use super::{Engine, Error, Observer};
 use crate::agent::Roster;
 use crate::budget::Exceeded;
 use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
-use crate::ids::{CommitId, ContextId, NodeId, SessionId};
+use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::state::State;
-use crate::workspace::{Lock, WorkingCopy};
+use crate::workspace::{BranchFollower, Lock, Workspace};
 
 /// What a session is about: the same for all its contexts.
 #[derive(Debug)]
@@ -29,6 +29,10 @@ pub struct SessionPlan {
     pub start_node: NodeId,
     /// The task it works on, in a tree.
     pub job: Option<Arc<TaskJob>>,
+    /// The repository that holds the record.
+    pub record_repo: RepoName,
+    /// The repositories it works in.
+    pub repos: BTreeMap<RepoName, Repo>,
 }
 
 /// A session this process may write to.
@@ -167,25 +171,26 @@ impl Session {
         &self.repo
     }
 
-    /// The working copy, while no node runs.
-    pub fn working_copy(&self) -> Option<&WorkingCopy> {
-        self.root().copy.as_ref()
+    /// The worktrees, while no node runs.
+    pub fn workspace(&self) -> Option<&Workspace> {
+        self.root().workspace.as_ref()
     }
 
-    /// Where the session's branch stands while it cannot follow; none when it is where it should be.
-    pub fn behind(&self) -> Option<&LaggingBranch> {
-        self.root().behind()
+    /// Its branches, which follow the record.
+    pub fn branches(&self) -> impl Iterator<Item = &BranchFollower> {
+        self.root().followers.values()
     }
 
-    /// Where the branch stands and the newest commit the record has for it, which it lacks. None for a branch that was
-    /// removed.
-    pub fn branch_apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
-        self.root().branch_apart()
-    }
-
-    /// Makes sure that nobody moved the session's branch.
+    /// Makes sure that nobody moved the session's branches.
     pub fn check_branch(&self) -> Result<(), Error> {
-        self.root().check_branch()
+        Ok(self.root().check_branches()?)
+    }
+
+    /// Brings the branches of a session that has ended up to its record.
+    pub(super) fn bring_up(&mut self) -> Result<(), Error> {
+        let root = self.root_mut();
+        root.make_followers();
+        Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
     }
 
     /// What a person should know and was not told yet.

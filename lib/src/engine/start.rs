@@ -67,7 +67,7 @@ impl Session {
         match self.make_copy().await {
             Ok(kept) => Ok((self, kept)),
             Err(error) => {
-                if self.root().copy.is_none() {
+                if self.root().workspace.is_none() {
                     // A session that is left all the same can be resumed or removed; why it is one is what counts.
                     let _ = tokio::task::block_in_place(|| self.withdraw(is_first));
                 }
@@ -95,19 +95,20 @@ impl Session {
     fn withdraw(self, with_branch: bool) -> Result<(), RemoveError> {
         let (repo, plan) = (self.repo.clone(), Arc::clone(&self.plan));
         let (session, root) = self.into_root();
-        let branches = plan.started.branches.values().filter(|_| with_branch);
-        for branch in branches {
-            let (name, tip) = (branch_ref(branch), root.state.on_branches().values().next().copied());
+        let branches = plan.started.branches.iter().filter(|_| with_branch);
+        for (of, branch) in branches {
+            let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
             if tip.is_some() && repo.reference(&name)? == tip {
                 remove::delete(&repo, vec![(name, tip)])?;
             }
         }
         let is_shared = plan.started.task.is_some();
         if !is_shared {
-            let name = plan.started.branches.keys().next().expect("every session has a branch");
-            let path = root.copy_path(name);
-            Worktree::remove(&repo, &path)?;
-            remove::remove_run_directory(&path)?;
+            for name in plan.started.branches.keys() {
+                let path = root.copy_path(name);
+                Worktree::remove(&repo, &path)?;
+                remove::remove_run_directory(&path)?;
+            }
         }
         remove::delete(&repo, remove::records(&repo, &plan.id)?)?;
         if !is_shared {
@@ -161,17 +162,20 @@ impl Session {
             };
             let Locks { session, mut worktrees } = locks;
             let lock = worktrees.remove(&root).expect("the lock of the root's worktree was taken");
-            let (job, copy) = task.map(|task| (task.job, task.seat.copy)).unzip();
+            let (job, workspace) = task.map(|task| (task.job, task.seat.workspace)).unzip();
             let opened = Opened {
                 id: root,
                 state,
                 recorder,
                 lock,
-                copy: copy.flatten(),
+                workspace: workspace.flatten(),
                 events: batch.events.len(),
                 written: batch.events,
             };
-            let plan = SessionPlan { id, started, pipeline: Arc::new(request.pipeline), start_node, job };
+            let record_repo = started.first_repo().clone();
+            let repos = BTreeMap::from([(record_repo.clone(), repo.clone())]);
+            let pipeline = Arc::new(request.pipeline);
+            let plan = SessionPlan { id, started, pipeline, start_node, job, record_repo, repos };
             return Ok(Self::new(engine, repo, plan, session, opened));
         }
     }

@@ -43,9 +43,15 @@ pub struct PipelineStarted {
 }
 
 impl PipelineStarted {
-    /// The commit the session is built on: where its repository stood, or the first of several.
+    /// The commit its task is built on, or where its first repository stood.
     pub fn built_on(&self) -> Option<CommitId> {
-        self.base.values().next().copied()
+        let repo = self.task.as_ref().map_or_else(|| self.first_repo(), |task| &task.repo);
+        self.base.get(repo).copied()
+    }
+
+    /// The repository that holds the record: the first by name.
+    pub fn first_repo(&self) -> &RepoName {
+        self.branches.keys().next().expect("a session has a branch in at least one repository")
     }
 }
 

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, to_the_millisecond};
-use crate::ids::{BranchName, CommitId, NodeId, StepName, TaskId};
+use crate::ids::{BranchName, CommitId, NodeId, RepoName, StepName, TaskId};
 
 /// The task a session works on. A session is one budget of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskOf {
+    /// The repository its steps are in.
+    pub repo: RepoName,
     /// The branch the run was started on.
     pub target: BranchName,
     /// The tree's file, from the root of the repository.
@@ -97,6 +99,8 @@ pub struct AttemptStarted {
 /// See [`super::Event::StepFinished`]. The step's commit is built from this alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepFinished {
+    /// The repository its commit is in.
+    pub repo: RepoName,
     /// The task.
     pub task: TaskId,
     /// The step: `implement`, `test`, …
@@ -155,6 +159,8 @@ impl StepFinished {
 /// See [`super::Event::Landing`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Landing {
+    /// The repository.
+    pub repo: RepoName,
     /// The branch that is to move.
     pub target: BranchName,
     /// Where it stands.
@@ -169,6 +175,8 @@ pub struct Landing {
 /// See [`super::Event::Landed`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Landed {
+    /// The repository.
+    pub repo: RepoName,
     /// The branch that moved.
     pub target: BranchName,
     /// Where it stands now.

@@ -22,9 +22,9 @@ pub struct Command {
     pub stdin: Stdin,
     /// How long and how much.
     pub limits: Limits,
-    /// A locked file that stays locked until everything the command started is gone, even when this process is killed.
-    /// Give it back by dropping it: unlocking it by hand would unlock it for the supervisor too.
-    pub lock: Option<Arc<File>>,
+    /// Locked files that stay locked until everything the command started is gone, even when this process is killed.
+    /// Give one back by dropping it: unlocking it by hand would unlock it for the supervisor too.
+    pub locks: Vec<Arc<File>>,
     /// What it may touch; everything if not given.
     pub sandbox: Option<Arc<Sandbox>>,
     /// Who knows signs of life of it beside its output.
@@ -63,7 +63,7 @@ impl Command {
             env: Vec::new(),
             stdin: Stdin::Null,
             limits: Limits::default(),
-            lock: None,
+            locks: Vec::new(),
             sandbox: None,
             signs: None,
         }

@@ -90,9 +90,9 @@ fn become_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the command and returns when nothing of it is left, or nothing that could be killed. `descriptors.lock` is held until then.
+/// Runs the command and returns when nothing of it is left, or nothing that could be killed. `descriptors.locks` are held until then.
 async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixStream) -> io::Result<Report> {
-    let Descriptors { stdin, lock } = descriptors;
+    let Descriptors { stdin, locks } = descriptors;
     let mut wishes = Wishes::listen(socket)?;
     let mut deaths = Deaths::listen()?;
     let main = match start(&request, stdin) {
@@ -118,7 +118,7 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
     }
     family.terminate(request.grace, &mut deaths).await;
     family.kill(&mut deaths).await;
-    drop(lock);
+    drop(locks);
     Ok(match family.status {
         Some(status) if family.gone && by_itself => Report::Ended(status),
         Some(status) if family.gone => Report::Killed(status),

@@ -192,7 +192,7 @@ impl Spawner {
         let body = Request { argv, grace: command.limits.grace, sandbox }.to_bytes();
         let descriptors = Descriptors {
             stdin: stdin_reader.as_ref().map(AsFd::as_fd),
-            lock: command.lock.as_ref().map(|lock| lock.as_fd()),
+            locks: command.locks.iter().map(|lock| lock.as_fd()).collect(),
         };
         wire::send_header(&ours, body.len(), &descriptors)?;
 

@@ -21,13 +21,13 @@ use rustix::net::{
 use super::Sandbox;
 
 /// Begins every request. Both ends are the same program, unless it was replaced while it ran.
-const MAGIC: &[u8; 8] = b"pl-exec3";
-const HAS_STDIN: u8 = 1;
-const HAS_LOCK: u8 = 2;
+const MAGIC: &[u8; 8] = b"pl-exec4";
+/// So many locks come with a request at most: one for every repository of a workspace.
+const MOST_LOCKS: usize = 64;
 /// Stands for the number of words of the bounds where there are none.
 const UNBOUND: u32 = u32::MAX;
-/// Magic, flags, length of the body.
-const HEADER: usize = MAGIC.len() + 1 + 4;
+/// Magic, whether there is an input, how many locks there are, length of the body.
+const HEADER: usize = MAGIC.len() + 2 + 4;
 
 /// What the supervisor is to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Descriptors<F> {
     pub(super) stdin: Option<F>,
-    pub(super) lock: Option<F>,
+    pub(super) locks: Vec<F>,
 }
 
 impl Request {
@@ -80,18 +80,16 @@ pub(super) fn send_header(
 ) -> io::Result<()> {
     let length = u32::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::ArgumentListTooLong))?;
     let mut header = MAGIC.to_vec();
-    let mut fds = Vec::new();
-    let mut flags = 0;
-    for (fd, flag) in [(descriptors.stdin, HAS_STDIN), (descriptors.lock, HAS_LOCK)] {
-        if let Some(fd) = fd {
-            fds.push(fd);
-            flags |= flag;
-        }
+    let fds: Vec<BorrowedFd<'_>> = descriptors.stdin.iter().chain(&descriptors.locks).copied().collect();
+    let locks = descriptors.locks.len();
+    if locks > MOST_LOCKS {
+        return Err(io::Error::other(format!("a command holds {locks} locks, {MOST_LOCKS} at most can be handed on")));
     }
-    header.push(flags);
+    header.push(u8::from(descriptors.stdin.is_some()));
+    header.push(u8::try_from(locks).unwrap_or(u8::MAX));
     header.extend_from_slice(&length.to_le_bytes());
 
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LOCKS + 1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&fds));
@@ -103,7 +101,7 @@ pub(super) fn send_header(
 /// Receives a whole request.
 pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(Request, Descriptors<OwnedFd>)> {
     let mut header = [0; HEADER];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LOCKS + 1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(&*socket, &mut [IoSliceMut::new(&mut header)], &mut control, close_on_exec())?.bytes;
     let mut fds = Vec::new();
@@ -117,14 +115,17 @@ pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(Request, Descripto
 
     let not_ours = || io::Error::new(io::ErrorKind::InvalidData, "standard input holds no request of pleach");
     let (magic, rest) = header.split_first_chunk::<8>().ok_or_else(not_ours)?;
-    let (flags, length) = rest.split_first_chunk::<1>().ok_or_else(not_ours)?;
+    let ([has_stdin, locks], length) = rest.split_first_chunk::<2>().ok_or_else(not_ours)?;
     let length = u32::from_le_bytes(length.try_into().map_err(|_| not_ours())?);
     if magic != MAGIC {
         return Err(not_ours());
     }
+    if fds.len() != usize::from(*has_stdin) + usize::from(*locks) {
+        return Err(not_ours());
+    }
     let mut fds = fds.into_iter();
-    let mut take = |flag| if flags[0] & flag == 0 { Ok(None) } else { fds.next().map(Some).ok_or_else(not_ours) };
-    let descriptors = Descriptors { stdin: take(HAS_STDIN)?, lock: take(HAS_LOCK)? };
+    let stdin = if *has_stdin == 0 { None } else { fds.next() };
+    let descriptors = Descriptors { stdin, locks: fds.collect() };
 
     let mut body = vec![0; length as usize];
     socket.read_exact(&mut body)?;
@@ -238,7 +239,7 @@ mod tests {
             sandbox: Some(Arc::new(Sandbox { write: vec!["/w".into()], ..Sandbox::default() })),
         };
         let body = request.to_bytes();
-        send_header(&ours, body.len(), &Descriptors { stdin: Some(reader.as_fd()), lock: None }).expect("sent");
+        send_header(&ours, body.len(), &Descriptors { stdin: Some(reader.as_fd()), locks: Vec::new() }).expect("sent");
         (&ours).write_all(&body).expect("sent");
         drop(reader);
 
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(got, request);
         let unbound = Request { sandbox: None, ..request };
         assert_eq!(Request::from_bytes(&unbound.to_bytes()), Some(unbound));
-        assert!(descriptors.lock.is_none());
+        assert!(descriptors.locks.is_empty());
         writer.write_all(b"hello").expect("written");
         drop(writer);
         let mut text = String::new();

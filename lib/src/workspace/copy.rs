@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use super::guard::{Guard, Watch};
 use super::held::Held;
 use super::names::branch_ref;
-use super::{Error, WorktreeSettings, keep};
+use super::{Error, Lock, WorktreeSettings, keep};
 use crate::beneath::Beneath;
 use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{
@@ -41,8 +41,6 @@ pub struct WorkingCopy {
     watch: Watch,
     /// What was seen when the last node ended, which is what the next one begins with.
     seen: Option<Guard>,
-    /// Where the branch was left while a checkout that has it cannot follow.
-    behind: Option<CommitId>,
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
     settled: bool,
     /// The files that were left out of the newest commits.
@@ -51,6 +49,8 @@ pub struct WorkingCopy {
     undone_before: BTreeSet<RepoPath>,
     /// What is too much to commit.
     limits: Limits,
+    /// Held as long as anything runs in it.
+    lock: Lock,
     /// What refs led to before the running node, where it could move them.
     refs_before: Option<Vec<CommitId>>,
     /// The newest of the agents' own commits that were kept instead of joined.
@@ -64,24 +64,22 @@ pub struct Position {
     pub base: CommitId,
     /// The newest recorded commit, whose files it has.
     pub tip: CommitId,
-    /// What the branch carries of them.
-    pub branch: CommitId,
 }
 
 impl Position {
     /// Everything at one commit.
     pub fn all(commit: CommitId) -> Self {
-        Self { base: commit, tip: commit, branch: commit }
+        Self { base: commit, tip: commit }
     }
 }
 
-/// What became of the branch when it was moved.
+/// The session's branch as it was when a change was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BranchNews {
-    /// Where it stands, if it could not follow.
-    pub behind: Option<CommitId>,
-    /// A checkout that has it was brought along.
-    pub followed: bool,
+pub struct SeenBranch {
+    /// Where it stood; none where it was gone.
+    pub at: Option<CommitId>,
+    /// The agent had it checked out, and what it has committed there is adopted.
+    pub checked_out: bool,
 }
 
 /// What a turn changed, as objects that are not yet written.
@@ -99,8 +97,8 @@ pub struct Change {
     pub agent_head: Option<CommitId>,
     /// The commit's message without trailers.
     pub message: Option<String>,
-    /// What the session branch stands at, from where it can be moved; or why it cannot.
-    pub branch: Result<CommitId, String>,
+    /// The session branch, where it was looked at.
+    pub branch: Option<SeenBranch>,
     /// What a person should know.
     pub warnings: Vec<Warning>,
 }
@@ -160,11 +158,11 @@ impl WorkingCopy {
         session: SessionId,
         worktree: Worktree,
         (carries, at): (Commits, Position),
-        limits: Limits,
+        (limits, lock): (Limits, Lock),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.notes(), &session)?;
-        let (seen, behind, settled) = (None, None, false);
+        let (seen, settled) = (None, false);
         let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
         Ok(Self {
             repo,
@@ -176,7 +174,7 @@ impl WorkingCopy {
             at,
             watch,
             seen,
-            behind,
+            lock,
             settled,
             held,
             undone_before,
@@ -390,7 +388,7 @@ impl WorkingCopy {
             paths: written.paths,
             agent_head,
             message: None,
-            branch,
+            branch: Some(branch),
             warnings: written.warnings,
         })
     }
@@ -458,21 +456,16 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// The agent's own commit that is not part of the session yet, and what the session branch stands at. An agent
-    /// that checked the session branch out and committed there has its commit adopted and its HEAD detached again;
-    /// a branch that moved in any other way is left where it is.
-    fn agent_commits(&mut self) -> Result<(Option<CommitId>, Result<CommitId, String>), Error> {
+    /// The agent's own commit that is not part of the session yet, and the session branch as it stands. An agent that
+    /// checked the session branch out has its HEAD detached again.
+    fn agent_commits(&mut self) -> Result<(Option<CommitId>, SeenBranch), Error> {
         let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.at.base, branch: None });
-        let branch_at = self.repo.reference(&branch_ref(&self.branch))?;
-        let on_branch = head.branch.as_ref() == Some(&self.branch);
-        if on_branch {
+        let at = self.repo.reference(&branch_ref(&self.branch))?;
+        let checked_out = head.branch.as_ref() == Some(&self.branch);
+        if checked_out {
             self.worktree.detach()?;
         }
-        let branch = match branch_at {
-            Some(at) if on_branch || self.is_own(at)? => Ok(at),
-            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }.to_string()),
-            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }.to_string()),
-        };
+        let branch = SeenBranch { at, checked_out };
         let foreign = head.commit != self.at.base && !self.repo.is_ancestor(head.commit, self.at.tip)?;
         Ok((foreign.then_some(head.commit), branch))
     }
@@ -486,7 +479,7 @@ impl WorkingCopy {
             paths: Vec::new(),
             agent_head: None,
             message: None,
-            branch: Ok(self.at.branch),
+            branch: None,
             warnings: Vec::new(),
         })
     }
@@ -519,17 +512,8 @@ impl WorkingCopy {
     /// Takes a commit that was prepared here and is recorded by now.
     pub fn take(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
         self.at.tip = commit;
-        if self.carries == Commits::Turns {
-            self.at.branch = commit;
-        }
         self.worktree.accept(tree)?;
         Ok(())
-    }
-
-    /// Takes the commit of a step, which is recorded by now. The branch carries it.
-    pub fn take_step(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
-        self.at.branch = commit;
-        self.take(commit, tree)
     }
 
     /// Notes what is no more of the setup before a node that must not write, so that it is not taken for that node's doing.
@@ -584,31 +568,15 @@ impl WorkingCopy {
         Ok((!known).then_some(head))
     }
 
-    /// Hears what became of the branch. What it brought to the user's checkout is nobody's change of it.
-    pub fn hear(&mut self, news: BranchNews) {
-        self.behind = news.behind;
-        if news.followed {
-            self.forget_look();
-            self.watch.renew();
-        }
+    /// The user's checkout has followed the branch. What that brought there is nobody's change of it.
+    pub fn checkout_followed(&mut self) {
+        self.forget_look();
+        self.watch.renew();
     }
 
-    /// Whether the session branch stands where the session has left it, or where it is on its way after.
-    fn is_own(&self, at: CommitId) -> Result<bool, Error> {
-        if at == self.at.branch || self.behind == Some(at) {
-            return Ok(true);
-        }
-        let Some(behind) = self.behind else { return Ok(false) };
-        Ok(self.repo.is_ancestor(behind, at)? && self.repo.is_ancestor(at, self.at.branch)?)
-    }
-
-    /// Makes sure that nobody moved the session branch.
-    pub fn check_branch(&self) -> Result<(), Error> {
-        match self.repo.reference(&branch_ref(&self.branch))? {
-            Some(at) if self.is_own(at)? => Ok(()),
-            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }),
-            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }),
-        }
+    /// The lock that is held as long as anything runs in it.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
     }
 
     /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
@@ -731,7 +699,7 @@ impl WorkingCopy {
 
     /// Takes a commit whose files it has as where it stands, while its branch stands elsewhere.
     pub fn place(&mut self, commit: CommitId) {
-        (self.at.base, self.at.tip, self.at.branch) = (commit, commit, commit);
+        self.at = Position::all(commit);
     }
 
     /// What is in the place of a directory of pleach's own, or of one on the way to it, and is none itself: in `tree`, or
@@ -770,11 +738,7 @@ impl WorkingCopy {
 
     /// Makes `commit`, which is recorded, the base and the files of the working copy.
     pub fn rebase_to(&mut self, commit: CommitId) -> Result<(), Error> {
-        self.at.base = commit;
-        self.at.tip = commit;
-        if self.carries == Commits::Turns {
-            self.at.branch = commit;
-        }
+        self.at = Position::all(commit);
         let spared = self.spared()?;
         self.worktree.reset_but(commit, self.repo.tree_of(commit)?, &spared)?;
         Ok(())

@@ -1,7 +1,9 @@
 //! Where a session works: its branch, its working copies, what it saves before removing, and who may write.
 
+mod copies;
 mod copy;
 mod disk;
+mod follower;
 mod guard;
 mod held;
 mod keep;
@@ -10,8 +12,10 @@ mod names;
 mod scratch;
 mod settings;
 
-pub use copy::{Author, BranchNews, Change, Position, Undone, WorkingCopy};
+pub use copies::{Changes, Guards, Workspace};
+pub use copy::{Author, Change, Position, SeenBranch, Undone, WorkingCopy};
 pub use disk::{check_writable, free_space};
+pub use follower::{BranchFollower, LaggingBranch};
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};

@@ -386,7 +386,7 @@ async fn commands_side_by_side_share_no_descriptors() {
             let lock = File::create(cwd.join("lock")).expect("a lock file");
             let mut command = Command::shell("cat; readlink /proc/$$/fd/*", &cwd);
             command.stdin = Stdin::Bytes(format!("{i}\n").into());
-            command.lock = Some(Arc::new(lock));
+            command.locks = vec![Arc::new(lock)];
             tokio::spawn(async move { run(command).await })
         })
         .collect();
@@ -548,7 +548,7 @@ async fn the_lock_comes_back_when_it_is_dropped() {
     let file = File::create(&path).expect("a lock file");
     file.lock().expect("locked");
     let mut command = Command::shell("sleep 1000 & exit 0", dir.path());
-    command.lock = Some(Arc::new(file));
+    command.locks = vec![Arc::new(file)];
     assert_eq!(run(command).await.exit, Exit::Code(0));
     let lock = File::open(&path).expect("the lock file");
     // What another test is just starting has the file as well, until it is another program.

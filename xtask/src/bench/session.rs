@@ -10,7 +10,7 @@ use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoNam
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
 use pleach::trailer::TurnFacts;
-use pleach::workspace::{Author, Position, WorkingCopy, branch_ref};
+use pleach::workspace::{Author, Lock, Position, WorkingCopy, branch_ref};
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -59,7 +59,8 @@ impl Session {
         }
         let id = SessionId::new("benchaaa")?;
         let at = (Commits::Turns, Position::all(head));
-        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, Limits::default())?;
+        let bounds = (Limits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
+        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, bounds)?;
         let worktree = Worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })
@@ -105,7 +106,7 @@ impl Session {
             let writer = std::mem::replace(&mut change.writer, repo.writer());
             let batch = self.batch(commit, &change.paths, messages, at)?;
             let record = recorder.append(writer, &batch)?;
-            repo.swap(&branch_ref(&self.copy.branch), change.branch.clone().ok(), commit, "pleach: turn")?;
+            repo.swap(&branch_ref(&self.copy.branch), change.branch.and_then(|seen| seen.at), commit, "pleach: turn")?;
             self.copy.accept(&change)?;
             Ok(record)
         })?;

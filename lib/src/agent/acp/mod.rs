@@ -199,7 +199,7 @@ impl AcpAgent {
         Command {
             env: job.env,
             limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
-            lock: job.lock,
+            locks: job.locks,
             sandbox: job.sandbox,
             signs: Some(signs),
             ..Command::new(argv, job.cwd)

@@ -128,7 +128,7 @@ impl CliAgent {
             ..Limits::default()
         };
         command.signs = Some(signs(&job.root, None));
-        command.lock = job.lock.clone();
+        command.locks = job.locks.clone();
         Ok(command)
     }
 

@@ -168,8 +168,7 @@ impl Session {
         }
         if !news.is_empty() {
             let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
-            let writer = self.repo.writer();
-            tokio::task::block_in_place(|| self.root_mut().record(writer, batch, news, clock::now()))?;
+            tokio::task::block_in_place(|| self.root_mut().record(batch, news, clock::now()))?;
         }
         reached.extend(unpriced.and_then(|model| allowance.limits.unpriced(&node.id, model)));
         Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
@@ -193,8 +192,7 @@ impl Session {
         };
         let batch = Batch { summary: format!("fail at {}", node.id), ..Batch::default() };
         let event = PipelineFailed { reason, node_id: Some(node.id.clone()), extra: Default::default() };
-        let writer = self.repo.writer();
-        self.root_mut().record(writer, batch, vec![event.into()], clock::now())
+        self.root_mut().record(batch, vec![event.into()], clock::now())
     }
 
     /// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its

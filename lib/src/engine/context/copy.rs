@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Context;
-use super::branch::PATIENCE;
 use crate::clock;
 use crate::engine::Error;
 use crate::engine::task::shared_copy;
@@ -17,43 +16,96 @@ use crate::process::{Command, Exit, Limits};
 use crate::record::Batch;
 use crate::state;
 use crate::text::listed;
-use crate::workspace::{self, KEEP, Position, Scratch, WorkingCopy, branch_ref};
+use crate::workspace::{self, BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
 
 /// How many paths a message names.
 const NAMED: usize = 10;
 
+/// The worktrees of a context while they are made.
+#[derive(Default)]
+struct Making {
+    /// What another session of this process has left.
+    left: Option<Workspace>,
+    copies: Vec<WorkingCopy>,
+    /// Those that have to be set up.
+    new: Vec<RepoName>,
+    events: Vec<Event>,
+    /// Where uncommitted work was saved.
+    kept: Vec<String>,
+}
+
+impl Making {
+    fn take_left(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
+        self.left.as_mut()?.take_copy(repo)
+    }
+}
+
 impl Context {
-    /// Branch and working copy, where they are missing. Both follow from the record, so this is also how a session
-    /// comes back on another machine. Returns where uncommitted work was saved.
+    /// Branches and worktrees, where they are missing. Both follow from the record, so this is also how a session comes
+    /// back on another machine. Returns where uncommitted work was saved.
     pub(in crate::engine) async fn make_copy(&mut self) -> Result<Option<String>, Error> {
-        let (name, branch) = self.state.branches.iter().next().expect("every session has a branch");
-        let (name, branch) = (name.clone(), branch.clone());
-        let base_of = |snapshot: &Snapshot| *snapshot.get(&name).expect("every snapshot names the repository");
-        let base = base_of(&self.state.base);
-        let at = Position {
-            base: base_of(&self.node_base()),
-            tip: base_of(&self.state.work),
-            branch: base_of(&self.state.on_branches()),
+        self.make_followers();
+        let mut made = Making { left: self.workspace.take(), ..Making::default() };
+        if made.left.is_none() {
+            // A run that was killed could not remove its temporary files.
+            tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
+            self.engine.worktrees.hide_base(&self.repo)?;
+        }
+        for repo in self.state.branches.keys().cloned().collect::<Vec<_>>() {
+            tokio::task::block_in_place(|| self.make_copy_of(&repo, &mut made))?;
+        }
+        let Making { copies, new, mut events, kept, .. } = made;
+        self.workspace = Some(Workspace::new(copies));
+        // A worktree whose setup failed or was cut short is there, but not ready.
+        for repo in new {
+            let copy = self.copy_of(&repo);
+            self.engine.worktrees.copy_ignored(copy.repo.workdir(), copy.path())?;
+            self.run_setup(&repo).await?;
+            self.begin_with_setup(&repo, None)?;
+            events.push(WorktreeCreated { repo, name: self.id.to_string(), extra: Default::default() }.into());
+        }
+        self.record_making(events)?;
+        Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+    }
+
+    /// What follows each branch, from where the record has it.
+    pub(in crate::engine) fn make_followers(&mut self) {
+        let on_branches = self.state.on_branches();
+        let follower = |(repo, branch): (&RepoName, &BranchName)| {
+            let (handle, tip) = (self.plan.repos.get(repo)?.clone(), *on_branches.get(repo)?);
+            Some((repo.clone(), BranchFollower::new(handle, branch.clone(), tip)))
         };
-        let mut events: Vec<Event> = Vec::new();
-        if self.bring_branch(&branch, at.branch)? {
+        self.followers = self.state.branches.iter().filter_map(follower).collect();
+    }
+
+    fn copy_of(&self, repo: &RepoName) -> &WorkingCopy {
+        self.working().copy(repo).expect("every repository of a context has its worktree")
+    }
+
+    fn copy_of_mut(&mut self, repo: &RepoName) -> &mut WorkingCopy {
+        self.working_mut().copy_mut(repo).expect("every repository of a context has its worktree")
+    }
+
+    /// The branch and the worktree of one repository.
+    fn make_copy_of(&mut self, name: &RepoName, made: &mut Making) -> Result<(), Error> {
+        let branch = self.state.branches.get(name).expect("its branch is why it is made").clone();
+        let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
+        let at = Position { base: base_of(&self.node_base()), tip: base_of(&self.state.work) };
+        let base = base_of(&self.state.base);
+        if self.bring_branch(name)? {
             let (repo, branch) = (name.clone(), branch.clone());
-            events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
+            made.events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
         }
-        if let Some(mut copy) = self.copy.take() {
+        if let Some(mut copy) = made.take_left(name) {
             // A session before this one worked here, in this process.
-            let kept = tokio::task::block_in_place(|| copy.hand_over(self.plan.id.clone(), branch, at))?;
-            copy.hear(self.branch_news());
+            made.kept.extend(copy.hand_over(self.plan.id.clone(), branch, at)?);
             self.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
-            self.copy = Some(copy);
-            self.record_making(events)?;
-            return Ok(kept);
+            made.copies.push(copy);
+            return Ok(());
         }
-        // A run that was killed could not remove its temporary files.
-        tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
-        self.engine.worktrees.hide_base(&self.repo)?;
-        let path = self.copy_path(&name);
-        let stays = Worktree::take_along(&self.repo, &path, &self.copy_name())?;
+        let repo = self.plan.repos.get(name).expect("the repositories of a session are open").clone();
+        let path = self.copy_path(name);
+        let stays = Worktree::take_along(&repo, &path, &self.copy_name(name))?;
         // What lies there is none of a session that begins.
         if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
             let place = place.display();
@@ -64,44 +116,37 @@ impl Context {
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.state.task.is_none() || self.has_begun();
         let rules = self.engine.worktrees.left_out();
-        let mut worktree =
-            tokio::task::block_in_place(|| Worktree::bring(&self.repo, &path, at.base, &rules, belongs))?;
+        let mut worktree = Worktree::bring(&repo, &path, at.base, &rules, belongs)?;
         let odd = worktree.take_cleared();
         if !odd.is_empty() {
             let odd = listed(odd, NAMED);
-            let text = format!("changed where no agent should write before this run, and put back or removed: {odd}");
-            self.warnings.push(WarningCode::WorktreeRepaired.with(text));
+            self.warnings.push(
+                WarningCode::WorktreeRepaired.with(format!(
+                    "changed where no agent should write before this run, and put back or removed: {odd}"
+                )),
+            );
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
         let carries = self.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
-        let limits = self.engine.worktrees.limits.clone();
-        let (repo, id) = (self.repo.clone(), self.plan.id.clone());
-        let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
-        copy.hear(self.branch_news());
-        let (kept, absent) = tokio::task::block_in_place(|| {
-            if self.state.task.is_some() && !self.has_begun() {
-                copy.refuse_submodules()?;
-            }
-            let kept = copy.recover()?;
-            let is_other = copy.leave_out(&self.engine.worktrees.left_out())?;
-            let absent = if is_other || !is_set_up { copy.absent(&self.engine.worktrees)? } else { Vec::new() };
-            Ok::<_, Error>((kept, absent))
-        })?;
-        self.warnings.extend(absent);
-        self.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
-        self.copy = Some(copy);
-        // A working copy whose setup failed or was cut short is there, but not ready.
-        if !is_set_up {
-            self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
-            self.run_setup().await?;
-            self.begin_with_setup(None)?;
-            let name = self.id.to_string();
-            let repo = self.state.branches.keys().next().expect("every session has a branch").clone();
-            events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());
+        let (limits, lock) = (self.engine.worktrees.limits.clone(), self.lock.clone());
+        let id = self.plan.id.clone();
+        let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), (limits, lock))?;
+        if self.followers.get_mut(name).is_some_and(BranchFollower::take_followed) {
+            copy.checkout_followed();
         }
-        self.record_making(events)?;
-        Ok(kept)
+        if self.state.task.is_some() && !self.has_begun() {
+            copy.refuse_submodules()?;
+        }
+        made.kept.extend(copy.recover()?);
+        let is_other = copy.leave_out(&rules)?;
+        if is_other || !is_set_up {
+            self.warnings.extend(copy.absent(&self.engine.worktrees)?);
+        }
+        self.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
+        made.copies.push(copy);
+        made.new.extend((!is_set_up).then(|| name.clone()));
+        Ok(())
     }
 
     /// Whether anything of the session has run.
@@ -119,77 +164,63 @@ impl Context {
             return self.defer(summary, events);
         }
         let batch = Batch { summary: summary.into(), ..Batch::default() };
-        let writer = self.repo.writer();
-        self.record(writer, batch, events, clock::now())
+        self.record(batch, events, clock::now())
     }
 
+    /// Where a worktree lies: all of them below those of the repository that holds the record.
     pub(in crate::engine) fn copy_path(&self, name: &RepoName) -> PathBuf {
-        self.engine.worktree_base(&self.repo, name).join(self.copy_name())
+        self.engine.worktree_base(&self.repo, &self.plan.record_repo).join(self.copy_name(name))
     }
 
-    /// Where the working copy lies, below all of its repository.
-    fn copy_name(&self) -> PathBuf {
-        match &self.state.task {
+    /// Its place there.
+    fn copy_name(&self, name: &RepoName) -> PathBuf {
+        let place = match &self.state.task {
             // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
             Some(task) => shared_copy(&task.of.target),
             None => Path::new(self.plan.id.as_str()).join(self.id.as_str()),
-        }
+        };
+        if self.state.branches.len() > 1 { place.join(name.as_str()) } else { place }
     }
 
-    /// Creates the session branch, or moves it forward to the newest record. A branch that stands anywhere else is
-    /// left alone and is an error. Returns whether it was created.
-    fn bring_branch(&mut self, branch: &BranchName, tip: CommitId) -> Result<bool, Error> {
-        let name = branch_ref(branch);
-        match self.repo.reference(&name)? {
-            None => {
-                self.repo.swap(&name, None, tip, "pleach: session").map_err(crate::git::Error::from)?;
-                Ok(true)
-            }
-            Some(at) if at == tip => Ok(false),
-            // Steps may have been built anew: what the branch stood at was kept before they were recorded.
-            Some(at) if self.repo.is_ancestor(at, tip)? || self.is_kept(at)? => {
-                self.bring_from(at, tip, "pleach: resume", PATIENCE)?;
-                Ok(false)
-            }
-            Some(to) => Err(workspace::Error::BranchMoved { branch: branch.clone(), to, tip }.into()),
-        }
-    }
-
-    fn is_kept(&self, commit: CommitId) -> Result<bool, Error> {
-        let Some(task) = &self.state.task else { return Ok(false) };
-        let kept = self.repo.references(&format!("{KEEP}{}-", task.of.id))?;
-        Ok(kept.iter().any(|(_, kept)| *kept == commit))
+    /// Creates a branch, or moves it forward to the newest record. Returns whether it was created.
+    fn bring_branch(&mut self, name: &RepoName) -> Result<bool, Error> {
+        let (repo, task) = (self.plan.repos.get(name).unwrap_or(&self.repo), self.state.task.as_ref());
+        let kept = |commit: CommitId| {
+            let Some(task) = task else { return Ok(false) };
+            let kept = repo.references(&format!("{KEEP}{}-", task.of.id))?;
+            Ok(kept.iter().any(|(_, kept)| *kept == commit))
+        };
+        let follower = self.followers.get_mut(name).expect("every branch has its follower");
+        Ok(follower.bring(kept)?)
     }
 
     /// Sets the working copy up again where something of that had to go: git ignored it, and does so no more.
     pub(in crate::engine) async fn bring_setup(&mut self) -> Result<(), Error> {
-        let plan = Arc::clone(&self.plan);
-        let copy = self.working_mut();
-        if !copy.has_lost_setup() {
-            return Ok(());
+        let lost = self.working().copies().filter(|copy| copy.has_lost_setup()).map(|copy| copy.name.clone());
+        for repo in lost.collect::<Vec<_>>() {
+            let (own, kept) = own_refs(self.copy_of(&repo), &self.plan.started.name, &self.plan.id);
+            let copy = self.copy_of_mut(&repo);
+            let (before, look) = tokio::task::block_in_place(|| {
+                let before = copy.before_setup()?;
+                // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
+                Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
+            })?;
+            self.run_setup(&repo).await?;
+            if self.engine.worktrees.setup.is_some() {
+                let why = "git had come to see what it had made, which was removed";
+                self.warnings.push(WarningCode::SetupRanAgain.with(format!("`worktrees.setup` has run again: {why}")));
+            }
+            self.begin_with_setup(&repo, Some(before))?;
+            self.copy_of_mut(&repo).keep_look(look);
         }
-        let (own, kept) = own_refs(copy, &plan.started.name, &plan.id);
-        let (before, look) = tokio::task::block_in_place(|| {
-            let before = copy.before_setup()?;
-            // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
-            Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
-        })?;
-        self.run_setup().await?;
-        if self.engine.worktrees.setup.is_some() {
-            let why = "git had come to see what it had made, which was removed";
-            let text = format!("`worktrees.setup` has run again: {why}");
-            self.warnings.push(WarningCode::SetupRanAgain.with(text));
-        }
-        self.begin_with_setup(Some(before))?;
-        self.working_mut().keep_look(look);
         Ok(())
     }
 
-    /// Takes what the setup has changed for what the working copy begins with, and says what that is. Where it has run
-    /// once more, what was changed before it is given.
-    fn begin_with_setup(&mut self, before: Option<Scan>) -> Result<(), Error> {
+    /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
+    /// more, what was changed before it is given.
+    fn begin_with_setup(&mut self, repo: &RepoName, before: Option<Scan>) -> Result<(), Error> {
         let is_changed = self.engine.worktrees.setup.is_some();
-        let copy = self.working_mut();
+        let copy = self.copy_of_mut(repo);
         let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
             Some(before) => copy.begin_again(&before),
             None => copy.begin_here(is_changed),
@@ -208,15 +239,15 @@ impl Context {
         Ok(())
     }
 
-    async fn run_setup(&self) -> Result<(), Error> {
-        let (Some(script), Some(copy)) = (&self.engine.worktrees.setup, &self.copy) else { return Ok(()) };
-        let scratch = self.engine.scratch()?;
-        let mut command = Command::shell(script, copy.path());
+    async fn run_setup(&self, repo: &RepoName) -> Result<(), Error> {
+        let Some(script) = &self.engine.worktrees.setup else { return Ok(()) };
+        let (scratch, workspace) = (self.engine.scratch()?, self.working());
+        let mut command = Command::shell(script, self.copy_of(repo).path());
         command.env = self.engine.temporary(scratch.as_ref());
-        let bounds = self.engine.bounds(copy, scratch.as_ref(), None);
+        let bounds = self.engine.bounds(workspace, scratch.as_ref(), None);
         command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
         command.limits = Limits { output: 64 * 1024, ..Limits::default() };
-        command.lock = Some(self.lock.file());
+        command.locks = workspace.locks();
         let output = self.engine.spawner.run(command, &self.engine.cancel, &mut |_, _| {}).await?;
         if output.exit == Exit::Code(0) {
             return Ok(());

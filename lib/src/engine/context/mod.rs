@@ -1,29 +1,28 @@
 //! A context of a session: a chain of records, what they fold to, and a place to work. A session has `main` and may have
 //! more; each is written by itself.
 
-mod branch;
 mod copy;
 mod memory;
 mod node;
 mod recording;
 pub(super) mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use branch::LaggingBranch;
 pub(super) use copy::moved_aside_warning;
 pub(super) use node::{Begun, NodeEnd};
-pub(super) use recording::PendingRecord;
+pub(super) use recording::{MadeStep, PendingRecord, Writers};
 
 use self::memory::Memory;
 use super::session::SessionPlan;
 use super::{Engine, Error};
 use crate::event::{Recorded, Warning};
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, NodeId};
+use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 use crate::record::Recorder;
 use crate::state::State;
-use crate::workspace::{Lock, WorkingCopy};
+use crate::workspace::{self, BranchFollower, Lock, Workspace};
 
 /// One chain of records this process may write to.
 #[derive(Debug)]
@@ -36,8 +35,11 @@ pub struct Context {
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
     pub(super) recorder: Recorder,
-    pub(super) copy: Option<WorkingCopy>,
-    /// The lock of its worktree, also held by the supervisor of everything that was started there: what a killed run had
+    /// Its worktrees, while no node runs.
+    pub(super) workspace: Option<Workspace>,
+    /// Its branches, which follow the record.
+    pub(super) followers: BTreeMap<RepoName, BranchFollower>,
+    /// The lock of its worktrees, also held by the supervisor of everything that was started there: what a killed run had
     /// started dies by itself, and until then this one is taken.
     pub(super) lock: Lock,
     /// What is folded and not yet written.
@@ -52,10 +54,8 @@ pub struct Context {
     events_since_state: usize,
     /// How large the state was when it was kept last.
     kept_state_bytes: usize,
-    /// Its branch could not follow the record.
-    behind: Option<LaggingBranch>,
-    /// A checkout has followed the branch, which the working copy does not know yet.
-    followed: bool,
+    /// The repositories with a checkout that has followed its branch, which the worker does not know yet.
+    followed: Vec<RepoName>,
     /// What a person should know and was not told yet.
     pub(super) warnings: Vec<Warning>,
 }
@@ -66,8 +66,8 @@ pub(super) struct Opened {
     pub state: State,
     pub recorder: Recorder,
     pub lock: Lock,
-    /// The worktree, where another session of this process has left it.
-    pub copy: Option<WorkingCopy>,
+    /// The worktrees, where another session of this process has left them.
+    pub workspace: Option<Workspace>,
     /// How many events were read or written since its state was kept.
     pub events: usize,
     /// What of these nobody was told yet.
@@ -76,7 +76,7 @@ pub(super) struct Opened {
 
 impl Context {
     pub(super) fn new(engine: Arc<Engine>, repo: Repo, plan: Arc<SessionPlan>, opened: Opened) -> Self {
-        let Opened { id, state, recorder, lock, copy, events, written } = opened;
+        let Opened { id, state, recorder, lock, workspace, events, written } = opened;
         Self {
             id,
             state,
@@ -84,7 +84,8 @@ impl Context {
             engine,
             repo,
             recorder,
-            copy,
+            workspace,
+            followers: BTreeMap::new(),
             lock,
             pending: None,
             written,
@@ -93,8 +94,7 @@ impl Context {
             degrade: false,
             events_since_state: events,
             kept_state_bytes: 0,
-            behind: None,
-            followed: false,
+            followed: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -109,13 +109,35 @@ impl Context {
         self.state.next_node().or(self.state.completed.last()).unwrap_or(&self.plan.start_node).clone()
     }
 
-    /// The worktree, which is here while no node runs.
-    pub(super) fn working(&self) -> &WorkingCopy {
-        self.copy.as_ref().expect("the working copy is back when no node runs")
+    /// The worktrees, which are here while no node runs.
+    pub(super) fn working(&self) -> &Workspace {
+        self.workspace.as_ref().expect("the worktrees are back when no node runs")
     }
 
-    pub(super) fn working_mut(&mut self) -> &mut WorkingCopy {
-        self.copy.as_mut().expect("the working copy is back when no node runs")
+    pub(super) fn working_mut(&mut self) -> &mut Workspace {
+        self.workspace.as_mut().expect("the worktrees are back when no node runs")
+    }
+
+    /// The repositories with a checkout that has followed its branch since this was last asked.
+    pub(super) fn take_followed(&mut self) -> Vec<RepoName> {
+        std::mem::take(&mut self.followed)
+    }
+
+    /// Makes sure that nobody moved its branches.
+    pub(super) fn check_branches(&self) -> Result<(), workspace::Error> {
+        self.followers.values().try_for_each(BranchFollower::check)
+    }
+
+    /// Tries once more to bring branches forward that could not follow.
+    pub(super) fn catch_up(&mut self) -> Result<(), Error> {
+        Ok(self.followers.values_mut().try_for_each(BranchFollower::catch_up)?)
+    }
+
+    /// What a person should know and was not told yet.
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
+        let of_branches = self.followers.values_mut().flat_map(BranchFollower::take_warnings);
+        let of_branches: Vec<Warning> = of_branches.collect();
+        std::mem::take(&mut self.warnings).into_iter().chain(of_branches).collect()
     }
 
     /// Brings branch and worktree to the newest record.

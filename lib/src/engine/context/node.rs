@@ -1,5 +1,6 @@
 //! What is recorded of a node: its start, its turns, its end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::recording::PendingRecord;
+use super::recording::{MadeStep, PendingRecord, Writers};
 use super::work::{Conversation, Work, conversation};
 use crate::agent::Agent;
 use crate::clock;
@@ -18,13 +19,13 @@ use crate::event::{
     AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
     PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted, Warning,
 };
-use crate::ids::{CommitId, NodeId, TurnId};
+use crate::ids::{CommitId, NodeId, RepoName, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Decision, Left};
 use crate::state::{Position, Visit, digest};
-use crate::workspace::{Change, WorkingCopy, agent_home};
+use crate::workspace::{Changes, agent_home};
 
 /// So many events wait at most until they are written.
 const DEFER_AT_MOST: usize = 100;
@@ -55,12 +56,23 @@ impl NodeEnd {
     }
 }
 
+/// A turn that is on record.
+#[derive(Debug)]
+pub(in crate::engine) struct RecordedTurn {
+    /// What it changed, to be taken as the new state of the worktrees.
+    pub changes: Changes,
+    /// Nothing can be built on its branch any more, which is somebody else's now.
+    pub is_stopped: bool,
+}
+
 /// What a node's end adds to the record.
 #[derive(Default)]
 struct Ending {
+    /// From where the branches can be moved.
+    branches: Snapshot,
     events: Vec<Event>,
     messages: Vec<Value>,
-    change: Option<Change>,
+    changes: Option<Changes>,
     step: Option<StepReport>,
 }
 
@@ -202,7 +214,7 @@ impl Context {
         let (summary, started) = self.started(node, visit, start, conversation);
         self.defer(&summary, vec![started.into()])?;
         let finished = Finished {
-            copy: self.copy.take().expect("the working copy is back when no node runs"),
+            workspace: self.workspace.take().expect("the worktrees are back when no node runs"),
             result: Ok(outcome),
             effect: Effect::None,
             duration: Duration::ZERO,
@@ -223,21 +235,29 @@ impl Context {
     /// Records that a node begins anew, with the files it began with.
     fn record_start_over(&mut self, mut started: NodeStarted, summary: String) -> Result<(), Error> {
         started.starts_over = true;
-        let copy = self.working();
-        let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? else {
-            return self.write_with(&summary, started.into());
-        };
-        let old = copy.at().branch;
-        started.base = Snapshot::from([(copy.name.clone(), commit)]);
-        let batch = Batch { summary, work: vec![commit], ..Batch::default() };
-        self.record(writer, batch, vec![started.into()], clock::now())?;
-        if self.carries_turns() {
-            self.move_branch(old, commit)?;
+        let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
+        for copy in self.working().copies() {
+            if let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? {
+                writers.insert(copy.name.clone(), writer);
+                restored.insert(copy.name.clone(), commit);
+            }
         }
-        let news = self.branch_news();
-        let copy = self.working_mut();
-        copy.hear(news);
-        Ok(copy.rebase_to(commit)?)
+        if restored.is_empty() {
+            return self.write_with(&summary, started.into());
+        }
+        started.base.extend(restored.iter().map(|(repo, commit)| (repo.clone(), *commit)));
+        let batch = Batch { summary, work: self.recorded_work(&restored), ..Batch::default() };
+        self.record_with(writers, batch, vec![started.into()], clock::now())?;
+        if self.carries_turns() {
+            let from = self.branch_tips();
+            self.move_branches(&from, &restored)?;
+        }
+        for (repo, commit) in restored {
+            if let Some(copy) = self.working_mut().copy_mut(&repo) {
+                copy.rebase_to(commit)?;
+            }
+        }
+        Ok(())
     }
 
     pub(in crate::engine) fn node_base(&self) -> Snapshot {
@@ -281,19 +301,50 @@ impl Context {
         &mut self,
         report: TurnReport,
         conversation: &Conversation,
-    ) -> Result<Change, Error> {
-        let TurnReport { turn, at, messages, mut change } = report;
-        let writer = std::mem::replace(&mut change.writer, self.repo.writer());
+    ) -> Result<RecordedTurn, Error> {
+        let TurnReport { turn, at, messages, mut changes } = report;
+        let writers = self.take_writers(&mut changes);
         self.remember(conversation, &messages);
-        let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &change);
+        let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &changes);
         let mut events = vec![self.numbered(turn, messages.len()).into()];
-        events.extend(self.committed(&change));
-        let work = change.commit.into_iter().collect();
-        self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at)?;
-        if let (Some(commit), Ok(at), true) = (change.commit, &change.branch, self.carries_turns()) {
-            self.move_branch(*at, commit)?;
+        events.extend(self.committed(&changes));
+        let commits = changes.commits();
+        let batch = Batch { summary, messages, work: self.recorded_work(&commits), ..Batch::default() };
+        self.record_with(writers, batch, events, at)?;
+        let (from, broken) = self.movable(Some(&changes))?;
+        if self.carries_turns() {
+            self.move_branches(&from, &commits)?;
         }
-        Ok(change)
+        Ok(RecordedTurn { changes, is_stopped: broken.is_some() })
+    }
+
+    /// From where the branches can be moved after a change, and why one cannot be, if so.
+    fn movable(&self, changes: Option<&Changes>) -> Result<(Snapshot, Option<String>), Error> {
+        let (mut from, mut broken) = (Snapshot::new(), None);
+        for (repo, follower) in &self.followers {
+            let seen = changes.and_then(|changes| changes.of(repo)?.branch);
+            match follower.moves_from(seen) {
+                Ok(at) => drop(from.insert(repo.clone(), at)),
+                Err(error) if error.is_of_own_branch() => broken = broken.or(Some(error.to_string())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((from, broken))
+    }
+
+    /// Where the record has the branches.
+    fn branch_tips(&self) -> Snapshot {
+        self.followers.iter().map(|(repo, follower)| (repo.clone(), follower.tip())).collect()
+    }
+
+    /// The commits a record can have as parents: those of its own repository.
+    pub(in crate::engine) fn recorded_work(&self, commits: &Snapshot) -> Vec<CommitId> {
+        commits.get(&self.plan.record_repo).copied().into_iter().collect()
+    }
+
+    /// Takes what holds the objects of a change.
+    fn take_writers(&self, changes: &mut Changes) -> Writers {
+        changes.take_writers(|repo| self.plan.repos.get(repo).unwrap_or(&self.repo).writer())
     }
 
     /// The turn with the numbers its messages get.
@@ -314,17 +365,16 @@ impl Context {
         turn
     }
 
-    fn committed(&self, change: &Change) -> Option<Event> {
+    fn committed(&self, changes: &Changes) -> Vec<Event> {
         if !self.carries_turns() {
-            return None;
+            return Vec::new();
         }
-        let copy_name = self.state.branches.keys().next()?;
-        let branch = self.state.branches.values().next()?;
         let turn = TurnId { context: self.id.clone(), number: self.state.turns + 1 };
-        change.commit.map(|git_sha| {
-            let (repo, branch) = (copy_name.clone(), branch.clone());
-            TurnCommitted { turn, repo, branch, git_sha, extra: Default::default() }.into()
-        })
+        let committed = |(repo, git_sha): (RepoName, CommitId)| {
+            let branch = self.state.branches.get(&repo)?.clone();
+            Some(TurnCommitted { turn: turn.clone(), repo, branch, git_sha, extra: Default::default() }.into())
+        };
+        changes.commits().into_iter().filter_map(committed).collect()
     }
 
     fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
@@ -352,8 +402,9 @@ impl Context {
         finished: Finished,
         conversation: &Conversation,
     ) -> Result<NodeEnd, Error> {
-        let Finished { copy, result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
-        self.copy = Some(copy);
+        let Finished { workspace, result, effect, duration, mut warnings, response, stderr, step, cut_short } =
+            finished;
+        self.workspace = Some(workspace);
         let mut broken = self.mend_record()?;
         let is_stuck = matches!(result, Err(Stopped::Environment(_)));
         let outcome = match result {
@@ -372,7 +423,7 @@ impl Context {
         if let Some(step) = &mut ending.step {
             step.by = self.worked_by(&ending.events);
         }
-        let trees = self.trees(ending.change.as_ref())?;
+        let trees = self.trees(ending.changes.as_ref())?;
         let output_digest = self.output_digest(&ending, response.as_deref());
         let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
             // Nothing is left to spend, wherever the run would go from here.
@@ -389,15 +440,13 @@ impl Context {
             return Ok(NodeEnd::Pauses { reason, why, error: Some(error) });
         }
         // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
-        let branch = match &ending.change {
-            Some(change) => change.branch.clone().map(drop),
-            None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
-        };
+        let (branches, moved) = self.movable(ending.changes.as_ref())?;
+        ending.branches = branches;
         // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
-        if branch.is_err() && self.state.task.is_some() {
+        if moved.is_some() && self.state.task.is_some() {
             return Ok(NodeEnd::pauses(PauseReason::Interrupted));
         }
-        broken = branch.err().or(broken);
+        broken = moved.or(broken);
         if let Some(reason) = broken {
             decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
         }
@@ -445,41 +494,39 @@ impl Context {
         let mut warnings = self.take_warnings();
         // A node that is tried again makes no step.
         if *route != Route::Retry {
-            warnings.extend(self.warn_of_log(node, ending.step.as_ref(), ending.change.as_mut())?);
+            warnings.extend(self.warn_of_log(node, ending.step.as_ref(), ending.changes.as_mut())?);
         }
         Ok(warnings)
     }
 
     /// Folds the end of a node. It is written with the start of the next one, or when there is none.
     fn fold_end(&mut self, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
-        let Ending { events, messages, change, step } = ending;
+        let Ending { events, messages, changes, step, branches } = ending;
         let at = clock::now();
-        let copy = self.working();
-        let (mut branch, tip) = (Ok(copy.at().branch), copy.at().tip);
-        let (mut writer, made, tree) = match change {
-            Some(change) => {
-                branch = change.branch;
-                (change.writer, change.commit, change.tree)
-            }
-            None => (self.repo.writer(), None, copy.tree()?),
-        };
+        let (mut writers, mut made) = (Writers::new(), BTreeMap::new());
+        if let Some(mut changes) = changes {
+            writers = self.take_writers(&mut changes);
+            let commits =
+                changes.iter().filter_map(|(repo, change)| Some((repo.clone(), (change.commit?, change.tree))));
+            made = commits.collect();
+        }
         // The checkpoint describes the state after the events before it.
         let mut events = self.fold(events, at)?;
         let mut stepped = None;
         if *route != Route::Retry {
             let passed = outcome.status.is_success();
-            stepped = self.node_step(node, passed, step, &mut writer, (tree, made.unwrap_or(tip)))?;
+            stepped = self.step_of_node(node, passed, step, &mut writers, &made)?;
             let step = stepped.iter().map(|(step, _)| Event::from(step.clone())).collect();
             events.extend(self.fold(step, at)?);
             let last = self.last_events(node, route);
             events.extend(self.fold(last, at)?);
         }
         let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
-        let step = stepped.map(|(step, tree)| (step.git_sha, tree));
-        let work = made.into_iter().chain(step.map(|(commit, _)| commit)).collect();
+        let step = stepped.map(|(step, tree)| MadeStep { repo: step.repo, commit: step.git_sha, tree });
+        let mut work: Vec<CommitId> = made.get(&self.plan.record_repo).map(|(commit, _)| *commit).into_iter().collect();
+        work.extend(step.iter().filter(|step| step.repo == self.plan.record_repo).map(|step| step.commit));
         let batch = Batch { summary, messages, work, events, ..Batch::default() };
-        let made = made.map(|commit| (commit, tree));
-        self.defer_end(PendingRecord { writer, batch, branch: branch.ok(), made, step });
+        self.defer_end(PendingRecord { writers, batch, branches, made, step });
         Ok(())
     }
 
@@ -535,14 +582,14 @@ impl Context {
                 let mut execution = tool.tool;
                 execution.output = Some(self.recorder.next_message());
                 let mut events = vec![execution.into()];
-                events.extend(self.committed(&tool.change));
-                Ending { events, messages: vec![tool.output], change: Some(tool.change), step: None }
+                events.extend(self.committed(&tool.changes));
+                Ending { events, messages: vec![tool.output], changes: Some(tool.changes), ..Ending::default() }
             }
             Effect::Leftover(report) => {
                 self.remember(conversation, &report.messages);
                 let mut events = vec![self.numbered(report.turn, report.messages.len()).into()];
-                events.extend(self.committed(&report.change));
-                Ending { events, messages: report.messages, change: Some(report.change), step: None }
+                events.extend(self.committed(&report.changes));
+                Ending { events, messages: report.messages, changes: Some(report.changes), ..Ending::default() }
             }
         }
     }
@@ -555,14 +602,18 @@ impl Context {
         Some(format!("{:016x}", digest(&self.engine.redactor.text(&output))))
     }
 
-    fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {
-        let copy = self.working();
-        let tree = match (change, self.pending.as_ref().and_then(PendingRecord::tree)) {
-            (Some(change), _) => change.tree,
-            (None, Some(unwritten)) => unwritten,
-            (None, None) => copy.tree()?,
-        };
-        Ok(Snapshot::from([(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()))]))
+    fn trees(&self, changes: Option<&Changes>) -> Result<Snapshot, Error> {
+        let mut trees = Snapshot::new();
+        for copy in self.working().copies() {
+            let changed = changes.and_then(|changes| changes.of(&copy.name)).map(|change| change.tree);
+            let pending = || self.pending.as_ref().and_then(|pending| pending.tree(&copy.name));
+            let tree = match changed.or_else(pending) {
+                Some(tree) => tree,
+                None => copy.tree()?,
+            };
+            trees.insert(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()));
+        }
+        Ok(trees)
     }
 
     /// The number of the running node's first message: its prompt.
@@ -600,9 +651,9 @@ impl Context {
     }
 }
 
-fn turn_summary(turn: &str, node: &NodeId, change: &Change) -> String {
-    let first = change.paths.first().map(|path| format!(" — {path}")).unwrap_or_default();
-    let more = match change.paths.len() {
+fn turn_summary(turn: &str, node: &NodeId, changes: &Changes) -> String {
+    let first = changes.paths().next().map(|path| format!(" — {path}")).unwrap_or_default();
+    let more = match changes.paths().count() {
         0 | 1 => String::new(),
         n => format!(" and {} more", n - 1),
     };

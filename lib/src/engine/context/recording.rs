@@ -1,13 +1,15 @@
 //! The one way anything is written: fold, then record; and the branch behind it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::Context;
 use crate::clock;
 use crate::engine::{Engine, Error};
-use crate::event::{Commits, Event, Recorded};
+use crate::event::{Commits, Event, Recorded, Snapshot};
 use crate::git::{TreeId, Writer};
-use crate::ids::CommitId;
+use crate::ids::{CommitId, RepoName};
 use crate::record::Batch;
 
 /// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
@@ -19,27 +21,39 @@ const STATE_PER_EVENT: usize = 100;
 
 /// What is folded and not yet written: the end of a node, and nodes after it that only pass on. Where another node begins
 /// at once, all of it goes into one record.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::engine) struct PendingRecord {
-    pub writer: Writer,
+    pub writers: Writers,
     pub batch: Batch,
-    /// What the session branch is moved from; none when it is somebody else's now.
-    pub branch: Option<CommitId>,
-    /// The node's last commit, with its tree.
-    pub made: Option<(CommitId, TreeId)>,
+    /// From where each branch is moved; one that is somebody else's now is missing.
+    pub branches: Snapshot,
+    /// The node's last commits, with their trees.
+    pub made: BTreeMap<RepoName, (CommitId, TreeId)>,
     /// The commit of the step it stands for, likewise.
-    pub step: Option<(CommitId, TreeId)>,
+    pub step: Option<MadeStep>,
+}
+
+/// What holds objects that are written with a record, by repository.
+pub(in crate::engine) type Writers = BTreeMap<RepoName, Writer>;
+
+/// The commit of a step that is not written yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::engine) struct MadeStep {
+    pub repo: RepoName,
+    pub commit: CommitId,
+    pub tree: TreeId,
 }
 
 impl PendingRecord {
-    /// Events alone.
-    fn events(writer: Writer) -> Self {
-        Self { writer, batch: Batch::default(), branch: None, made: None, step: None }
+    /// The tree of the newest commit in it, in a repository.
+    pub(in crate::engine) fn tree(&self, repo: &RepoName) -> Option<TreeId> {
+        let step = self.step.as_ref().filter(|step| step.repo == *repo).map(|step| step.tree);
+        step.or_else(|| self.made.get(repo).map(|(_, tree)| *tree))
     }
 
-    /// The tree of the newest commit in it.
-    pub(in crate::engine) fn tree(&self) -> Option<TreeId> {
-        self.step.or(self.made).map(|(_, tree)| tree)
+    /// Whether there are commits in it.
+    fn has_commits(&self) -> bool {
+        self.step.is_some() || !self.made.is_empty()
     }
 
     /// Adds what comes after it in the same record.
@@ -62,7 +76,7 @@ impl Context {
     /// Writes it if the branch has to follow it.
     pub(in crate::engine) fn flush_commits(&mut self) -> Result<(), Error> {
         match &self.pending {
-            Some(unwritten) if unwritten.tree().is_some() => self.flush(),
+            Some(pending) if pending.has_commits() => self.flush(),
             _ => Ok(()),
         }
     }
@@ -70,8 +84,7 @@ impl Context {
     /// Folds events that nobody acts on before something else is written. They go into the record of that.
     pub(in crate::engine) fn defer(&mut self, summary: &str, events: Vec<Event>) -> Result<(), Error> {
         let events = self.fold(events, clock::now())?;
-        let unwritten = self.pending.get_or_insert_with(|| PendingRecord::events(self.repo.writer()));
-        unwritten.add(summary, events);
+        self.pending.get_or_insert_default().add(summary, events);
         Ok(())
     }
 
@@ -81,7 +94,7 @@ impl Context {
         match &mut self.pending {
             Some(before) => {
                 if ended.step.is_some() {
-                    (before.writer, before.step) = (ended.writer, ended.step);
+                    (before.writers, before.step) = (ended.writers, ended.step);
                 }
                 before.batch.work.extend(ended.batch.work);
                 before.add(&ended.batch.summary, ended.batch.events);
@@ -92,21 +105,39 @@ impl Context {
 
     /// Writes the end of a node; the session branch, HEAD and index follow.
     fn write_end(&mut self, ended: PendingRecord) -> Result<(), Error> {
-        let PendingRecord { writer, batch, branch, made, step } = ended;
-        self.write(writer, batch)?;
-        if let (Some(old), Some((commit, _))) = (branch, step.or(made.filter(|_| self.carries_turns()))) {
-            self.move_branch(old, commit)?;
+        let PendingRecord { writers, batch, branches, made, step } = ended;
+        self.write(writers, batch)?;
+        let mut moves: Snapshot = match self.carries_turns() {
+            true => made.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect(),
+            false => Snapshot::new(),
+        };
+        moves.extend(step.iter().map(|step| (step.repo.clone(), step.commit)));
+        self.move_branches(&branches, &moves)?;
+        let workspace = self.working_mut();
+        for (repo, made) in made {
+            workspace.take(&repo, made)?;
         }
-        let news = self.branch_news();
-        let copy = self.working_mut();
-        copy.hear(news);
-        if let Some((commit, tree)) = made {
-            copy.take(commit, tree)?;
+        if let Some(MadeStep { repo, commit, tree }) = step {
+            workspace.take(&repo, (commit, tree))?;
         }
-        if let Some((commit, tree)) = step {
-            copy.take_step(commit, tree)?;
+        Ok(workspace.follow()?)
+    }
+
+    /// Moves the branches that can be to commits that are recorded.
+    pub(in crate::engine) fn move_branches(&mut self, from: &Snapshot, to: &Snapshot) -> Result<(), Error> {
+        for (repo, follower) in &mut self.followers {
+            if let (Some(from), Some(to)) = (from.get(repo), to.get(repo)) {
+                follower.advance(*from, *to)?;
+            }
         }
-        copy.follow()?;
+        let followed =
+            self.followers.iter_mut().filter_map(|(repo, follower)| follower.take_followed().then(|| repo.clone()));
+        let followed: Vec<RepoName> = followed.collect();
+        match &mut self.workspace {
+            Some(workspace) => workspace.checkouts_followed(&followed),
+            // The worker that has the worktrees is told with its answer.
+            None => self.followed.extend(followed),
+        }
         Ok(())
     }
 
@@ -118,20 +149,25 @@ impl Context {
         }
         let events = self.fold(vec![event], clock::now())?;
         let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };
-        self.write(self.repo.writer(), batch)
+        self.write(Writers::new(), batch)
     }
 
-    /// Folds events and writes them to the record. Whatever `writer` holds is written with them.
-    pub(in crate::engine) fn record(
+    /// Folds events and writes them to the record.
+    pub(in crate::engine) fn record(&mut self, batch: Batch, events: Vec<Event>, at: Timestamp) -> Result<(), Error> {
+        self.record_with(Writers::new(), batch, events, at)
+    }
+
+    /// The same with whatever `writers` hold.
+    pub(in crate::engine) fn record_with(
         &mut self,
-        writer: Writer,
+        writers: Writers,
         batch: Batch,
         events: Vec<Event>,
         at: Timestamp,
     ) -> Result<(), Error> {
         self.flush()?;
         let events = self.fold(events, at)?;
-        self.write(writer, Batch { events, ..batch })
+        self.write(writers, Batch { events, ..batch })
     }
 
     /// Folds events that are about to be written. A session whose write fails is not used again, so the state in
@@ -153,7 +189,7 @@ impl Context {
         }))
     }
 
-    fn write(&mut self, writer: Writer, mut batch: Batch) -> Result<(), Error> {
+    fn write(&mut self, mut writers: Writers, mut batch: Batch) -> Result<(), Error> {
         debug_assert!(self.pending.is_none(), "records are written in the order in which they were folded");
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
@@ -163,6 +199,11 @@ impl Context {
             self.kept_state_bytes = state.to_string().len();
             batch.state = Some(state);
             self.events_since_state = 0;
+        }
+        // What the record speaks of is on disk before it; what is in its own repository shares its flush.
+        let writer = writers.remove(&self.plan.record_repo).unwrap_or_else(|| self.repo.writer());
+        for writer in writers.values_mut() {
+            writer.flush()?;
         }
         self.recorder.append(writer, &batch)?;
         self.written.extend(batch.events);

@@ -1,5 +1,6 @@
 //! What a worker is to do for a node: the pure half of starting one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,14 @@ use crate::engine::preamble::{self, NodeResult, Telling};
 use crate::engine::{Error, Handler, HandlerContext, RUN_DIR};
 use crate::event::{Outcome, Status, WarningCode};
 use crate::git::TreeId;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, RepoName};
 use crate::llm::Message;
 use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::plan::tree::TestCommand;
 use crate::route;
 use crate::state::{State, Visit};
 use crate::step::prompt::LAST_LINE;
+use crate::workspace::Workspace;
 
 /// The work of one node.
 #[derive(Debug)]
@@ -64,8 +66,8 @@ pub struct AgentWork {
 pub struct Recording {
     /// What was said.
     pub messages: Vec<Message>,
-    /// The files it left.
-    pub tree: TreeId,
+    /// The files it left, by repository.
+    pub trees: BTreeMap<RepoName, TreeId>,
 }
 
 impl std::fmt::Debug for AgentWork {
@@ -158,7 +160,7 @@ impl Context {
             visit: visit.visit,
             attempt: visit.attempt,
             context: self.state.context.clone(),
-            cwd: self.copy.as_ref().map(|copy| copy.path().to_owned()).unwrap_or_default(),
+            cwd: self.workspace.as_ref().map(|workspace| workspace.root().to_owned()).unwrap_or_default(),
             cancel: self.engine.cancel.clone(),
         }
     }
@@ -194,8 +196,8 @@ impl Context {
     pub(in crate::engine) fn recording(&mut self, node: &Node) -> Result<Option<Recording>, Error> {
         let messages = std::mem::take(&mut self.memory.interrupted);
         let repeats = self.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
-        match &self.copy {
-            Some(copy) if repeats => Ok(Some(Recording { messages, tree: copy.tree()? })),
+        match &self.workspace {
+            Some(workspace) if repeats => Ok(Some(Recording { messages, trees: workspace.trees()? })),
             _ => Ok(None),
         }
     }
@@ -242,7 +244,8 @@ impl Context {
 
     /// The directory beside the working copy in which nodes find what earlier ones left.
     pub(in crate::engine) fn run_dir(&self) -> Option<PathBuf> {
-        self.copy.as_ref().map(|copy| copy.path().with_file_name(RUN_DIR).join(self.id.as_str()))
+        let root = self.workspace.as_ref().map(Workspace::root);
+        root.map(|root| root.with_file_name(RUN_DIR).join(self.id.as_str()))
     }
 }
 

@@ -55,7 +55,7 @@ impl Context {
 
     /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
     fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
-        let (old, new) = (self.without_task(job)?, self.working().tree()?);
+        let (old, new) = (self.without_task(job)?, self.task_copy().tree()?);
         let changes = self.repo.changes(old, new)?;
         let paths: Vec<RepoPath> =
             changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();

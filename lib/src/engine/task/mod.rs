@@ -30,7 +30,7 @@ use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
 use crate::step::text::Body;
 use crate::step::{Attempt, Counts, Step, StepKind, report, text};
-use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
+use crate::workspace::{Lock, Position, WorkingCopy, Workspace, branch_key};
 
 pub use step::{StepReport, TaskReport};
 pub(super) use step::{code_of, in_the_record};
@@ -92,8 +92,8 @@ impl TaskJob {
 pub struct Seat {
     /// Held as long as anything runs in it.
     pub lock: Lock,
-    /// The working copy, once it is open.
-    pub copy: Option<WorkingCopy>,
+    /// The worktrees, once they are open.
+    pub workspace: Option<Workspace>,
 }
 
 /// What a session on a task is started with, beside its pipeline.
@@ -152,7 +152,7 @@ impl Seat {
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
         let name = Self::lock_name(target);
         let what = format!("the working copy of the tasks on `{target}`");
-        Ok(Self { lock: Lock::take(repo.common_dir(), &name, &what)?, copy: None })
+        Ok(Self { lock: Lock::take(repo.common_dir(), &name, &what)?, workspace: None })
     }
 }
 
@@ -214,7 +214,7 @@ impl Session {
             started.goal.clone_from(&found.pipeline.goal);
             Self::open(engine, repo, locks, found, Some(job))
         })?;
-        session.root_mut().copy = seat.copy;
+        session.root_mut().workspace = seat.workspace;
         let kept = match session.state().phase {
             Phase::Running | Phase::Paused { .. } => {
                 session.record_resumed(None)?;
@@ -240,7 +240,7 @@ impl Session {
     /// Gives the working copy back.
     pub fn leave(self) -> Seat {
         let (_, root) = self.into_root();
-        Seat { lock: root.lock, copy: root.copy }
+        Seat { lock: root.lock, workspace: root.workspace }
     }
 
     /// Begins the next attempt.
@@ -342,8 +342,8 @@ impl Session {
     }
 
     /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
-    pub fn leave_branch(&mut self) -> Result<Option<Warning>, Error> {
-        tokio::task::block_in_place(|| self.root_mut().leave_branch())
+    pub fn leave_branch(&mut self) -> Result<Vec<Warning>, Error> {
+        tokio::task::block_in_place(|| self.root_mut().leave_branches())
     }
 
     /// What the newest test step counted.
@@ -362,7 +362,7 @@ impl Session {
     /// A path for a report that nothing on the branch has; or what is in the place of the directory of reports.
     pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
         let root = self.root();
-        let tree = root.working().tree()?;
+        let tree = root.task_copy().tree()?;
         Ok(match root.no_directory(tree, dir)? {
             Some(found) => Err(found),
             None => Ok(root.free_path(&format!("{dir}/{file}"), tree)?),
@@ -385,9 +385,8 @@ impl Session {
             return Ok(None);
         }
         let node = Node { write: WritePolicy::Never, ..node };
-        let (id, copy) = (self.plan.id.clone(), self.root_mut().working_mut());
-        let at = Position { branch: copy.at().branch, ..Position::all(commit) };
-        tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), at))?;
+        let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
+        tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), Position::all(commit)))?;
         if by_agent {
             let why = "What the agent tested was built anew since, on what had landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
@@ -396,7 +395,7 @@ impl Session {
         self.root_mut().bring_setup().await?;
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
         let finished = self.root_mut().run_detached(node, visit.clone(), Work::Tests(tests)).await?;
-        self.root_mut().copy = Some(finished.copy);
+        self.root_mut().workspace = Some(finished.workspace);
         let outcome = match finished.result {
             Ok(outcome) if outcome.status.is_success() => Retest::Green,
             Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
@@ -416,35 +415,58 @@ impl Context {
     fn lay(&mut self) -> Result<(), Error> {
         let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
         let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
-        let tree = self.repo.tree_of(laid)?;
-        Ok(self.working_mut().lay(tree)?)
+        let copy = self.task_copy_mut();
+        let tree = copy.repo.tree_of(laid)?;
+        Ok(copy.lay(tree)?)
     }
 
     fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
         let summary = format!("attempt {} of {}", attempt.number, attempt.of);
         // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
         self.memory = Default::default();
-        let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
+        self.record(Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
     }
 
     fn record_landing(&mut self, from: CommitId, to: CommitId) -> Result<(), Error> {
         let target = self.task_of().target.clone();
         let summary = format!("land on {target}");
-        let event = Landing { target, from, to, extra: Default::default() };
+        let event = Landing { repo: self.task_of().repo.clone(), target, from, to, extra: Default::default() };
         if self.unwritten_step().is_some_and(|(step, _)| step == to) {
             return self.write_with(&summary, event.into());
         }
-        let (writer, work) = (self.repo.writer(), vec![to]);
-        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now())
+        let work = vec![to];
+        self.record(Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now())
     }
 
     fn record_landed(&mut self, commit: CommitId) -> Result<(), Error> {
         let target = self.task_of().target.clone();
         let summary = format!("landed on {target}");
-        let event = Landed { target, commit, extra: Default::default() };
-        let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now())
+        let event = Landed { repo: self.task_of().repo.clone(), target, commit, extra: Default::default() };
+        self.record(Batch { summary, ..Batch::default() }, vec![event.into()], clock::now())
+    }
+
+    /// The worktree of its task's repository.
+    pub(super) fn task_copy(&self) -> &WorkingCopy {
+        let copy = self.working().copy(&self.task_of().repo);
+        copy.expect("a session on a task has a worktree of the task's repository")
+    }
+
+    pub(super) fn task_copy_mut(&mut self) -> &mut WorkingCopy {
+        let repo = self.task_of().repo.clone();
+        let copy = self.working_mut().copy_mut(&repo);
+        copy.expect("a session on a task has a worktree of the task's repository")
+    }
+
+    /// Where the record has the task's branch.
+    fn task_branch_tip(&self) -> CommitId {
+        let follower = self.followers.get(&self.task_of().repo);
+        follower.expect("a session on a task has a branch in the task's repository").tip()
+    }
+
+    /// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
+    fn leave_branches(&mut self) -> Result<Vec<Warning>, Error> {
+        let stays = self.followers.values_mut().map(|follower| follower.leave());
+        Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     pub(super) fn task_of(&self) -> &TaskOf {

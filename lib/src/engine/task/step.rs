@@ -3,21 +3,21 @@
 use super::TaskJob;
 use crate::clock;
 use crate::engine::Error;
-use crate::engine::context::{Context, PendingRecord};
+use crate::engine::context::{Context, MadeStep, PendingRecord, Writers};
 use crate::engine::worker::output_message;
-use crate::event::{Commits, StepFinished, Warning, WarningCode};
+use crate::event::{Commits, Snapshot, StepFinished, Warning, WarningCode};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
-use crate::ids::{CommitId, RepoPath};
+use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::prompt;
 use crate::step::text::{Body, FEEDBACK};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
-use crate::workspace::{Change, branch_ref};
+use crate::workspace::{Changes, branch_ref};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// How many failing tests the record names.
@@ -120,8 +120,9 @@ impl Context {
 
     /// The commit of the task's last step and what it is built on, as long as it is not written.
     pub(in crate::engine) fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
-        let unwritten = self.pending.as_ref()?;
-        Some((unwritten.step?.0, unwritten.branch?))
+        let pending = self.pending.as_ref()?;
+        let step = pending.step.as_ref()?;
+        Some((step.commit, *pending.branches.get(&step.repo)?))
     }
 
     /// Commits a step that is no node's.
@@ -133,56 +134,86 @@ impl Context {
     /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
     fn defer_step(&mut self, making: Making) -> Result<(), Error> {
         // A step that follows another can be built before that one is written.
-        if self.pending.as_ref().is_some_and(|before| before.step.is_none() || before.branch.is_none()) {
+        if self.pending.is_some() && self.unwritten_step().is_none() {
             self.flush()?;
         }
-        let at = self.working().at();
+        let repo = self.task_of().repo.clone();
+        let branch = self.task_branch_tip();
         let (mut writer, tree, parent) = match &mut self.pending {
-            Some(PendingRecord { writer, step: Some((commit, tree)), .. }) => {
+            Some(PendingRecord { writers, step: Some(step), .. }) => {
                 // What is in it is looked into below.
+                let mut writer = writers.remove(&repo).unwrap_or_else(|| self.repo.writer());
                 writer.flush()?;
-                (std::mem::replace(writer, self.repo.writer()), *tree, *commit)
+                (writer, step.tree, step.commit)
             }
-            _ => (self.repo.writer(), self.working().tree()?, if self.carries_turns() { at.tip } else { at.branch }),
+            _ => {
+                let copy = self.task_copy();
+                (copy.repo.writer(), copy.tree()?, if self.carries_turns() { copy.at().tip } else { branch })
+            }
         };
         let now = clock::now();
         let (step, tree) = self.make_step(&mut writer, making, (tree, parent), now)?;
         let (summary, commit) = (step.subject.clone(), step.git_sha);
         let events = self.fold(vec![step.into()], now)?;
-        let batch = Batch { summary, work: vec![commit], events, ..Batch::default() };
-        let step = Some((commit, tree));
-        self.defer_end(PendingRecord { writer, batch, branch: Some(at.branch), made: None, step });
+        let work = self.recorded_work(&Snapshot::from([(repo.clone(), commit)]));
+        let batch = Batch { summary, work, events, ..Batch::default() };
+        let (writers, branches) = (Writers::from([(repo.clone(), writer)]), Snapshot::from([(repo.clone(), branch)]));
+        let step = Some(MadeStep { repo, commit, tree });
+        self.defer_end(PendingRecord { writers, batch, branches, made: BTreeMap::new(), step });
         Ok(())
     }
 
     /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
     pub(in crate::engine) fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
         self.flush()?;
-        let old = self.working().at().branch;
-        self.working_mut().place(built);
+        let (repo, old) = (self.task_of().repo.clone(), self.task_branch_tip());
+        self.task_copy_mut().place(built);
         let name = "test".to_owned();
         let node =
             Node { step: Some(name), ..self.plan.pipeline.start().expect("a pipeline that ran has a start").clone() };
-        let mut writer = self.repo.writer();
-        let tree = self.repo.tree_of(built)?;
+        let mut writer = self.task_copy().repo.writer();
+        let tree = self.task_copy().repo.tree_of(built)?;
         // No node has said it, and the commit may not have it either.
         let messages: Vec<Value> = report.log.iter().map(|log| output_message(log)).collect();
         let made = self.node_step(&node, false, Some(report), &mut writer, (tree, built))?;
         let (mut step, tree) = made.expect("a test of a task is a step of it");
         step.log = messages.first().map(|_| self.recorder.next_message());
         let commit = step.git_sha;
-        let batch = Batch { summary: step.subject.clone(), messages, work: vec![commit], ..Batch::default() };
-        self.record(writer, batch, vec![step.into()], clock::now())?;
-        self.move_branch(old, commit)?;
-        let news = self.branch_news();
-        let copy = self.working_mut();
-        copy.hear(news);
-        copy.take_step(commit, tree)?;
+        let to = Snapshot::from([(repo.clone(), commit)]);
+        let batch =
+            Batch { summary: step.subject.clone(), messages, work: self.recorded_work(&to), ..Batch::default() };
+        self.record_with(Writers::from([(repo.clone(), writer)]), batch, vec![step.into()], clock::now())?;
+        self.move_branches(&Snapshot::from([(repo, old)]), &to)?;
+        let copy = self.task_copy_mut();
+        copy.take(commit, tree)?;
         Ok(copy.follow()?)
     }
 
-    /// The step a node's end stands for, with its commit in `writer`. The tree is that of the working copy.
-    pub(in crate::engine) fn node_step(
+    /// The step a node's end stands for, with its commit among what `writers` hold, behind what the node has `made`.
+    pub(in crate::engine) fn step_of_node(
+        &mut self,
+        node: &Node,
+        passed: bool,
+        report: Option<StepReport>,
+        writers: &mut Writers,
+        made: &BTreeMap<RepoName, (CommitId, TreeId)>,
+    ) -> Result<Option<(StepFinished, TreeId)>, Error> {
+        if self.state.task.is_none() {
+            return Ok(None);
+        }
+        let (repo, copy) = (self.task_of().repo.clone(), self.task_copy());
+        let (tip, tree) = match made.get(&repo) {
+            Some(made) => *made,
+            None => (copy.at().tip, copy.tree()?),
+        };
+        let mut writer = writers.remove(&repo).unwrap_or_else(|| copy.repo.writer());
+        let step = self.node_step(node, passed, report, &mut writer, (tree, tip));
+        writers.insert(repo, writer);
+        step
+    }
+
+    /// The same where the tree is given.
+    fn node_step(
         &mut self,
         node: &Node,
         passed: bool,
@@ -224,7 +255,7 @@ impl Context {
         }
         let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
         let parent = match self.task_of().commits {
-            Commits::Steps => self.working().at().branch,
+            Commits::Steps => self.task_branch_tip(),
             Commits::Turns => tip,
         };
         // A gate is no attempt at anything.
@@ -243,11 +274,11 @@ impl Context {
             edits.push(match self.repo.tree_entry(before, path)? {
                 Some(entry) => {
                     let blob = self.repo.blob(entry.id)?;
-                    self.working_mut().put(path, &blob)?;
+                    self.task_copy_mut().put(path, &blob)?;
                     TreeEdit::Put(path.clone(), entry.kind, entry.id)
                 }
                 None => {
-                    self.working_mut().take_away(path)?;
+                    self.task_copy_mut().take_away(path)?;
                     TreeEdit::Remove(path.clone())
                 }
             });
@@ -311,12 +342,12 @@ impl Context {
 
     /// The code there is now.
     pub(in crate::engine) fn code(&mut self) -> Result<CommitId, Error> {
-        let step = self.pending.as_ref().and_then(|unwritten| unwritten.step);
+        let step = self.pending.as_ref().and_then(|pending| pending.step.as_ref());
         match (self.code, step) {
-            (Some((newest, code)), Some((_, tree))) if newest == tree => Ok(code),
+            (Some((newest, code)), Some(step)) if newest == step.tree => Ok(code),
             _ => {
                 self.flush()?;
-                self.code_of(self.working().tree()?)
+                self.code_of(self.task_copy().tree()?)
             }
         }
     }
@@ -338,8 +369,7 @@ impl Context {
         let is_own = files.iter().all(|(path, _)| job.is_own(path));
         let mut edits = Vec::new();
         for (path, text) in files {
-            let copy = self.working_mut();
-            copy.put(&path, text.as_bytes())?;
+            self.task_copy_mut().put(&path, text.as_bytes())?;
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
         }
         let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
@@ -364,6 +394,7 @@ impl Context {
             message: message.write().into_bytes(),
         })?;
         let finished = StepFinished {
+            repo: of.repo.clone(),
             task: of.id.clone(),
             step: facts.kind.as_str().to_owned(),
             status: facts.status(),
@@ -388,7 +419,7 @@ impl Context {
     /// What keeps a directory of logs or reports from being one. What is somebody else's there stays, and the session's
     /// record alone has what would be in it.
     pub(in crate::engine) fn no_directory(&self, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
-        Ok(self.working().no_directory(tree, dir)?)
+        Ok(self.task_copy().no_directory(tree, dir)?)
     }
 
     /// What a person should know of the log a node's end is about to leave.
@@ -396,19 +427,23 @@ impl Context {
         &self,
         node: &Node,
         report: Option<&StepReport>,
-        change: Option<&mut Change>,
+        changes: Option<&mut Changes>,
     ) -> Result<Option<Warning>, Error> {
         let Some(job) = self.plan.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
         if node.step.is_none() || report.is_none_or(|report| report.log.is_none()) {
             return Ok(None);
         }
-        let tree = match change {
-            Some(change) => {
+        let changed = match changes {
+            Some(changes) => {
                 // It is looked into below.
-                change.writer.flush()?;
-                change.tree
+                changes.flush()?;
+                changes.of(&self.task_of().repo).map(|change| change.tree)
             }
-            None => self.working().tree()?,
+            None => None,
+        };
+        let tree = match changed {
+            Some(tree) => tree,
+            None => self.task_copy().tree()?,
         };
         let found = self.no_directory(tree, &job.logs)?;
         Ok(found.map(|found| in_the_record(&format!("the log of `{}`", node.id), &found)))
@@ -429,8 +464,8 @@ impl Context {
 
 /// Says that something is in the session's record alone.
 pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
-    let text = format!("{what} is in the session's record alone: `{}` is no directory", found.display());
-    WarningCode::LogNotCommitted.with(text)
+    WarningCode::LogNotCommitted
+        .with(format!("{what} is in the session's record alone: `{}` is no directory", found.display()))
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

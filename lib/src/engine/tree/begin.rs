@@ -212,7 +212,7 @@ impl TreeRun<'_> {
     /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
     /// somebody has removed it to have the task done again, or has worked on it since.
     fn fits(&self, task: &TaskId, state: &State) -> Result<bool, Error> {
-        let Some(tip) = state.on_branches().values().next().copied() else { return Ok(false) };
+        let Some(tip) = state.on_branches().get(&self.plan.repo_name).copied() else { return Ok(false) };
         match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
             None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
             Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
@@ -269,6 +269,7 @@ impl TreeRun<'_> {
             simulated: false,
         };
         let of = TaskOf {
+            repo: self.plan.repo_name.clone(),
             target: self.plan.target.clone(),
             tree: self.plan.path.clone(),
             id: task.id.clone(),

@@ -101,8 +101,9 @@ pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Err
     for history in elsewhere {
         let Ok(state) = state_of(&history) else { continue };
         let has_steps = state.task.as_ref().is_some_and(|task| task.landed.is_none() && task.status.is_some());
-        let tip = state.on_branches().values().next().copied();
-        let (Some(tip), Some(branch)) = (tip, history.started.branches.values().next()) else { continue };
+        let Some(task) = &history.started.task else { continue };
+        let tip = state.on_branches().get(&task.repo).copied();
+        let (Some(tip), Some(branch)) = (tip, history.started.branches.get(&task.repo)) else { continue };
         let name = branch_ref(branch);
         if has_steps && state.phase != Phase::Cancelled && repo.reference(&name)?.is_none() {
             repo.swap(&name, None, tip, "pleach: as recorded").map_err(crate::git::Error::from)?;

@@ -20,7 +20,7 @@ use super::locks::lock_name;
 use super::resume::{recorded_pipeline, recorded_state};
 use super::tree::has_landed;
 use super::{Error, Message};
-use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
+use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
 use crate::plan::pipeline::Pipeline;
@@ -116,22 +116,22 @@ impl Summary {
 
     /// The repository it works in, and the session branch there.
     pub fn branch(&self) -> Option<(&RepoName, &BranchName)> {
-        self.started.branches.iter().next()
+        self.started.branches.get_key_value(self.started.first_repo())
     }
 
     /// The commit it was started at.
     pub fn base(&self) -> Option<CommitId> {
-        only(&self.state.base)
+        self.state.base.get(self.started.first_repo()).copied()
     }
 
     /// Its newest recorded commit.
     pub fn work(&self) -> Option<CommitId> {
-        only(&self.state.work)
+        self.state.work.get(self.started.first_repo()).copied()
     }
 
     /// The newest commit its branch should have.
     pub fn on_branch(&self) -> Option<CommitId> {
-        only(&self.state.on_branches())
+        self.state.on_branches().get(self.started.first_repo()).copied()
     }
 
     /// The newest commit its branch should have and lacks, as long as there is a branch.
@@ -200,7 +200,8 @@ impl Summary {
         let pipeline = recorded_pipeline(&history.started)?;
         let mut state = recorded_state(&history, &pipeline)?;
         // The user may have merged what waits; the next run over the tree records that.
-        let (work, is_open) = (only(&state.work), state.phase != Phase::Cancelled);
+        let work = state.work.get(history.started.first_repo()).copied();
+        let is_open = state.phase != Phase::Cancelled;
         if let (Some(task), Some(work)) = (&mut state.task, work)
             && is_open
             && task.is_decided()
@@ -398,9 +399,4 @@ impl View {
     pub fn events(&self) -> impl Iterator<Item = (CommitId, &Recorded)> {
         self.history.records.iter().flat_map(|record| record.events.iter().map(|event| (record.commit, event)))
     }
-}
-
-/// The only commit of a snapshot; sessions over several repositories have one for each.
-fn only(snapshot: &Snapshot) -> Option<CommitId> {
-    snapshot.values().next().copied()
 }

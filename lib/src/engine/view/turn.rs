@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{NodeFailure, only};
+use super::NodeFailure;
 use crate::budget::Amount;
 use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
 use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
@@ -93,9 +93,9 @@ impl Turn {
         self.files.values().map(Vec::len).sum()
     }
 
-    /// Its commit.
-    pub fn commit(&self) -> Option<CommitId> {
-        self.commit.as_ref().and_then(only)
+    /// Its commit in a repository.
+    pub fn commit_in(&self, repo: &RepoName) -> Option<CommitId> {
+        self.commit.as_ref()?.get(repo).copied()
     }
 
     pub(super) fn read(recorded: &Recorded) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! Nodes an agent works on, turn by turn.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
 use super::simulation::is_simulated;
-use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block};
+use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block, some};
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
@@ -17,12 +18,12 @@ use crate::engine::budget::Order;
 use crate::engine::context::work::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
-use crate::ids::RepoPath;
+use crate::ids::{RepoName, RepoPath};
 use crate::llm::{Message, Part, Role};
 use crate::plan::pipeline::WritePolicy;
 use crate::text::listed;
 use crate::trailer::attribution;
-use crate::workspace::{Author, Change};
+use crate::workspace::{Author, Changes, Error};
 
 /// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
 fn review_again(work: &AgentWork, answer: &str) -> String {
@@ -113,8 +114,9 @@ impl Worker {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
-                let unread = "no verdict in the review; the reviewer is asked once more";
-                end.warnings.push(WarningCode::VerdictMissing.with(unread));
+                end.warnings.push(
+                    WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"),
+                );
                 end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
@@ -138,10 +140,10 @@ impl Worker {
         if !end.is_over
             && let Some(leftover) = self.leftover(kind, &model).await?
         {
-            end.warnings.extend(leftover.change.warnings.iter().cloned());
+            end.warnings.extend(leftover.changes.warnings().cloned());
             end.effect = Effect::Leftover(Box::new(leftover));
         }
-        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.copy.has_changed())?;
+        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.workspace.has_changed())?;
         let outcome = match doubt.filter(|_| !wrote && !spoke_up && self.node.write != WritePolicy::Never) {
             Some(why) if outcome.status.is_success() => {
                 Outcome { failure_class: FailureClass::Terminal, ..Outcome::fail(why) }
@@ -178,8 +180,8 @@ impl Worker {
             visit: self.visit.visit,
             attempt: self.visit.attempt,
             prompt,
-            root: self.copy.path().to_owned(),
-            cwd: self.copy.path().to_owned(),
+            root: self.workspace.root().to_owned(),
+            cwd: self.workspace.root().to_owned(),
             model: self.node.llm_model.clone(),
             provider: self.node.llm_provider.clone(),
             effort: self.node.reasoning_effort.clone(),
@@ -191,7 +193,7 @@ impl Worker {
             timeout,
             status_file: status_file.clone(),
             reads: Some(self.run_dir.clone()),
-            lock: Some(self.lock.file()),
+            locks: self.workspace.locks(),
             sandbox: self
                 .bounds(&status_file)
                 .map(|bounds| Arc::new(bounds.of_agent(&self.home).with_read([self.run_dir.clone()]))),
@@ -217,7 +219,7 @@ impl Worker {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
-                    end.note_refused(bounds.as_deref(), self.copy.path(), turn.messages.iter().flat_map(tool_results));
+                    end.note_refused(bounds.as_deref(), self.workspace.root(), turn.messages.iter().flat_map(tool_results));
                     if !turn.repeats {
                         self.engine.announce(&self.node.id, &turn.messages);
                     }
@@ -231,7 +233,7 @@ impl Worker {
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
-                    let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.tree);
+                    let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
                     let order = self.turn(kind, turn, then, &turns, &mut end.warnings).await?;
                     // Who has come to an end spends nothing any more, and need not be stopped.
                     let goes_on = order == Order::Go || (end.is_over && order != Order::Halt);
@@ -247,7 +249,7 @@ impl Worker {
         // Before anything is cut off: a secret is not known by a part of it.
         end.stderr = self.engine.redactor.text(&turns.take_beside()).into_owned();
         let stderr = end.stderr.clone();
-        end.note_refused(bounds.as_deref(), self.copy.path(), [stderr.as_str()]);
+        end.note_refused(bounds.as_deref(), self.workspace.root(), [stderr.as_str()]);
         Ok(reply)
     }
 
@@ -326,30 +328,29 @@ impl Worker {
         &mut self,
         kind: &str,
         turn: Turn,
-        then: Option<TreeId>,
+        then: Option<BTreeMap<RepoName, TreeId>>,
         turns: &Turns,
         warnings: &mut Vec<Warning>,
     ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let is_empty = turn.is_empty();
         let report = self.report(kind, turn, &|| turns.unreported()).await?;
-        warnings.extend(report.change.warnings.iter().cloned());
-        if report.change.commit.is_some() {
+        warnings.extend(report.changes.warnings().cloned());
+        if report.changes.is_committed() {
             turns.wrote();
         }
-        if is_empty && report.change.commit.is_none() {
+        if is_empty && !report.changes.is_committed() {
             return Ok(self.order.clone());
         }
         let (answer, recorded) = oneshot::channel();
         let gone = |_| Stopped::Paused(PauseReason::Interrupted);
         self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
         let recorded = recorded.await.map_err(|_| gone(()))?;
-        block(|| self.copy.accept(&recorded.change))?;
-        self.copy.hear(recorded.news);
+        block(|| self.workspace.accept(&recorded.changes))?;
+        self.workspace.checkouts_followed(&recorded.followed);
         if let Some(then) = then {
-            let differing = block(|| Ok(self.copy.repo.changes(then, recorded.change.tree)?))?;
-            if !differing.is_empty() {
-                let paths: Vec<String> = differing.iter().map(|change| format!("`{}`", change.path)).collect();
+            let paths = block(|| self.differing(&then, &recorded.changes))?;
+            if !paths.is_empty() {
                 warnings.push(WarningCode::ReplayDiffers.with(format!(
                     "answered from the record, the agent left other files than before it was interrupted: {}",
                     listed(&paths, NAMED)
@@ -361,6 +362,18 @@ impl Worker {
         Ok(recorded.order)
     }
 
+    /// The paths in which the worktrees differ from these trees.
+    fn differing(&self, then: &BTreeMap<RepoName, TreeId>, now: &Changes) -> Result<Vec<String>, Error> {
+        let mut paths = Vec::new();
+        for copy in self.workspace.copies() {
+            if let (Some(then), Some(now)) = (then.get(&copy.name), now.of(&copy.name)) {
+                let changes = copy.repo.changes(*then, now.tree)?;
+                paths.extend(changes.iter().map(|change| format!("`{}`", change.path)));
+            }
+        }
+        Ok(paths)
+    }
+
     async fn report(&mut self, kind: &str, mut turn: Turn, unreported: Unreported<'_>) -> Result<TurnReport, Stopped> {
         let at = clock::now();
         let boundary = if turn.exact { "exact" } else { "inferred" };
@@ -368,14 +381,11 @@ impl Worker {
         let by = attribution(self.engine.attribution, kind, &turn.model);
         let trailers = inferred.into_iter().chain(by).collect();
         let intent = self.engine.redactor.text(&turn.intent).into_owned();
-        let mut change = block(|| {
-            if self.node.write == WritePolicy::Never {
-                self.copy.unchanged()
-            } else {
-                self.copy.changed(turn.writes.as_deref())
-            }
+        let mut changes = block(|| match self.node.write {
+            WritePolicy::Never => self.workspace.unchanged(),
+            _ => self.workspace.scan(turn.writes.as_deref()),
         })?;
-        let text = self.message(&intent, &mut change, &mut turn, unreported).await?;
+        let text = self.message(&intent, &mut changes, &mut turn, unreported).await?;
         // Whoever wrote it: a commit says what the record says.
         let redactor = &self.engine.redactor;
         let message = |paths: &[RepoPath], are_new: bool| {
@@ -383,7 +393,7 @@ impl Worker {
             redactor.text(&text).into_owned()
         };
         let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
-        block(|| self.copy.finish(&author, &mut change))?;
+        block(|| self.workspace.commit(&author, &mut changes))?;
         let id = self.turn_id();
         let event = AgentTurn {
             turn_number: id.number,
@@ -396,15 +406,15 @@ impl Worker {
             provider: turn.provider,
             messages: None,
             tool_calls: turn.tool_calls,
-            files_written: self.files(&change),
+            files_written: changes.files(),
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
             estimated: turn.estimated,
             unbilled: turn.unbilled,
             side_calls: turn.side_calls,
-            git_sha: self.snapshot(change.commit),
-            agent_head: self.snapshot(change.agent_head),
-            commit_message: change.message.clone(),
+            git_sha: some(changes.commits()),
+            agent_head: some(changes.agent_heads()),
+            commit_message: changes.message().cloned(),
             boundary: boundary.to_owned(),
             agent_state_ref: turn.state_ref,
             is_last: turn.is_last,
@@ -413,7 +423,7 @@ impl Worker {
         let messages = turn.messages.iter().map(|message| {
             serde_json::to_value(message).expect("messages are structs with text keys, which always serialise")
         });
-        Ok(TurnReport { turn: event, at, messages: messages.collect(), change })
+        Ok(TurnReport { turn: event, at, messages: messages.collect(), changes })
     }
 
     /// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
@@ -421,26 +431,30 @@ impl Worker {
     async fn message(
         &mut self,
         intent: &str,
-        change: &mut Change,
+        changes: &mut Changes,
         turn: &mut Turn,
         unreported: Unreported<'_>,
     ) -> Result<Option<String>, Stopped> {
         let engine = Arc::clone(&self.engine);
-        let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
+        let Some(scribe) = engine.scribe.as_ref().filter(|_| self.workspace.carries_turns()) else { return Ok(None) };
         if self.allowance.limits.needs_prices() && scribe.is_unpriced() {
-            change.warnings.extend(scribe.tell_unpriced());
+            changes.warn(scribe.tell_unpriced());
             return Ok(None);
         }
-        let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
+        let Some(patch) = block(|| self.workspace.patch(changes))? else { return Ok(None) };
         let (allowance, node, spent) = (&self.allowance, &self.node.id, turn.spent());
         let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
         let clean = |text: &str| engine.redactor.text(text).into_owned();
-        let paths: Vec<String> = change.paths.iter().map(|path| clean(&path.to_string())).collect();
-        let base = self.copy.at().base;
+        let paths: Vec<String> = changes.paths().map(|path| clean(&path.to_string())).collect();
         // Those of pleach itself say nothing of how the project writes them.
         let is_own = |message: &[u8]| message.windows(OWN_TRAILER.len()).any(|window| window == OWN_TRAILER);
-        let recent = block(|| Ok(self.copy.repo.subjects(base, RECENT, &|message| !is_own(message))?))?;
-        let recent: Vec<String> = recent.iter().map(|subject| clean(subject)).collect();
+        let mut recent: Vec<String> = Vec::new();
+        for copy in
+            self.workspace.copies().filter(|copy| changes.of(&copy.name).is_some_and(|own| !own.paths.is_empty()))
+        {
+            let subjects = block(|| Ok(copy.repo.subjects(copy.at().base, RECENT, &|message| !is_own(message))?))?;
+            recent.extend(subjects.iter().map(|subject| clean(subject)));
+        }
         let task = clean(&self.node.prompt);
         let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
         let written = scribe.write(subject, &may, &engine.cancel).await;
@@ -455,8 +469,9 @@ impl Worker {
             });
         }
         if let Some(why) = written.fallback {
-            let text = format!("the commit message is in the agent's own words: {why}");
-            change.warnings.push(WarningCode::MessageFallback.with(text));
+            changes.warn([
+                WarningCode::MessageFallback.with(format!("the commit message is in the agent's own words: {why}"))
+            ]);
         }
         Ok(written.text)
     }
@@ -464,7 +479,7 @@ impl Worker {
     /// What changed after the agent's last turn, as a turn of its own.
     async fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
         let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
-        Ok(Some(self.report(kind, turn, &Amount::default).await?).filter(|report| report.change.commit.is_some()))
+        Ok(Some(self.report(kind, turn, &Amount::default).await?).filter(|report| report.changes.is_committed()))
     }
 }
 

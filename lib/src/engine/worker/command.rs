@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cancel::NodeCancel;
 use super::step::Said;
-use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis};
+use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis, some};
 use crate::agent::command_message;
 use crate::clock;
 use crate::engine::preamble::STDERR_MARK;
@@ -49,10 +49,10 @@ impl Worker {
         }
         let begun = Instant::now();
         let status_file = self.status_file()?;
-        let mut command = Command::shell(&script, self.copy.path());
+        let mut command = Command::shell(&script, self.workspace.root());
         command.env = self.environment("tool", &status_file);
         command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
-        command.lock = Some(self.lock.file());
+        command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
         let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
@@ -79,7 +79,7 @@ impl Worker {
             exit => Some(exit.to_string()),
         };
         let broke_off = !matches!(output.exit, Exit::Code(_));
-        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.copy.path()));
+        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.workspace.root()));
         let refused = match output.exit {
             Exit::Code(0) => refused.map(Refused::of_success),
             _ => refused,
@@ -121,12 +121,16 @@ impl Worker {
         let message = |paths: &[RepoPath], are_new: bool| command_message(&command, paths, are_new);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
         // What it wrote although it must not is undone by now, and what could not be is known.
-        let change = block(|| match self.node.write {
-            WritePolicy::Never => self.copy.unchanged(),
-            _ => self.copy.prepare(&author, None),
+        let changes = block(|| match self.node.write {
+            WritePolicy::Never => self.workspace.unchanged(),
+            _ => {
+                let mut changes = self.workspace.scan(None)?;
+                self.workspace.commit(&author, &mut changes)?;
+                Ok(changes)
+            }
         })?;
-        end.warnings.extend(change.warnings.iter().cloned());
-        let outcome = self.must_write(outcome, change.commit.is_some());
+        end.warnings.extend(changes.warnings().cloned());
+        let outcome = self.must_write(outcome, changes.is_committed());
         let outcome = self.must_be_committed(outcome)?;
         let tool = ToolExecution {
             turn_number: turn.number,
@@ -138,12 +142,12 @@ impl Worker {
             exit: run.exit,
             duration_ms: millis(run.begun.elapsed()),
             output: None,
-            files_written: self.files(&change),
-            git_sha: self.snapshot(change.commit),
-            commit_message: change.message.clone(),
+            files_written: changes.files(),
+            git_sha: some(changes.commits()),
+            commit_message: changes.message().cloned(),
             extra: Default::default(),
         };
-        end.effect = Effect::Tool(Box::new(ToolEffect { tool, output: output_message(&run.output), change }));
+        end.effect = Effect::Tool(Box::new(ToolEffect { tool, output: output_message(&run.output), changes }));
         Ok(outcome)
     }
 }

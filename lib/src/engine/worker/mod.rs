@@ -32,7 +32,7 @@ use crate::event::{
     AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution, Warning, WarningCode,
 };
 use crate::git::InSubmodules;
-use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
+use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::sandbox::Refused;
 use crate::process::{Exit, Sandbox, Timeout};
@@ -40,7 +40,7 @@ use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{BranchNews, Change, Error, Guard, Lock, Scratch, WorkingCopy, branch_ref};
+use crate::workspace::{Changes, Error, Guards, Scratch, WorkingCopy, Workspace, branch_ref};
 
 /// A turn to be recorded.
 #[derive(Debug)]
@@ -52,20 +52,20 @@ pub struct TurnReport {
     /// Its new messages.
     pub messages: Vec<Value>,
     /// What it changed.
-    pub change: Change,
+    pub changes: Changes,
 }
 
 /// What the loop answers once a turn is on disk.
 #[derive(Debug)]
 pub struct TurnAnswer {
-    /// The change, to be taken as the new state of the working copy.
-    pub change: Change,
+    /// The changes, to be taken as the new state of the worktrees.
+    pub changes: Changes,
     /// Whether to go on.
     pub order: Order,
     /// What may be spent from now on.
     pub allowance: Allowance,
-    /// What became of the branch.
-    pub news: BranchNews,
+    /// The repositories with a checkout that has followed the branch.
+    pub followed: Vec<RepoName>,
 }
 
 /// What a worker tells the loop.
@@ -80,8 +80,8 @@ pub enum Report {
 /// How a node ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The working copy, given back.
-    pub copy: WorkingCopy,
+    /// The worktrees, given back.
+    pub workspace: Workspace,
     /// The outcome, or why there is none.
     pub result: Result<Outcome, Stopped>,
     /// What goes into the record with it.
@@ -136,7 +136,7 @@ pub struct ToolEffect {
     /// Its output, as a message.
     pub output: Value,
     /// What it changed.
-    pub change: Change,
+    pub changes: Changes,
 }
 
 /// One node's worker.
@@ -148,8 +148,7 @@ pub struct Worker {
     pub variables: Vec<(String, String)>,
     pub node: Node,
     pub visit: Visit,
-    pub copy: WorkingCopy,
-    pub lock: Lock,
+    pub workspace: Workspace,
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
     pub allowance: Allowance,
@@ -173,14 +172,14 @@ impl Worker {
             }
             Work::Pass(outcome) => Ok(outcome),
             waits => {
-                self.copy.lend();
+                self.workspace.lend();
                 self.carry_out(waits, &mut node).await
             }
         };
         drop(self.scratch.take());
         let finished = Finished {
             stderr: node.said_beside(),
-            copy: self.copy,
+            workspace: self.workspace,
             result,
             effect: node.effect,
             duration: begun.elapsed(),
@@ -197,21 +196,21 @@ impl Worker {
     async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         self.scratch = block(|| self.engine.scratch())?;
         if self.node.write == WritePolicy::Never {
-            block(|| self.copy.note_setup())?;
+            block(|| self.workspace.note_setup())?;
         }
         if self.is_kept_out(&work) {
-            let before = block(|| self.copy.look_near())?;
-            self.copy.lend();
+            let before = block(|| self.workspace.look_near())?;
+            self.workspace.lend();
             let result = self.carry_out(work, end).await;
-            self.copy.take_back();
-            let after = block(|| self.copy.look_near())?;
+            self.workspace.take_back();
+            let after = block(|| self.workspace.look_near())?;
             let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);
             self.tie(&mut end.warnings)?;
             return changed_settings(trespass.control, result, end.step.as_mut());
         }
         let (own, kept) = self.own_refs();
-        let before = block(|| self.copy.look_before(&own, &kept))?;
+        let before = block(|| self.workspace.look_before(&own, &kept))?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, end)
     }
@@ -219,9 +218,10 @@ impl Worker {
     /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
     /// embedding program is none, and runs unbound.
     fn is_kept_out(&self, work: &Work) -> bool {
-        let watched = [Some(self.copy.repo.common_dir()), self.copy.repo.workdir()];
         let policy = self.engine.sandbox.as_ref().filter(|_| !matches!(work, Work::Custom(..)));
-        policy.is_some_and(|policy| watched.iter().flatten().all(|dir| policy.keeps_out_of(dir)))
+        let mut watched =
+            self.workspace.copies().flat_map(|copy| [Some(copy.repo.common_dir()), copy.repo.workdir()]).flatten();
+        policy.is_some_and(|policy| watched.all(|dir| policy.keeps_out_of(dir)))
     }
 
     async fn carry_out(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
@@ -279,26 +279,28 @@ impl Worker {
             return Ok(outcome);
         }
         let node = self.node.id.clone();
-        let undone = block(|| self.copy.undo(&node))?;
         let listed =
             |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-        if !undone.lost.is_empty() {
-            let lost = listed(&undone.lost);
-            warnings.push(WarningCode::ReadOnlyLost.with(format!(
-                "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
-            )));
+        for undone in block(|| self.workspace.undo(&node))? {
+            if !undone.lost.is_empty() {
+                let lost = listed(&undone.lost);
+                warnings.push(WarningCode::ReadOnlyLost.with(format!(
+                    "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
+                )));
+            }
+            warnings.extend(undone.warnings);
+            if undone.kept.is_some() || !undone.given_back.is_empty() {
+                let (kept, paths) = undone.kept.unzip();
+                let paths = [paths.unwrap_or_default(), undone.given_back].concat();
+                let listed = listed(&paths);
+                let listed =
+                    if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
+                let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
+                warnings.push(
+                    WarningCode::ReadOnlyUndone.with(format!("`{node}` must not write; {listed} were undone{kept}")),
+                );
+            }
         }
-        warnings.extend(undone.warnings);
-        if undone.kept.is_some() || !undone.given_back.is_empty() {
-            let (kept, paths) = undone.kept.unzip();
-            let paths = [paths.unwrap_or_default(), undone.given_back].concat();
-            let listed = listed(&paths);
-            let listed = if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
-            let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
-            let text = format!("`{node}` must not write; {listed} were undone{kept}");
-            warnings.push(WarningCode::ReadOnlyUndone.with(text));
-        }
-        block(|| self.copy.check_branch())?;
         Ok(outcome)
     }
 
@@ -313,65 +315,67 @@ impl Worker {
         if has_failed || self.node.write == WritePolicy::Never {
             return Ok(outcome);
         }
-        let files = block(|| self.copy.left_out())?;
+        let files = block(|| self.workspace.left_out())?;
         if files.is_empty() {
             return Ok(outcome);
         }
-        let why = text::held_back(self.copy.held_back().max(1), &files);
+        let why = text::held_back(self.workspace.held_back().max(1), &files);
         Ok(Outcome { context_updates: outcome.context_updates, ..Outcome::fail(why) })
     }
 
-    fn own_refs(&self) -> (String, String) {
-        own_refs(&self.copy, &self.pipeline, &self.session)
+    /// What the names of pleach's branches begin with in each repository, and those of what was kept of the session.
+    fn own_refs(&self) -> (BTreeMap<RepoName, String>, String) {
+        let mut kept_below = String::new();
+        let own = self.workspace.copies().map(|copy| {
+            let (own, kept) = own_refs(copy, &self.pipeline, &self.session);
+            kept_below = kept;
+            (copy.name.clone(), own)
+        });
+        (own.collect(), kept_below)
     }
 
     /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
     fn check_bounds(
         &mut self,
-        before: &Guard,
+        before: &Guards,
         result: Result<Outcome, Stopped>,
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
-        let after = block(|| self.copy.look(&own, &kept))?;
+        let after = block(|| self.workspace.look(&own, &kept))?;
         let mut trespass = before.compare(&after, &kept);
-        for (name, id) in before.lost(&after, &kept) {
-            // Saved work stays saved, whoever removed the ref.
-            let now = block(|| Ok(self.copy.repo.reference(&name)?))?;
-            block(|| Ok(self.copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?))?;
-            trespass.control.push(format!("`{name}`, which was put back"));
-        }
+        let put_back = block(|| self.workspace.put_back(before, &after, &kept))?;
+        trespass.control.extend(put_back.iter().map(|name| format!("`{name}`, which was put back")));
         self.name_foreign(&trespass.foreign, &mut end.warnings);
         self.tie(&mut end.warnings)?;
         // What was put back differs from what was seen.
         match trespass.control.is_empty() {
-            true => self.copy.keep_look(after),
-            false => self.copy.forget_look(),
+            true => self.workspace.keep_look(after),
+            false => self.workspace.forget_look(),
         }
         changed_settings(trespass.control, result, end.step.as_mut())
     }
 
     /// Ties the working copy to its repository again, for whoever works there next.
     fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
-        let moved_aside = block(|| self.copy.tie())?;
+        let moved_aside = block(|| self.workspace.tie())?;
         warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
         Ok(())
     }
 
     /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
     fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
-        match tokio::task::block_in_place(|| self.copy.in_submodules_alone()) {
-            Ok(work) => {
-                let work = InSubmodules { moved: BTreeSet::new(), ..work };
-                warnings.extend(work.missing().iter().map(|missing| {
+        match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
+            Ok(all) => {
+                let missing = |work| InSubmodules { moved: BTreeSet::new(), ..work }.missing();
+                warnings.extend(all.into_iter().flat_map(missing).map(|missing| {
                     WarningCode::SubmoduleWork.with(format!(
                         "changed in submodules and {missing}; commit and push that in their own repository"
                     ))
                 }));
             }
             Err(error) => {
-                let text = format!("cannot look into submodules: {error}");
-                warnings.push(WarningCode::SubmodulesUnreadable.with(text));
+                warnings.push(WarningCode::SubmodulesUnreadable.with(format!("cannot look into submodules: {error}")))
             }
         }
     }
@@ -380,8 +384,10 @@ impl Worker {
     fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<Warning>) {
         if !foreign.is_empty() {
             let what = listed(foreign, NAMED);
-            let text = format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id);
-            warnings.push(WarningCode::ChangedOutside.with(text));
+            warnings.push(
+                WarningCode::ChangedOutside
+                    .with(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id)),
+            );
         }
     }
 
@@ -400,19 +406,11 @@ impl Worker {
         }
     }
 
-    fn files(&self, change: &Change) -> BTreeMap<crate::ids::RepoName, Vec<RepoPath>> {
-        let paths = if change.commit.is_some() { change.paths.clone() } else { Vec::new() };
-        BTreeMap::from([(self.copy.name.clone(), paths)]).into_iter().filter(|(_, paths)| !paths.is_empty()).collect()
-    }
-
-    fn snapshot(&self, commit: Option<crate::ids::CommitId>) -> Option<Snapshot> {
-        commit.map(|id| Snapshot::from([(self.copy.name.clone(), id)]))
-    }
-
     /// The variables agents and tools get: who they are to git, and where their status file is.
     fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
         let who = format!("{} ({model})", self.node.id);
-        let above = self.copy.path().parent().unwrap_or(self.copy.path());
+        let root = self.workspace.root();
+        let above = root.parent().unwrap_or(root);
         let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
         let mut env: Vec<(OsString, Option<OsString>)> = self
             .variables
@@ -437,7 +435,7 @@ impl Worker {
             (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
             (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
             // Some programs believe this rather than where they stand.
-            (OsString::from("PWD"), Some(self.copy.path().as_os_str().to_owned())),
+            (OsString::from("PWD"), Some(root.as_os_str().to_owned())),
             set("PLEACH_SESSION", self.session.as_str()),
             set("PLEACH_NODE", self.node.id.as_str()),
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
@@ -450,7 +448,7 @@ impl Worker {
     /// What the node's commands may touch; everything if nothing is bound.
     fn bounds(&self, status_file: &Path) -> Option<Bounds<'_>> {
         let outcome = status_file.parent().map(Path::to_owned);
-        self.engine.bounds(&self.copy, self.scratch.as_ref(), outcome)
+        self.engine.bounds(&self.workspace, self.scratch.as_ref(), outcome)
     }
 
     /// An empty place for the node's status file, outside the working copy.
@@ -481,6 +479,11 @@ const LONGEST_STATUS: u64 = 1024 * 1024;
 
 /// How long an agent whose time is up may take to end.
 const AGENT_ENDING: Duration = Duration::from_secs(10);
+
+/// Commits by repository, where there are any.
+fn some(commits: Snapshot) -> Option<Snapshot> {
+    (!commits.is_empty()).then_some(commits)
+}
 
 /// How many things a message names.
 const NAMED: usize = 10;

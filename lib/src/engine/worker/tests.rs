@@ -31,7 +31,7 @@ impl Worker {
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let begun = Instant::now();
-        let left_out = block(|| self.copy.left_out())?;
+        let left_out = block(|| self.workspace.left_out())?;
         if !left_out.is_empty() {
             return self.tested(vec![not_run(&commands, &left_out)], begun, end);
         }
@@ -127,14 +127,14 @@ impl Worker {
         is_up: &(dyn Fn() -> bool + Sync),
     ) -> Result<RanTest, Stopped> {
         let status_file = self.status_file()?;
-        let mut command = Command::shell(&test.command, self.copy.path());
+        let mut command = Command::shell(&test.command, self.workspace.root());
         command.env = self.environment("test", &status_file);
         command.limits = Limits {
             output: OUTPUT_KEPT,
             wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)),
             ..Limits::default()
         };
-        command.lock = Some(self.lock.file());
+        command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
         let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
@@ -161,7 +161,7 @@ impl Worker {
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
         let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
         if !passed {
-            let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.copy.path()));
+            let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.workspace.root()));
             if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
                 text::add_end(&mut stderr, &refused);
             }

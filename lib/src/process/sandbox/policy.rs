@@ -45,12 +45,10 @@ pub struct Policy {
 /// Where a command works.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The working copy.
-    pub worktree: &'a Path,
-    /// What the repository keeps of this working copy alone.
-    pub admin: Option<&'a Path>,
-    /// The repository's own directory, of which only objects can be added to.
-    pub repository: Option<&'a Path>,
+    /// The worktrees, with what their repositories keep of them alone.
+    pub worktrees: &'a [&'a Path],
+    /// The repositories' own directories, of which only objects can be added to.
+    pub repositories: &'a [&'a Path],
     /// What else is its own: temporary files, the place of its outcome.
     pub own: &'a [PathBuf],
 }
@@ -157,15 +155,15 @@ impl Policy {
 
     /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
     pub fn of_command(&self, place: Place<'_>) -> Sandbox {
-        let Place { worktree, admin, repository, own } = place;
-        let write = std::iter::once(worktree).chain(admin).map(Path::to_owned);
+        let Place { worktrees, repositories, own } = place;
+        let write = worktrees.iter().map(|dir| dir.to_path_buf());
         let write = write.chain(own.iter().cloned()).chain(self.write.iter().cloned()).collect();
-        let add = repository.iter().map(|repository| repository.join("objects")).collect();
+        let add = repositories.iter().map(|repository| repository.join("objects")).collect();
         let hide = match self.hide_from {
             HideFrom::Agents => Vec::new(),
             HideFrom::All => self.hide.clone(),
         };
-        let show = repository.map(Path::to_owned).into_iter().collect();
+        let show = repositories.iter().map(|repository| repository.to_path_buf()).collect();
         Sandbox { by: self.by.clone(), write, add, read: self.read.clone(), hide, show, connect: Connect::Anywhere }
     }
 
@@ -271,9 +269,8 @@ mod tests {
         let policy = Policy::new(&settings, &Environment::default(), by(7));
         let own = ["/tmp/x".into()];
         let place = Place {
-            worktree: Path::new("/w"),
-            admin: Some(Path::new("/r/worktrees/w")),
-            repository: Some(Path::new("/r")),
+            worktrees: &[Path::new("/w"), Path::new("/r/worktrees/w")],
+            repositories: &[Path::new("/r")],
             own: &own,
         };
         let agent = policy.of_agent(place);
@@ -303,7 +300,7 @@ mod tests {
     #[test]
     fn keys_and_logins_are_hidden_from_agents_and_from_commands_only_where_that_is_said() {
         let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
-        let place = Place { worktree: Path::new("/s/pleach/w"), admin: None, repository: None, own: &[] };
+        let place = Place { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
         let bounds = |settings: &config::Sandbox| {
             let policy = Policy::new(settings, &environment, by(7));
             [policy.of_agent(place).hide, policy.of_command(place).hide]

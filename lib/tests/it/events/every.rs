@@ -279,6 +279,7 @@ fn checkpoints() -> Vec<Event> {
 
 fn tasks() -> Vec<Event> {
     let task = TaskOf {
+        repo: repo(),
         target: "main".parse().unwrap(),
         tree: "spec/task-tree.json".into(),
         id: "T001".parse().unwrap(),
@@ -303,6 +304,7 @@ fn tasks() -> Vec<Event> {
         }
         .into(),
         StepFinished {
+            repo: repo(),
             task: "T001".parse().unwrap(),
             step: "test".into(),
             status: "test-fail".into(),
@@ -322,8 +324,15 @@ fn tasks() -> Vec<Event> {
             extra: Default::default(),
         }
         .into(),
-        Landing { target: "main".parse().unwrap(), from: commit(1), to: commit(7), extra: Default::default() }.into(),
-        Landed { target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
+        Landing {
+            repo: repo(),
+            target: "main".parse().unwrap(),
+            from: commit(1),
+            to: commit(7),
+            extra: Default::default(),
+        }
+        .into(),
+        Landed { repo: repo(), target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
     ]
 }
 

@@ -43,7 +43,7 @@ impl Shell {
     ) -> Self {
         let template = Command {
             env: job.env.clone(),
-            lock: job.lock.clone(),
+            locks: job.locks.clone(),
             sandbox: job.sandbox.clone(),
             ..Command::shell("", &job.cwd)
         };

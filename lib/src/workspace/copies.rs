@@ -1,0 +1,357 @@
+//! The worktrees a context works in, one for each repository, and what a turn changed in all of them. One repository is
+//! the case of one.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::copy::{Author, Change, Undone, WorkingCopy};
+use super::guard::{Guard, Trespass};
+use super::{Error, Lock};
+use crate::event::{Snapshot, Warning};
+use crate::git::{InSubmodules, TreeId, Writer};
+use crate::ids::{CommitId, NodeId, RepoName, RepoPath};
+
+/// The trailer by which a commit names those of the same turn in other repositories.
+const WITH: &str = "Pleach-With";
+
+/// The worktrees of a context.
+#[derive(Debug)]
+pub struct Workspace {
+    copies: BTreeMap<RepoName, WorkingCopy>,
+}
+
+/// What a turn changed, by repository.
+#[derive(Debug)]
+pub struct Changes {
+    by_repo: BTreeMap<RepoName, Change>,
+}
+
+/// What agents must leave alone, by repository.
+#[derive(Debug, PartialEq)]
+pub struct Guards(BTreeMap<RepoName, Guard>);
+
+impl Changes {
+    /// One repository after another.
+    pub fn iter(&self) -> impl Iterator<Item = (&RepoName, &Change)> {
+        self.by_repo.iter()
+    }
+
+    /// The change in a repository.
+    pub fn of(&self, repo: &RepoName) -> Option<&Change> {
+        self.by_repo.get(repo)
+    }
+
+    /// Whether there is anything to commit.
+    pub fn is_committed(&self) -> bool {
+        self.by_repo.values().any(|change| change.commit.is_some())
+    }
+
+    /// The commits.
+    pub fn commits(&self) -> Snapshot {
+        self.by_repo.iter().filter_map(|(repo, change)| Some((repo.clone(), change.commit?))).collect()
+    }
+
+    /// The agents' own commits that were joined.
+    pub fn agent_heads(&self) -> Snapshot {
+        self.by_repo.iter().filter_map(|(repo, change)| Some((repo.clone(), change.agent_head?))).collect()
+    }
+
+    /// The trees the worktrees have now.
+    pub fn trees(&self) -> BTreeMap<RepoName, TreeId> {
+        self.by_repo.iter().map(|(repo, change)| (repo.clone(), change.tree)).collect()
+    }
+
+    /// The files in its commits.
+    pub fn files(&self) -> BTreeMap<RepoName, Vec<RepoPath>> {
+        let committed = self.by_repo.iter().filter(|(_, change)| change.commit.is_some() && !change.paths.is_empty());
+        committed.map(|(repo, change)| (repo.clone(), change.paths.clone())).collect()
+    }
+
+    /// All paths that differ from the turn before, whatever their repository.
+    pub fn paths(&self) -> impl Iterator<Item = &RepoPath> {
+        self.by_repo.values().flat_map(|change| &change.paths)
+    }
+
+    /// The message of its commits, without trailers.
+    pub fn message(&self) -> Option<&String> {
+        self.by_repo.values().find_map(|change| change.message.as_ref())
+    }
+
+    /// What a person should know.
+    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.by_repo.values().flat_map(|change| &change.warnings)
+    }
+
+    /// Adds what a person should know.
+    pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
+        if let Some(change) = self.by_repo.values_mut().last() {
+            change.warnings.extend(warnings);
+        }
+    }
+
+    /// Takes what holds its objects, for whoever writes them. What is looked at meanwhile finds an empty one.
+    pub fn take_writers(&mut self, workspace: impl Fn(&RepoName) -> Writer) -> BTreeMap<RepoName, Writer> {
+        let take = |(repo, change): (&RepoName, &mut Change)| {
+            (repo.clone(), std::mem::replace(&mut change.writer, workspace(repo)))
+        };
+        self.by_repo.iter_mut().map(take).collect()
+    }
+
+    /// Writes its objects, so that they can be looked into.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        for change in self.by_repo.values_mut() {
+            change.writer.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Guards {
+    /// What differs from `self` in `after`. Refs below `kept` are the session's own.
+    pub fn compare(&self, after: &Self, kept: &str) -> Trespass {
+        let mut all = Trespass::default();
+        for (repo, before) in &self.0 {
+            let Some(after) = after.0.get(repo) else { continue };
+            let Trespass { control, foreign } = before.compare(after, kept);
+            let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
+            all.control.extend(control.into_iter().map(named));
+            all.foreign.extend(foreign.into_iter().map(named));
+        }
+        all
+    }
+}
+
+impl Workspace {
+    /// The worktrees of some repositories.
+    pub fn new(copies: impl IntoIterator<Item = WorkingCopy>) -> Self {
+        Self { copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect() }
+    }
+
+    /// The worktree of a repository.
+    pub fn copy(&self, repo: &RepoName) -> Option<&WorkingCopy> {
+        self.copies.get(repo)
+    }
+
+    /// The same, to change it.
+    pub fn copy_mut(&mut self, repo: &RepoName) -> Option<&mut WorkingCopy> {
+        self.copies.get_mut(repo)
+    }
+
+    /// All worktrees, by the names of their repositories.
+    pub fn copies(&self) -> impl Iterator<Item = &WorkingCopy> {
+        self.copies.values()
+    }
+
+    /// Takes the worktree of a repository out of it.
+    pub fn take_copy(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
+        self.copies.remove(repo)
+    }
+
+    /// The directory agents work in: the worktree, or the one that holds all of them.
+    pub fn root(&self) -> &Path {
+        let mut paths = self.copies.values().map(WorkingCopy::path);
+        match (paths.next(), paths.next()) {
+            (Some(only), None) => only,
+            (Some(one), Some(_)) => one.parent().unwrap_or(one),
+            (None, _) => Path::new("/"),
+        }
+    }
+
+    /// The locks that are held as long as anything runs in it.
+    pub fn locks(&self) -> Vec<Arc<File>> {
+        self.copies.values().map(|copy| Lock::file(copy.lock())).collect()
+    }
+
+    /// What changed since the newest recorded commits, without commits of it yet. `candidates` are the only paths that can
+    /// have changed, where that is known; none means a scan of everything.
+    pub fn scan(&mut self, candidates: Option<&[PathBuf]>) -> Result<Changes, Error> {
+        let several = self.copies.len() > 1;
+        let mut by_repo = BTreeMap::new();
+        for (repo, copy) in &mut self.copies {
+            let own: Option<Vec<PathBuf>> = candidates.map(|paths| {
+                let is_own = |path: &&PathBuf| !several || path.starts_with(copy.path());
+                paths.iter().filter(is_own).cloned().collect()
+            });
+            by_repo.insert(repo.clone(), copy.changed(own.as_deref())?);
+        }
+        Ok(Changes { by_repo })
+    }
+
+    /// A change of nothing, for a turn of a node that must not write.
+    pub fn unchanged(&self) -> Result<Changes, Error> {
+        let by_repo = self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), copy.unchanged()?)));
+        Ok(Changes { by_repo: by_repo.collect::<Result<_, Error>>()? })
+    }
+
+    /// Makes the commits of a change, in the order of the names, each naming those before it.
+    pub fn commit(&self, author: &Author<'_>, changes: &mut Changes) -> Result<(), Error> {
+        let mut before: Vec<(String, String)> = Vec::new();
+        for (repo, change) in &mut changes.by_repo {
+            let Some(copy) = self.copies.get(repo) else { continue };
+            let trailers = author.trailers.iter().chain(&before).cloned().collect();
+            let author = Author { facts: author.facts.clone(), trailers, at: author.at, message: author.message };
+            copy.finish(&author, change)?;
+            before.extend(change.commit.map(|commit| (WITH.to_owned(), format!("{repo}@{commit}"))));
+        }
+        Ok(())
+    }
+
+    /// The change as a patch, if there is anything in it. Its objects are on disk then.
+    pub fn patch(&self, changes: &mut Changes) -> Result<Option<String>, Error> {
+        let mut patches = Vec::new();
+        for (repo, change) in &mut changes.by_repo {
+            if let Some(copy) = self.copies.get(repo) {
+                patches.extend(copy.patch(change)?);
+            }
+        }
+        Ok((!patches.is_empty()).then(|| patches.concat()))
+    }
+
+    /// Takes a change as recorded: what comes next is compared with it.
+    pub fn accept(&mut self, changes: &Changes) -> Result<(), Error> {
+        for (repo, change) in &changes.by_repo {
+            if let Some(copy) = self.copies.get_mut(repo) {
+                copy.accept(change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The user's checkouts of these repositories have followed the branch.
+    pub fn checkouts_followed(&mut self, repos: &[RepoName]) {
+        for repo in repos {
+            if let Some(copy) = self.copies.get_mut(repo) {
+                copy.checkout_followed();
+            }
+        }
+    }
+
+    /// What agents must leave alone, as it is before a node that may write.
+    pub fn look_before(&mut self, own: &BTreeMap<RepoName, String>, kept: &str) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look_before(own_of(own, &copy.name), kept))
+    }
+
+    /// The same now.
+    pub fn look(&mut self, own: &BTreeMap<RepoName, String>, kept: &str) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look(own_of(own, &copy.name), kept))
+    }
+
+    /// The part of it that also a bound agent can change.
+    pub fn look_near(&mut self) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look_near())
+    }
+
+    fn looks(&mut self, look: impl Fn(&mut WorkingCopy) -> Result<Guard, Error>) -> Result<Guards, Error> {
+        let looks = self.copies.iter_mut().map(|(repo, copy)| Ok((repo.clone(), look(copy)?)));
+        looks.collect::<Result<_, Error>>().map(Guards)
+    }
+
+    /// Keeps a look for the node that comes next.
+    pub fn keep_look(&mut self, look: Guards) {
+        for (repo, look) in look.0 {
+            if let Some(copy) = self.copies.get_mut(&repo) {
+                copy.keep_look(look);
+            }
+        }
+    }
+
+    /// What was seen last is no longer so.
+    pub fn forget_look(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::forget_look);
+    }
+
+    /// Saved work stays saved, whoever removed its ref. Gives the refs that were put back.
+    pub fn put_back(&self, before: &Guards, after: &Guards, kept: &str) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for copy in self.copies.values() {
+            let (Some(before), Some(after)) = (before.0.get(&copy.name), after.0.get(&copy.name)) else { continue };
+            for (name, id) in before.lost(after, kept) {
+                let now = copy.repo.reference(&name)?;
+                copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?;
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Others may work in it from now on: a node's programs, or the user while time passes.
+    pub fn lend(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::lend);
+    }
+
+    /// A node's programs have ended, and nobody else can write there.
+    pub fn take_back(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::take_back);
+    }
+
+    /// Ties the worktrees to their repositories again. Returns where things are that had to make way.
+    pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
+        let tied = self.copies.values_mut().map(WorkingCopy::tie);
+        Ok(tied.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// Notes what is no more of the setup before a node that must not write.
+    pub fn note_setup(&mut self) -> Result<(), Error> {
+        self.copies.values_mut().try_for_each(WorkingCopy::note_setup)
+    }
+
+    /// Undoes what a node that must not write has written, after saving it.
+    pub fn undo(&mut self, node: &NodeId) -> Result<Vec<Undone>, Error> {
+        self.copies.values_mut().map(|copy| copy.undo(node)).collect()
+    }
+
+    /// Whether the running node has changed anything that is recorded.
+    pub fn has_changed(&self) -> Result<bool, Error> {
+        for copy in self.copies.values() {
+            if copy.has_changed()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many files of it are not committed, though they are new or changed.
+    pub fn held_back(&self) -> usize {
+        self.copies.values().map(WorkingCopy::held_back).sum()
+    }
+
+    /// What of it is not committed and not ignored either as it is now, in words.
+    pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
+        let left_out = self.copies.values_mut().map(WorkingCopy::left_out);
+        Ok(left_out.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// What lies in submodules and nowhere else, by worktree.
+    pub fn in_submodules_alone(&mut self) -> Result<Vec<InSubmodules>, Error> {
+        self.copies.values_mut().map(WorkingCopy::in_submodules_alone).collect()
+    }
+
+    /// Whether the commits of turns are on the session's branch, where people see them.
+    pub fn carries_turns(&self) -> bool {
+        self.copies.values().all(WorkingCopy::carries_turns)
+    }
+
+    /// The trees of the newest recorded commits.
+    pub fn trees(&self) -> Result<BTreeMap<RepoName, TreeId>, Error> {
+        self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), copy.tree()?))).collect()
+    }
+
+    /// Ends a node: HEAD and index follow to the newest recorded commits.
+    pub fn follow(&mut self) -> Result<(), Error> {
+        self.copies.values_mut().try_for_each(WorkingCopy::follow)
+    }
+
+    /// Takes a commit that was prepared here and is recorded by now.
+    pub fn take(&mut self, repo: &RepoName, (commit, tree): (CommitId, TreeId)) -> Result<(), Error> {
+        match self.copies.get_mut(repo) {
+            Some(copy) => copy.take(commit, tree),
+            None => Ok(()),
+        }
+    }
+}
+
+fn own_of<'a>(own: &'a BTreeMap<RepoName, String>, repo: &RepoName) -> &'a str {
+    own.get(repo).map_or("", String::as_str)
+}

@@ -1,0 +1,270 @@
+//! A context's branch in one repository follows the record, and a checkout somebody has it in follows with it. Where that
+//! cannot be without overwriting what is not committed there, the branch stays: the record has everything, and the branch
+//! comes after with the next move.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Error;
+use super::copy::SeenBranch;
+use super::names::branch_ref;
+use crate::event::{Warning, WarningCode};
+use crate::git::{self, LandError, Repo, SwapError};
+use crate::ids::{BranchName, CommitId};
+use crate::text::{listed, shell_word};
+
+/// How long what is in the way of a checkout is waited for. The work goes on without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The same at the end, when nothing comes after.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many things a message names.
+const NAMED: usize = 5;
+
+/// What the log of a branch says of a turn's commit.
+const TURN: &str = "pleach: turn";
+
+/// The same of one that was recorded before.
+const RESUME: &str = "pleach: resume";
+
+/// A branch that could not follow its record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaggingBranch {
+    /// Where it stands.
+    pub at: CommitId,
+    /// Where it should stand.
+    pub tip: CommitId,
+    /// The checkout that has it.
+    pub checkout: PathBuf,
+    /// Why that cannot follow.
+    pub why: String,
+}
+
+/// Moves a branch after its record. The one place that knows where it should stand.
+#[derive(Debug)]
+pub struct BranchFollower {
+    repo: Repo,
+    branch: BranchName,
+    /// The newest commit the record has for it.
+    tip: CommitId,
+    behind: Option<LaggingBranch>,
+    /// A checkout was brought along, which whoever watches it does not know yet.
+    followed: bool,
+    /// What a person should know and was not told yet.
+    warnings: Vec<Warning>,
+}
+
+impl BranchFollower {
+    /// A branch the record has at this commit.
+    pub fn new(repo: Repo, branch: BranchName, tip: CommitId) -> Self {
+        Self { repo, branch, tip, behind: None, followed: false, warnings: Vec::new() }
+    }
+
+    /// The branch.
+    pub fn branch(&self) -> &BranchName {
+        &self.branch
+    }
+
+    /// The newest commit the record has for it.
+    pub fn tip(&self) -> CommitId {
+        self.tip
+    }
+
+    /// Where it stands while it cannot follow; none when it is where it should be.
+    pub fn behind(&self) -> Option<&LaggingBranch> {
+        self.behind.as_ref()
+    }
+
+    /// Whether a checkout was brought along since this was last asked.
+    pub fn take_followed(&mut self) -> bool {
+        std::mem::take(&mut self.followed)
+    }
+
+    /// What a person should know and was not told yet.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Where the branch stands, and the newest commit of the record which it lacks. None for a branch that was removed.
+    pub fn apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
+        Ok(match self.now()? {
+            Some(at) if !self.repo.is_ancestor(self.tip, at)? => Some((at, self.tip)),
+            _ => None,
+        })
+    }
+
+    /// Makes sure that nobody moved the branch.
+    pub fn check(&self) -> Result<(), Error> {
+        self.own(self.now()?).map(drop)
+    }
+
+    /// From where the branch can be moved after a change, or why it cannot: somebody else has moved it. An agent that had
+    /// it checked out and committed there has its commits adopted.
+    pub fn moves_from(&self, seen: Option<SeenBranch>) -> Result<CommitId, Error> {
+        match seen {
+            Some(SeenBranch { at: Some(at), checked_out: true }) => Ok(at),
+            Some(seen) => self.own(seen.at),
+            None => self.own(self.now()?),
+        }
+    }
+
+    fn own(&self, at: Option<CommitId>) -> Result<CommitId, Error> {
+        match at {
+            Some(at) if self.is_own(at)? => Ok(at),
+            at => Err(self.moved(at, self.tip)),
+        }
+    }
+
+    /// Whether the branch stands where the session has left it, or where it is on its way after.
+    fn is_own(&self, at: CommitId) -> Result<bool, Error> {
+        let behind = self.behind.as_ref().map(|behind| behind.at);
+        if at == self.tip || behind == Some(at) {
+            return Ok(true);
+        }
+        let Some(behind) = behind else { return Ok(false) };
+        Ok(self.repo.is_ancestor(behind, at)? && self.repo.is_ancestor(at, self.tip)?)
+    }
+
+    /// Creates the branch, or moves it forward to the newest record. One that stands anywhere else is left alone and is an
+    /// error, but where its commit `is_kept`. Returns whether it was created.
+    pub fn bring(&mut self, is_kept: impl FnOnce(CommitId) -> Result<bool, git::Error>) -> Result<bool, Error> {
+        match self.now()? {
+            None => {
+                let made = self.repo.swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
+                made.map_err(git::Error::from)?;
+                Ok(true)
+            }
+            Some(at) if at == self.tip => Ok(false),
+            // Steps may have been built anew: what the branch stood at was kept before they were recorded.
+            Some(at) if self.repo.is_ancestor(at, self.tip)? || is_kept(at)? => {
+                self.bring_from(at, self.tip, RESUME, PATIENCE)?;
+                Ok(false)
+            }
+            Some(to) => Err(self.moved(Some(to), self.tip)),
+        }
+    }
+
+    /// Moves the branch to a commit that is recorded, from where it was seen.
+    pub fn advance(&mut self, from: CommitId, to: CommitId) -> Result<(), Error> {
+        let from = match &self.behind {
+            Some(behind) => self.left_at(behind.at, to)?,
+            None => from,
+        };
+        self.bring_from(from, to, TURN, PATIENCE)?;
+        self.tip = to;
+        Ok(())
+    }
+
+    /// Tries once more to bring a branch forward that could not follow.
+    pub fn catch_up(&mut self) -> Result<(), Error> {
+        let Some(LaggingBranch { at, tip, .. }) = self.behind.clone() else { return Ok(()) };
+        let brought = self.left_at(at, tip).and_then(|from| self.bring_from(from, tip, TURN, LAST_PATIENCE));
+        match brought {
+            // Somebody has moved it by now. All that was to be done is done, and recorded.
+            Err(moved) if moved.is_of_own_branch() => {
+                self.behind = None;
+                Ok(())
+            }
+            brought => brought,
+        }
+    }
+
+    /// Brings the branch of a session that has ended up to its record. One that was removed stays away.
+    pub fn bring_up(&mut self) -> Result<(), Error> {
+        match self.apart()? {
+            Some((at, tip)) if self.repo.is_ancestor(at, tip)? => self.bring_from(at, tip, RESUME, LAST_PATIENCE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
+    pub fn leave(&mut self) -> Result<Option<Warning>, Error> {
+        self.catch_up()?;
+        let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
+        let (branch, behind, at, place) = (&self.branch, *at, at.short(), checkout.display());
+        let stays = format!("`{branch}`, which is checked out in `{place}`, stays at {at}: {why}");
+        let how = match self.repo.is_ancestor(behind, *tip)? {
+            true => format!("`git -C {} merge --ff-only {}` brings it", shell_word(place), tip.short()),
+            false => format!("its newest commit is {}", tip.short()),
+        };
+        Ok(Some(WarningCode::BranchLeftBehind.with(format!("{stays}; {how}"))))
+    }
+
+    fn now(&self) -> Result<Option<CommitId>, git::Error> {
+        self.repo.reference(&branch_ref(&self.branch))
+    }
+
+    /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
+    fn left_at(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
+        match self.now()? {
+            Some(now) if now == behind => Ok(now),
+            Some(now) if self.repo.is_ancestor(behind, now)? && self.repo.is_ancestor(now, tip)? => Ok(now),
+            now => Err(self.moved(now, behind)),
+        }
+    }
+
+    /// Moves the branch, with the checkout somebody has it in.
+    fn bring_from(&mut self, from: CommitId, to: CommitId, why: &str, patience: Duration) -> Result<(), Error> {
+        if from == to {
+            self.behind = None;
+            return Ok(());
+        }
+        let Some(checkout) = self.repo.checkouts_of(&self.branch)?.into_iter().next() else {
+            let swapped = self.repo.swap(&branch_ref(&self.branch), Some(from), to, why);
+            swapped.map_err(|error| match error {
+                SwapError::Stale { actual, .. } => self.moved(actual, from),
+                error => git::Error::from(error).into(),
+            })?;
+            self.behind = None;
+            return Ok(());
+        };
+        match self.repo.fast_forward_within(&self.branch, from, to, patience) {
+            Ok(()) => {
+                (self.behind, self.followed) = (None, true);
+                Ok(())
+            }
+            Err(LandError::Moved { now, .. }) => Err(self.moved(Some(now), from)),
+            Err(LandError::Gone { .. }) => Err(self.moved(None, from)),
+            Err(refused) => {
+                self.stay_behind(LaggingBranch { at: from, tip: to, checkout, why: reason(&refused) });
+                Ok(())
+            }
+        }
+    }
+
+    fn stay_behind(&mut self, behind: LaggingBranch) {
+        if self.behind.is_none() {
+            self.warnings.push(WarningCode::BranchBehind.with(format!(
+                "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",
+                self.branch,
+                behind.checkout.display(),
+                behind.why,
+                behind.at.short()
+            )));
+        }
+        self.behind = Some(behind);
+    }
+
+    fn moved(&self, now: Option<CommitId>, tip: CommitId) -> Error {
+        let branch = self.branch.clone();
+        match now {
+            Some(to) => Error::BranchMoved { branch, to, tip },
+            None => Error::BranchGone { branch, tip },
+        }
+    }
+}
+
+fn reason(refused: &LandError) -> String {
+    match refused {
+        LandError::LocalChanges { paths, .. } => {
+            let paths = listed(paths.iter().map(|path| format!("`{path}`")), NAMED);
+            format!("that would overwrite what is not committed there ({paths})")
+        }
+        LandError::Busy { what, .. } => what.clone(),
+        LandError::SeveralCheckouts { .. } => "more than one checkout has it".to_owned(),
+        LandError::Overwritten { what, .. } => what.clone(),
+        LandError::NotForward { .. } => "the branch begins anew elsewhere".to_owned(),
+        other => other.to_string(),
+    }
+}
