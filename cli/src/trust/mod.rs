@@ -22,7 +22,7 @@ pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::{say, typed};
 
@@ -213,6 +213,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::exit::Exit;
 
     const YES: Ask = Ask { yes: true, terminal: false };
     const NOBODY: Ask = Ask { yes: false, terminal: false };

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::providers::{answer_of, text, write};
 use crate::server::{Play, Server};
 use crate::sessions::{Gate, Story, graph, tool};
-use crate::support::TestEnv;
+use crate::support::{Ran, TestEnv};
 
 /// An agent whose every call costs a dollar: five that write a file, and one that ends.
 const FIVE_FILES: &str = r#"
@@ -137,11 +137,7 @@ fn the_tokens_of_a_day_pause_and_warn_like_its_dollars() {
 
     let env = world("budget: {per_day_tokens: 2, on_exceeded: warn}");
     let ran = env.run(&work(), &[]).expect(0);
-    assert_eq!(
-        ran.stderr.matches("warning: the budget of this day (UTC) is used up: 2 of 2 tokens").count(),
-        1,
-        "{ran}"
-    );
+    ran.warns_once("budget-reached").naming("2 of 2 tokens (`budget.per_day_tokens`)");
     assert_eq!(turns(&env.story()), 6);
 }
 
@@ -151,10 +147,10 @@ fn a_warning_comes_once_in_a_session() {
     let gate = " work\n talk\n ask [shape=hexagon, label=\"Go on?\"]\n ask -> talk [label=\"yes\"]\n";
     let body = format!("{gate} start -> work -> ask\n talk -> exit");
     let ran = env.run(&graph("warned", &body), &[]).expect(4);
-    let warned = |text: &str| text.matches("warning: the budget is used up").count();
-    assert_eq!(warned(&ran.stderr), 2, "one for each limit: {ran}");
+    let warned = |ran: &Ran| ran.warnings().iter().filter(|(code, _)| *code == "budget-reached").count();
+    assert_eq!(warned(&ran), 2, "one for each limit: {ran}");
     let ran = env.resume(&["--answer", "ask=yes"]).expect(0);
-    assert_eq!(warned(&ran.stderr), 0, "not again after a resume: {ran}");
+    assert_eq!(warned(&ran), 0, "not again after a resume: {ran}");
     assert_eq!((turns(&env.story()), env.story().all("BudgetExceeded").len()), (7, 2));
 }
 
@@ -279,7 +275,7 @@ fn without_a_price_tokens_count_and_dollars_do_not() {
     let env = TestEnv::with_script(FIVE_FILES);
     env.configure("agent: builtin\nproviders: {script: {file: script.yaml}}\nbudget: {usd: 1}\n");
     let ran = env.run(&graph("unpriced", " work\n talk\n start -> work -> talk -> exit"), &[]).expect(0);
-    assert_eq!(ran.stderr.matches("warning: the price of `script` is not known").count(), 1, "{ran}");
+    ran.warns_once("price-unknown").naming("`script`");
     assert!(ran.stdout.contains("7 tokens, ") && !ran.stdout.contains('$'), "{ran}");
     assert_eq!(env.story().all("PriceUnknown").len(), 1);
     insta::assert_snapshot!(env.pleach(&["cost", "--by", "node"]).expect(0), @r"

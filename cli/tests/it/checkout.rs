@@ -83,14 +83,8 @@ fn what_a_shell_writes_into_the_checkout_is_named() {
     let command =
         format!("echo oops > '{0}/README.md'; echo new > '{0}/new'; git branch stray; git tag marked", repo.display());
     let ran = env.run(&one(&command), &[]).expect(0);
-    let warning =
-        ran.stderr.lines().find(|line| line.contains("changed while `work` ran")).unwrap_or_else(|| panic!("{ran}"));
-    assert!(warning.starts_with("warning: "), "{warning}");
-    for name in
-        ["`README.md` in your checkout", "`new` in your checkout", "ref `refs/heads/stray`", "ref `refs/tags/marked`"]
-    {
-        assert!(warning.contains(name), "{name}: {warning}");
-    }
+    let told = ran.warns_once("changed-outside").naming("`work`").naming("`README.md`").naming("`new`");
+    told.naming("`refs/heads/stray`").naming("`refs/tags/marked`");
     assert_eq!(env.story().warnings().len(), 1, "and it is in the record");
     // It is reported and left.
     assert_eq!(env.read("repo/README.md"), "oops\n");
@@ -377,12 +371,7 @@ fn large_files_are_held_back_with_a_warning() {
     // Without content on disk: only its size counts.
     let ran = env.run(&one("truncate -s 51M big.bin; truncate -s 1M small.bin; echo 1 > one"), &[]).expect(1);
     assert_eq!(env.files(), ["README.md", "one", "small.bin"]);
-    let warning = ran
-        .stderr
-        .lines()
-        .find(|line| line.starts_with("warning: `big.bin` is not committed"))
-        .unwrap_or_else(|| panic!("{ran}"));
-    assert!(warning.contains("MiB"), "{warning}");
+    ran.warns("file-held-back").naming("`big.bin`").naming("MiB");
     assert!(env.worktree().join("big.bin").exists(), "it stays where it is");
     assert!(ran.stdout.contains("1 file is held back, and no deletion is committed with that"), "{ran}");
     // A run that goes on all the same, and of which nothing else is left, does not say that nothing was changed.
@@ -412,7 +401,7 @@ fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
             + "\nafter -> exit"),
     );
     let ran = env.run(&dot, &[]).expect(4);
-    assert!(!ran.stderr.contains("`look` must not write"), "{ran}");
+    ran.does_not_warn("read-only-undone");
     let undone = "`write` must not write; its changes (`gen/17`, `junk`) were undone and kept at";
     assert!(ran.stderr.contains(undone), "{ran}");
     let lost = "`write` must not write, and changed what no commit has: `gen/17`, `gen/18` cannot be brought back";
@@ -627,7 +616,7 @@ fn a_simulation_says_so_first_and_last() {
     assert!(output.status.success(), "{text}");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].contains("SIMULATION") && lines[lines.len() - 1].contains("SIMULATION"), "{text}");
-    assert_eq!(text.matches("warning: SIMULATION").count(), 1, "{text}");
+    assert_eq!(text.matches("warning[simulation]: ").count(), 1, "{text}");
     let story = env.story();
     assert_eq!(story.first("PipelineStarted")["simulated"], true);
     assert_eq!(story.first("AgentTurn")["agent"], "simulated");
@@ -638,7 +627,8 @@ fn a_simulation_says_so_first_and_last() {
     let ran = env.pleach(&["-q", "run", "../pipeline.dot"]).expect(0);
     assert_eq!((ran.stdout.matches("SIMULATION").count(), ran.stderr.as_str()), (1, ""), "{ran}");
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(!ran.stderr.contains("SIMULATION") && !ran.stdout.contains("SIMULATION"), "{ran}");
+    ran.does_not_warn("simulation");
+    assert!(!ran.stdout.contains("SIMULATION"), "{ran}");
 }
 
 #[test]

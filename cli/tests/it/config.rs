@@ -354,7 +354,7 @@ fn a_variable_that_names_no_setting_is_warned_about() {
     env.write("repo/pleach.yaml", "agent: simulation\n");
     env.write("repo/.env", "\nPLEACH_NOSUCH=1\n");
     let ran = env.pleach(&["config"]).expect(0);
-    assert!(ran.stderr.contains("warning: .env:2: unknown variable `PLEACH_NOSUCH`, ignored"), "{ran}");
+    ran.warns("setting-ignored").naming(".env:2").naming("`PLEACH_NOSUCH`");
     env.write("repo/.env", "");
     // pleach may be run by an agent of its own.
     for own in ["PLEACH_NODE", "PLEACH_SESSION", "PLEACH_VISIT", "PLEACH_STATUS_FILE", "PLEACH_GATEWAY_KEY"] {

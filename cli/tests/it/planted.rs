@@ -357,7 +357,6 @@ fn a_tree_too_deep_for_any_path_is_held_back_and_can_be_removed() {
         let world = World::new();
         let ran = world.tool(&format!("{DEEP}; echo 1 > one; echo 2 > deep/two{more}")).expect(0);
         ran.warns("file-held-back").naming("`deep/");
-        assert!(ran.stderr.contains("is not committed"), "{ran}");
         assert!(ran.stderr.lines().all(|line| line.len() < 400), "{ran}");
         assert_eq!(world.env.committed("one"), "1");
         assert_eq!(world.env.committed("deep/two"), "2");

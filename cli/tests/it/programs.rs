@@ -248,7 +248,7 @@ fn a_dry_run_says_which_agent_would_work() {
     ");
     env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
     let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);
-    assert!(!sure.stderr.contains("SIMULATION"), "{sure}");
+    sure.does_not_warn("simulation");
     let agents: Vec<_> = sure.json()["nodes"].as_array().unwrap().iter().map(|node| node["agent"].clone()).collect();
     let agents: Vec<_> = agents.iter().map(|agent| agent.as_str().unwrap_or("-")).collect();
     assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);

@@ -227,7 +227,7 @@ fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
     env.git_in(&nested, &["init", "--quiet"]);
     fs::write(nested.join("file"), "x").unwrap();
     let refused = env.pleach(&["rm", &sid]).expect(1);
-    assert!(refused.stderr.contains("nested` cannot be saved and would be lost"), "{refused}");
+    refused.fails_with("removal-refused").naming("nested`");
     assert!(nested.exists());
     env.pleach(&["rm", &sid, "--force"]).expect(0);
 }

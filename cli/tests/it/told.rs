@@ -62,6 +62,14 @@ impl Ran {
         Told { ran: self, text: told.join("\n") }
     }
 
+    /// Fails the test unless there is exactly one warning of this code.
+    #[track_caller]
+    pub fn warns_once(&self, code: &str) -> Told<'_> {
+        let told = self.warns(code);
+        assert_eq!(told.text.lines().count(), 1, "more than one warning with the code {code}: {self}");
+        told
+    }
+
     /// Fails the test if there is a warning of this code.
     #[track_caller]
     pub fn does_not_warn(&self, code: &str) {
@@ -85,19 +93,9 @@ impl Ran {
         found.unwrap_or_else(|| panic!("no tree is worked: {self}")).get(1).expect("a branch").as_str()
     }
 
-    /// The tasks a run over a tree has begun, in order.
-    pub fn begun(&self) -> Vec<&str> {
-        self.worked("begins")
-    }
-
     /// The tasks a run over a tree has gone on with, in order.
     pub fn resumed(&self) -> Vec<&str> {
-        self.worked("goes on")
-    }
-
-    fn worked(&self, how: &str) -> Vec<&str> {
-        let began = regex!(r"(?m)^▸ (\S+) .* (begins|goes on) \(session ");
-        let found = began.captures_iter(&self.stderr).filter(|found| &found[2] == how);
+        let found = regex!(r"(?m)^▸ (\S+) .* goes on \(session ").captures_iter(&self.stderr);
         found.map(|found| found.get(1).expect("a task").as_str()).collect()
     }
 

@@ -217,8 +217,8 @@ fn agents_and_models_are_looked_up_in_the_configuration() {
     env.pleach(&["validate", "known.dot"]).expect(0);
     env.write("unknown.dot", GOOD.replace("work [", &work.replace("reviewer", "reviwer").replace("smart", "clever")));
     let ran = env.pleach(&["validate", "unknown.dot"]).expect(0);
-    assert!(ran.stdout.contains("warning[agent_configured]: the agent `reviwer` is not configured"), "{ran}");
-    assert!(ran.stdout.contains("warning[model_configured]: the model `clever` is not configured"), "{ran}");
+    assert!(ran.stdout.contains("warning[agent_configured]: the agent `reviwer`"), "{ran}");
+    assert!(ran.stdout.contains("warning[model_configured]: the model `clever`"), "{ran}");
     env.write("pleach.yaml", "agnet: x\n");
     let ran = env.pleach(&["validate", "known.dot", "good.dot"]).expect(2);
     assert!(ran.stdout.contains("good.dot: ok"), "{ran}");

@@ -107,7 +107,7 @@ fn not_a_repository_is_refused() {
     ");
     env.write("empty/file", "");
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "empty"]).expect(2);
-    assert!(ran.stderr.contains("empty` is not in a git repository"), "{ran}");
+    ran.fails_with("not-a-repository").naming("empty`");
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "nowhere"]).expect(2);
     ran.fails_with("not-a-directory").naming("nowhere`");
     assert!(!env.root().join("state/pleach/worktrees").exists());
@@ -172,11 +172,11 @@ fn worktrees_base_is_honoured() {
     let expected = env.repo_path().join(".orchestra/worktrees").join(env.session()).join("main");
     assert_eq!(env.committed("where"), expected.to_str().unwrap());
     assert_eq!(env.git(&["status", "--porcelain"]), "");
-    assert!(!ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(ran.warnings(), [], "{ran}");
     assert_eq!(env.files(), ["README.md", "flow.dot", "one", "pleach.yaml", "where"]);
     // Again, now that it is there.
     let ran = env.pleach(&["-y", "run", "flow.dot"]).expect(0);
-    assert!(!ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(ran.warnings(), [], "{ran}");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }
 
@@ -280,7 +280,7 @@ fn what_one_session_has_not_committed_another_does_not_see() {
 fn dirty_files_are_named_in_a_warning() {
     let env = TestEnv::with_repo();
     let clean = env.run(&one("true"), &[]).expect(0);
-    assert!(!clean.stderr.contains("warning"), "{clean}");
+    assert_eq!(clean.warnings(), [], "{clean}");
     env.write("repo/README.md", "# Changed\n");
     env.write("repo/new.txt", "new\n");
     let before = Checkout::of(&env, &env.repo_path());

@@ -81,6 +81,6 @@ fn a_planner_stops_within_one_call_of_its_limit() {
 fn a_planner_is_warned_of_once_for_each_limit() {
     let env = world("{usd: 1, per_day_tokens: 2, on_exceeded: warn}");
     let ran = build(&env).expect(0);
-    assert_eq!(ran.stderr.matches("warning: the budget is used up: $1.00 of $1.00").count(), 1, "{ran}");
-    assert_eq!(ran.stderr.matches("warning: the budget of this day (UTC) is used up: 2 of 2").count(), 1, "{ran}");
+    ran.warns("budget-reached").naming("$1.00 of $1.00").naming("2 of 2 tokens");
+    assert_eq!(ran.warnings().iter().filter(|(code, _)| *code == "budget-reached").count(), 2, "{ran}");
 }

@@ -99,11 +99,11 @@ fn where_no_limit_stops_anybody_what_cannot_be_read_is_told_or_passed_over() {
     env.run(&work(), &[]).expect(0);
     let session = env.session();
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
-    let said = format!("warning: what session {session} has spent cannot be read, so it counts for nothing: ");
-    assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
+    ran.warns_once("spending-unreadable").naming(&session);
     limit(&env, "{usd: 3}");
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
-    assert!(!ran.stderr.contains("cannot be read"), "nobody has to know: {ran}");
+    // Nobody has to know.
+    ran.does_not_warn("spending-unreadable");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn n01_resume_finds_the_files_and_the_deletions_as_they_are() {
     let fix = tool("fix", "cd lib && rm 1 2");
     let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> look [condition=\"outcome=fail\"]; look -> fix; fix -> exit";
     let ran = env.run(&graph("three", &(work + look + &fix + edges)), &[]).expect(0);
-    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    ran.does_not_warn("read-only-undone");
     assert_eq!(env.files(), ["README.md", "lib/3", "lib/4", "lib/5"]);
 }
 
@@ -218,12 +218,11 @@ fn n02_changes_in_submodules_are_named_and_not_removed() {
     let env = TestEnv::with_repo();
     add_submodules(&env);
     let ran = env.run(&one(IN_SUBMODULES), &[]).expect(0);
-    let named = "warning: changed in submodules and in no commit: `lib/README.md`, `lib/deep/new`, `lib/new`;";
-    assert!(ran.stderr.contains(named), "{ran}");
+    ran.warns("submodule-work").naming("`lib/README.md`, `lib/deep/new`, `lib/new`;");
     let (session, deep) = (env.session(), env.worktree().join("lib/deep/new"));
     let refused = env.pleach(&["rm", &session]);
     assert_ne!(refused.code, 0, "{refused}");
-    assert!(refused.stderr.contains("lib/deep/new` cannot be saved and would be lost"), "{refused}");
+    refused.fails_with("removal-refused").naming("lib/deep/new`");
     assert!(deep.exists());
     // Nor are they when nothing knows of the session any more.
     env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{session}/main")]);
@@ -239,7 +238,7 @@ fn n02_what_the_setup_leaves_in_submodules_is_nobodys_work() {
     let setup = IN_SUBMODULES.replace('"', "\\\"");
     env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
     let ran = env.run(&one("echo mine > lib/mine"), &[]).expect(0);
     ran.warns("submodule-work").naming("`lib/mine`");
 }
@@ -274,7 +273,7 @@ fn n02_what_is_deleted_in_submodules_is_named() {
     ran.warns("submodule-work").naming("`lib/deep/README.md`");
     env.configure(&format!("worktrees: {{setup: \"{deep}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
 }
 
 /// Checks `lib` out.
@@ -293,14 +292,13 @@ fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() 
         let env = TestEnv::with_repo();
         add_submodules(&env);
         env.configure("worktrees: {pool: 0}\n");
-        let named = format!("warning: changed in submodules and on no remote: {only} of `lib`; commit and push");
         let nodes = tool("work", &format!("{CHECK_OUT} && cd lib && {work}")) + &tool("test", CHECK_OUT);
         let ran = env.run(&graph("two", &(nodes + "start -> work -> test -> exit")), &[]).expect(0);
-        assert!(ran.stderr.contains(&named), "{work}\n{ran}");
+        ran.warns("submodule-work").naming(format!("{only} of `lib`;"));
         let worktree = env.worktree();
         let refused = env.pleach(&["rm", &env.session()]);
         assert_ne!(refused.code, 0, "{refused}");
-        assert!(refused.stderr.contains(&format!("{only} of this submodule on no remote")), "{refused}");
+        refused.fails_with("removal-refused").naming(only);
         assert!(worktree.is_dir());
         env.pleach(&["rm", "--force", &env.session()]).expect(0);
     }
@@ -316,13 +314,13 @@ fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
     );
     env.unbound();
     let ran = env.run(&one(&work), &[]).expect(0);
-    assert!(!ran.stderr.contains("submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
     env.pleach(&["rm", "--force", &env.session()]).expect(0);
     // Nor is what the setup commits there.
     let setup = format!("{CHECK_OUT} && cd lib && {commit}");
     env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
 }
 
 #[test]
@@ -369,7 +367,7 @@ fn n02_a_submodule_that_is_behind_its_link_holds_nobody_up() {
 /// Nothing is left of a session whose worktree could not be made, and the reason is short.
 #[track_caller]
 fn assert_withdrawn(env: &TestEnv, ran: &Ran) {
-    let error: Vec<&str> = ran.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+    let error: Vec<&str> = ran.stderr.lines().skip_while(|line| !line.starts_with("error[")).collect();
     assert!((2..=5).contains(&error.len()) && error.iter().any(|line| line.starts_with("hint: ")), "{ran}");
     let refs = env.git(&["for-each-ref", "--format=%(refname)"]);
     let left = |name: &&str| name.starts_with("refs/heads/pleach/") || name.starts_with("refs/pleach/");
@@ -601,7 +599,7 @@ fn n31_skipped_hooks_and_signing_are_said_once() {
     let env = TestEnv::with_repo();
     let said = "pleach's commits skip your hooks (`pre-commit`) and are not signed";
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(!ran.stderr.contains("pleach's commits"), "{ran}");
+    ran.does_not_warn("hooks-skipped");
     env.write_program("repo/.git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
     env.git(&["config", "commit.gpgsign", "true"]);
     let two = graph("two", &(tool("a", "echo 1 > a") + &tool("b", "echo 2 > b") + "start -> a -> b -> exit"));

@@ -97,7 +97,7 @@ fn a_stalled_tree_is_gone_on_with_by_what_is_printed() {
     type_in(&garden, root, line).expect(0);
 
     let ran = type_in(&garden, root, &format!("{line} --fresh")).expect(1);
-    assert!(!ran.stderr.contains("T001 landed on"), "{ran}");
+    assert_eq!(ran.landed(), [], "{ran}");
     assert!(ran.stderr.contains("the steps of T001, without its code, are on main"), "{ran}");
 }
 
@@ -151,7 +151,7 @@ fn a_phase_names_its_tasks_that_are_in_the_way() {
     let wait = serde_json::json!({"on": "p1", "why": "failed", "failed": ["T002"]});
     assert_eq!(status["trees"][0]["next"]["blocked"][0]["waits_for"][0], wait);
     let look = garden.env.pleach(&["inspect", "p1"]).expect(0);
-    assert!(look.stdout.contains("Not done of it:\n  T002 Grow T002: failed after 1 attempt"), "{look}");
+    assert!(look.stdout.contains("\n  T002 Grow T002: failed"), "{look}");
     assert!(!look.stdout.contains("No step was done yet"), "{look}");
     let look = garden.env.pleach(&["inspect", "p1", "--json"]).expect(0).json();
     assert_eq!(look["not_done"], serde_json::json!([{"id": "T002", "status": "failed"}]));
