@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_codes_lists_every_failure_with_its_meaning() {
+    fn the_page_of_codes_lists_every_failure() {
         let page = include_str!("../../docs/codes.md");
         for (code, meaning) in Code::ALL.iter().filter(|(code, _)| code.exit() != Exit::Done) {
             let row = format!("| `{}` | {} | {meaning} |", code.as_str(), code.exit().code());

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_codes_lists_every_warning_with_its_meaning() {
+    fn the_page_of_codes_lists_every_warning() {
         let page = include_str!("../../../docs/codes.md");
         for (code, meaning) in WarningCode::ALL {
             let row = format!("| `{}` | {meaning} |", code.as_str());
