@@ -612,7 +612,7 @@ scripts:
     assert_eq!(env.files(), ["README.md", "one.txt", "two.txt"]);
     let runs = env.root().join("state/pleach/agents");
     let home = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
-    assert_eq!(std::fs::read_to_string(home.join(".claude/runs")).unwrap().lines().count(), 1, "it was resumed");
+    assert_eq!(std::fs::read_to_string(home.join("main/.claude/runs")).unwrap().lines().count(), 1, "it was resumed");
 }
 
 #[test]

@@ -76,6 +76,7 @@ const OWN: [&str; 60] = [
     "task.base",
     "task.commits",
     "task.id",
+    "task.repo",
     "task.status",
     "task.target",
     "task.tree",
@@ -118,6 +119,7 @@ impl Event {
                 !matches!(Status::try_from(word.clone()), Ok(Status::Custom(_)) | Err(_))
             }
             ("reason", _) => matches!(self, Self::PipelinePaused(_)),
+            ("context" | "kind", Value::String(_)) => matches!(self, Self::ContextForked(_)),
             // What of the settings is text they know themselves.
             ("config", _) => true,
             ("task", Value::Object(_)) | ("tool_calls", _) => return Part::Fields,

@@ -156,6 +156,11 @@ impl BranchFollower {
         Ok(())
     }
 
+    /// The record has a commit for a branch that is somebody else's now, and stays where it is.
+    pub fn stay(&mut self, tip: CommitId) {
+        self.tip = tip;
+    }
+
     /// Tries once more to bring a branch forward that could not follow.
     pub fn catch_up(&mut self) -> Result<(), Error> {
         let Some(LaggingBranch { at, tip, .. }) = self.behind.clone() else { return Ok(()) };

@@ -9,7 +9,7 @@ use pleach::config::{AgentChoice, Config, Environment};
 use pleach::engine::{AutoApprove, Ended, Engine, Handler, HandlerContext, Session, StartRequest};
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
-use pleach::ids::{ContextId, RepoName};
+use pleach::ids::RepoName;
 use pleach::llm::{Provider, Script};
 use pleach::plan::{self, Inputs};
 use pleach::process::{Cancel, Spawner};

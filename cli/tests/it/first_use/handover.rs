@@ -51,7 +51,7 @@ fn n04_a_failed_command_reaches_the_next_agent_in_every_fidelity() {
         let next = if index + 1 == modes.len() { "exit".to_owned() } else { format!("fix{}", index + 1) };
         body += &format!(" fix{index} [prompt=\"Fix it\", fidelity=\"{mode}\"]\n fix{index} -> {next}\n");
         let look = json!([
-            {"shell": {"command": "wc -l < ../run/test.log"}},
+            {"shell": {"command": "wc -l < ../run/main/test.log"}},
             {"read_file": {"file_path": "{{status_file}}/../../test.log", "offset": 400, "limit": 1}},
             {"write_file": {"file_path": "{{status_file}}/../../test.log", "content": "x"}},
         ]);

@@ -123,11 +123,13 @@ impl Context {
         Ok(workspace.follow()?)
     }
 
-    /// Moves the branches that can be to commits that are recorded.
+    /// Moves branches to commits that are recorded, from where they stand; one that is missing there cannot be moved.
     pub(in crate::engine) fn move_branches(&mut self, from: &Snapshot, to: &Snapshot) -> Result<(), Error> {
         for (repo, follower) in &mut self.followers {
-            if let (Some(from), Some(to)) = (from.get(repo), to.get(repo)) {
-                follower.advance(*from, *to)?;
+            match (from.get(repo), to.get(repo)) {
+                (Some(from), Some(to)) => follower.advance(*from, *to)?,
+                (None, Some(to)) => follower.stay(*to),
+                (_, None) => {}
             }
         }
         let followed =

@@ -207,19 +207,23 @@ impl Context {
             None => (copy.at().tip, copy.tree()?),
         };
         let mut writer = writers.remove(&repo).unwrap_or_else(|| copy.repo.writer());
-        let step = self.node_step(node, passed, report, &mut writer, (tree, tip));
+        let parent = match self.task_of().commits {
+            Commits::Steps => self.task_branch_tip(),
+            Commits::Turns => tip,
+        };
+        let step = self.node_step(node, passed, report, &mut writer, (tree, parent));
         writers.insert(repo, writer);
         step
     }
 
-    /// The same where the tree is given.
+    /// The same where its tree and the commit before it are given.
     fn node_step(
         &mut self,
         node: &Node,
         passed: bool,
         report: Option<StepReport>,
         writer: &mut Writer,
-        (tree, tip): (TreeId, CommitId),
+        (tree, parent): (TreeId, CommitId),
     ) -> Result<Option<(StepFinished, TreeId)>, Error> {
         let (Some(job), Some(name), Some(report)) = (self.plan.job.clone(), &node.step, report) else {
             return Ok(None);
@@ -254,10 +258,6 @@ impl Context {
             }
         }
         let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
-        let parent = match self.task_of().commits {
-            Commits::Steps => self.task_branch_tip(),
-            Commits::Turns => tip,
-        };
         // A gate is no attempt at anything.
         let attempt = self.attempt().filter(|_| self.is_leaf_task());
         let making = Making { attempt, files, feedback, failing, by: report.by, ..Making::of(facts, report.body) };

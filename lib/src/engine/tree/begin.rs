@@ -212,7 +212,9 @@ impl TreeRun<'_> {
     /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
     /// somebody has removed it to have the task done again, or has worked on it since.
     fn fits(&self, task: &TaskId, state: &State) -> Result<bool, Error> {
-        let Some(tip) = state.on_branches().get(&self.plan.repo_name).copied() else { return Ok(false) };
+        let Some(work) = &state.task else { return Ok(false) };
+        // Another clone may go by another name.
+        let Some(tip) = state.on_branches().get(&work.of.repo).copied() else { return Ok(false) };
         match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
             None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
             Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),

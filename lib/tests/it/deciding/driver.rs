@@ -7,7 +7,7 @@ use pleach::event::{
     AgentTurn, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PipelineCompleted,
     PipelineFailed, PipelineStarted, Recorded, Resumed, RetryAt, Route, Snapshot, Status, ToolExecution, Usage,
 };
-use pleach::ids::{CommitId, ContextId, NodeId, RepoName, TurnId};
+use pleach::ids::{CommitId, NodeId, RepoName, TurnId};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, Inputs};
