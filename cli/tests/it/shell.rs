@@ -55,7 +55,10 @@ fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
 fn with_json_an_error_is_an_object_on_stdout_too() {
     let env = TestEnv::new();
     let failed = env.pleach(&["--json", "-C", "nowhere", "completions", "bash"]).expect(2);
-    assert_eq!(failed.json()["error"]["code"], 2);
+    assert_eq!(
+        (&failed.json()["error"]["code"], &failed.json()["error"]["exit"]),
+        (&"not-a-directory".into(), &2.into())
+    );
     assert_eq!(failed.json()["error"]["hint"], "-C takes a directory that exists");
     failed.fails_with("not-a-directory");
 

@@ -150,8 +150,7 @@ fn init_tells_what_differs_in_a_file_that_is_there() {
     ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
     let ran = bare.pleach(&["init", "-y"]).expect(2);
-    ran.fails_with("settings-invalid").naming("agnet");
-    assert!(ran.stderr.contains("it has mistakes"), "{ran}");
+    ran.fails_with("settings-exist").naming("orchestra.yaml:1:1").naming("`agnet`");
     assert_eq!(bare.0.read("repo/orchestra.yaml"), "agnet: simulation\n");
 }
 

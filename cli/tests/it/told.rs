@@ -136,11 +136,11 @@ impl Ran {
     #[track_caller]
     pub fn next(&self) -> (&'static str, &str) {
         let ways = [
+            (regex!(r"(?m)next: .*take or drop what is finished on `([^`]+)`"), "take"),
             (regex!(r"(?m)next: work (\S+?),? "), "work"),
             (regex!(r"(?m)next: run the tests of (\S+)$"), "test"),
-            (regex!(r"(?m)next: land (\S+)"), "land"),
+            (regex!(r"(?m)next: land ([^\s,]+)"), "land"),
             (regex!(r"(?m)next: (\S+) cannot start"), "blocked"),
-            (regex!(r"(?m)next: take or drop what is finished on `([^`]+)`"), "take"),
             (regex!(r"(?m)next: nothing()"), "nothing"),
         ];
         let found = ways.iter().find_map(|(way, word)| Some((*word, way.captures(&self.stdout)?)));

@@ -237,7 +237,7 @@ fn n26_unknown_variables_are_a_warning_said_once() {
     // A value that a known setting cannot have is still an error.
     let mut command = env.command(&["status"]);
     let ran = env.finish(command.env("PLEACH_TREE__MAX_RETRIES", "many").output().expect("pleach")).expect(2);
-    ran.warns("setting-ignored").naming("PLEACH_TREE__MAX_RETRIES");
+    ran.fails_with("settings-invalid").naming("PLEACH_TREE__MAX_RETRIES");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
             assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
             // What it had is in nothing that is left of it but its session's record.
             garden.env.git(&["rev-list", "--objects", "--branches", "--glob=refs/pleach/keep"]);
-            assert!(!garden.env.pleach(&["status"]).expect(0).stdout.contains(BRANCH));
+            assert!(!garden.env.pleach(&["status"]).expect(0).stdout.contains("cannot be read"));
         }
     }
 }

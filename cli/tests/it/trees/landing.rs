@@ -422,7 +422,7 @@ fn work_that_conflicts_waits_on_its_branch() {
     garden.commit("README.md", "user\n");
     let ran = waiting.go_on().expect(5);
     assert!(ran.stdout.contains("README.md") && ran.stdout.contains("pleach/tasks/main/T001"), "{ran}");
-    for way in ["`git switch pleach/tasks/main/T001`, `git merge main`", "`git switch main`", "`pleach reset T001`"] {
+    for way in ["`git switch pleach/tasks/main/T001`, `git merge main`", "`git switch main`", "`pleach reset T001 "] {
         assert!(ran.stdout.contains(way), "{way}: {ran}");
     }
     assert_eq!(garden.file("main", "README.md"), "user");
