@@ -175,9 +175,9 @@ fn n01_who_changes_files_between_failures_goes_on() {
     assert_eq!(env.committed("progress.txt").lines().count(), 9);
 }
 
-/// Waits until the server was asked so often.
+/// Waits until the server was asked so often. Calls that are hung up on at once may be told of together.
 fn asked(server: &Server, run: &mut Running<'_>, times: usize) {
-    run.wait_for("retrying (1)");
+    run.wait_for(", retrying (");
     while server.seen().len() < times {
         std::thread::yield_now();
     }

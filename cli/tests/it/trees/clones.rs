@@ -288,7 +288,7 @@ fn unasked(garden: &Garden, place: &Path, command: &[&str]) -> Ran {
     garden.env.pleach(&[&["-C", place.to_str().unwrap()], command].concat())
 }
 
-const TOLD: &str = "    {\"hooks\": 1}\n\nerror: this repository supplies 1 thing you have not agreed to";
+const TOLD: &str = "    {\"hooks\": 1}\n\nerror[trust-missing]: ";
 
 #[test]
 fn what_agents_would_obey_on_a_fetched_branch_is_asked_about_first() {
