@@ -10,7 +10,8 @@ use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question, Reply};
 use pleach::process::Cancel;
 use serde_json::Value;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::question;
 use crate::{say, typed};
@@ -53,7 +54,7 @@ impl AnswerArgs {
         if let Some(file) = &self.file {
             let path = globals.path(file);
             let unusable = |why: String| {
-                Failure::new(Exit::Usage, format!("cannot use the answers in `{}`: {why}", file.display()))
+                Failure::new(Code::AnswersUnreadable, format!("cannot use the answers in `{}`: {why}", file.display()))
                     .hint(r#"write a JSON object such as {"approve": "Yes", "review": ["Revise", "Accept"]}"#)
             };
             let text = pleach::regular::read_given(&path).map_err(|error| unusable(error.to_string()))?;
@@ -67,7 +68,7 @@ impl AnswerArgs {
         let mut in_order: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for answer in &self.answers {
             let (node, choice) = answer.split_once('=').ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{answer}` is not NODE=CHOICE"))
+                Failure::new(Code::AnswerMalformed, format!("`{answer}` is not NODE=CHOICE"))
                     .hint("write it as --answer approve=Yes")
             })?;
             in_order.entry(node.trim()).or_default().push(choice.trim().to_owned());

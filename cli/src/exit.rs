@@ -9,6 +9,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::code::Code;
+use crate::say;
+
 /// How a command ended. The numbers are an interface: they never change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -81,8 +84,8 @@ impl From<Exit> for ExitCode {
 /// Why a command could not do what it was asked to, in words for the person who asked.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
-    pub exit: Exit,
+    /// Its cause, by which programs know it.
+    pub code: Code,
     /// What went wrong, in one sentence without a full stop.
     pub message: String,
     /// How to mend it.
@@ -94,14 +97,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with this exit code and message.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, causes: Vec::new(), diagnostics: Vec::new() }
+    /// A failure of this cause, with a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, causes: Vec::new(), diagnostics: Vec::new() }
     }
 
     /// Standard output was closed by its reader, who has seen enough: the end of the command, but no failure.
     pub fn output_closed() -> Self {
-        Self::new(Exit::Done, "")
+        Self::new(Code::OutputClosed, "")
+    }
+
+    /// How the command ends.
+    pub fn exit(&self) -> Exit {
+        self.code.exit()
     }
 
     /// Adds how to mend it.
@@ -141,7 +149,7 @@ impl Failure {
 
     /// Tells the user: text on stderr, and with `--json` an object on stdout as well.
     pub fn report(&self, json: bool) {
-        if self.exit == Exit::Done {
+        if self.exit() == Exit::Done {
             return;
         }
         say!("{}", self.text());
@@ -164,7 +172,7 @@ impl Failure {
     fn text(&self) -> String {
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
-        let mut text = format!("{red}error:{red:#} {}", self.sentence());
+        let mut text = format!("{red}error{}:{red:#} {}", say::code(self.code.as_str()), self.sentence());
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\n{cyan}hint:{cyan:#} {hint}");
         }
@@ -172,7 +180,7 @@ impl Failure {
     }
 
     fn json(&self) -> Value {
-        let mut error = json!({"code": self.exit.code(), "message": self.sentence(), "hint": self.hint});
+        let mut error = json!({"code": self.code.as_str(), "exit": self.exit().code(), "message": self.sentence(), "hint": self.hint});
         if !self.diagnostics.is_empty() {
             error["diagnostics"] = json!(self.diagnostics);
         }
@@ -202,14 +210,16 @@ mod tests {
     #[test]
     fn a_failure_shows_its_causes_on_the_first_line_and_its_hint_on_the_second() {
         let missing = std::io::Error::other("disk on fire");
-        let failure = Failure::new(Exit::Environment, "cannot write").because(&missing).hint("put it out");
+        let failure = Failure::new(Code::DiskFailed, "cannot write").because(&missing).hint("put it out");
         assert_eq!(
             anstream::adapter::strip_str(&failure.text()).to_string(),
             "error: cannot write: disk on fire\nhint: put it out"
         );
         assert_eq!(
             failure.json(),
-            json!({"error": {"code": 7, "message": "cannot write: disk on fire", "hint": "put it out"}})
+            json!({"error": {
+                "code": "disk-failed", "exit": 7, "message": "cannot write: disk on fire", "hint": "put it out"
+            }})
         );
     }
 }

@@ -1,16 +1,17 @@
-//! What an error of the library means for the person who asked: the exit code, and how to mend it.
+//! What an error of the library means for the person who asked: its code, and how to mend it.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use pleach::engine::tree;
+use pleach::engine::tree::{self, progress};
 use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
 use pleach::text::{first_line, shell_word};
 use pleach::workspace::{Holder, LockError};
 use pleach::{engine, git, record, workspace};
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 
 /// An error of a session.
 pub fn of_engine(error: &engine::Error) -> Failure {
@@ -19,36 +20,42 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Git(error) => of_git(error),
         Error::Record(error) => of_record(error),
         Error::Workspace(error) => of_workspace(error),
-        Error::Uncounted(lost) => plain(Exit::Environment, lost).hint(lost.remedy()),
+        Error::Uncounted(lost) => plain(Code::SpendingUnreadable, lost).hint(lost.remedy()),
         Error::Lock(error) => of_lock(error),
-        Error::Over { session, .. } => plain(Exit::Usage, error)
+        Error::Over { session, .. } => plain(Code::SessionOver, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
-        Error::NotVisited { .. } => advised(Exit::Usage, error),
-        Error::Replaced { .. } => plain(Exit::WaitsForPerson, error)
+        Error::NotVisited { .. } => advised(Code::NodeNotVisited, error),
+        Error::Replaced { .. } => plain(Code::SessionReplaced, error)
             .hint("run the same command again: what it would run may be something else now"),
         Error::Invalid { diagnostics } => {
             let errors = diagnostics.iter().filter(|found| found.severity == Severity::Error);
-            let mut failure = plain(Exit::Usage, error).hint("`pleach validate FILE` shows every error with its place");
+            let mut failure =
+                plain(Code::PipelineInvalid, error).hint("`pleach validate FILE` shows every error with its place");
             failure.causes.extend(errors.take(1).map(|found| found.message.clone()));
             failure
         }
-        Error::Secret { .. } | Error::Token { .. } | Error::Name(_) => advised(Exit::Usage, error),
-        Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
+        Error::Secret { .. } | Error::Token { .. } => advised(Code::SecretFound, error),
+        Error::Name(_) => advised(Code::NameInvalid, error),
+        Error::UnknownAnswer { .. } => plain(Code::AnswerUnknown, error).hint("answer with one of the choices"),
         Error::AmbiguousAnswer { tells_apart, .. } => {
-            plain(Exit::Usage, error).hint(format!("answer with {tells_apart} of the one you mean"))
+            plain(Code::AnswerAmbiguous, error).hint(format!("answer with {tells_apart} of the one you mean"))
         }
-        Error::Setup { session, .. } => plain(Exit::Environment, error).hint(format!(
+        Error::Setup { session, .. } => plain(Code::SetupFailed, error).hint(format!(
             "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \
              `pleach rm {session}` and run anew"
         )),
-        Error::Interrupted { session } => plain(Exit::Paused, error).hint(format!("`pleach resume {session}` goes on")),
-        Error::CalledOff { session } => {
-            plain(Exit::WorkFailed, error).hint(format!("`pleach rm {session}` removes what is left of it"))
+        Error::Interrupted { session } => {
+            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` goes on"))
         }
-        Error::Agent { .. } | Error::Environment { .. } => advised(Exit::Environment, error),
-        Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)
+        Error::CalledOff { session } => {
+            plain(Code::SessionCancelled, error).hint(format!("`pleach rm {session}` removes what is left of it"))
+        }
+        Error::Agent { .. } => advised(Code::AgentMissing, error),
+        Error::Environment { .. } => advised(Code::AgentUnusable, error),
+        Error::State(_) | Error::Message { .. } => plain(Code::RecordDamaged, error)
             .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
-        Error::Spawn(_) | Error::Worker { .. } => plain(Exit::Environment, error),
+        Error::Spawn(_) => plain(Code::ProgramFailed, error),
+        Error::Worker { .. } => plain(Code::Internal, error),
     }
 }
 
@@ -70,27 +77,32 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         ),
         Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),
-        Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
+        Error::Git(error) | Error::Progress(progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
-        Error::NotMoved(_) | Error::Refused(_) | Error::Overwritten { .. } => advised(Exit::LandingRefused, error),
-        Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
-        Error::StillOpen { task, is_task: true, .. } => plain(Exit::Environment, error)
+        Error::NotMoved(_) | Error::Refused(_) => advised(Code::LandingRefused, error),
+        Error::Overwritten { .. } => advised(Code::WorkOverwritten, error),
+        Error::Progress(progress::Error::CutOff(_)) => advised(Code::ShallowClone, error),
+        Error::Progress(progress::Error::NoTarget(_) | progress::Error::NoBase(_)) | Error::NoTarget(_) => {
+            advised(Code::NoSuchBranch, error)
+        }
+        Error::NoTask { .. } => advised(Code::NoSuchTask, error),
+        Error::StillOpen { task, is_task: true, .. } => plain(Code::TaskStillOpen, error)
             .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),
         Error::StillOpen { task, because, .. } => {
             let newer = because.map(|commit| format!(", `git show {}` what counts as newer", commit.short()));
             let hint =
                 format!("`pleach inspect {task}` shows its steps{}; look at their dates", newer.unwrap_or_default());
-            plain(Exit::Environment, error).hint(hint)
+            plain(Code::TaskStillOpen, error).hint(hint)
         }
         Error::LongName(_) => {
-            plain(Exit::Usage, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
+            plain(Code::BranchNameTooLong, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
         }
-        Error::Pipeline { path, .. } => plain(Exit::Usage, error).hint(format!(
+        Error::Pipeline { path, .. } => plain(Code::TaskPipelineInvalid, error).hint(format!(
             "`pleach validate {}` shows more; once it is mended, run the same command again: no attempt was counted",
             shell_word(path)
         )),
-        Error::Name(_) => plain(Exit::Usage, error),
-        Error::Unasked(_) => plain(Exit::WaitsForPerson, error).hint("run the same command again to be asked"),
+        Error::Name(_) => plain(Code::NameInvalid, error),
+        Error::Unasked(_) => plain(Code::TrustMissing, error).hint("run the same command again to be asked"),
     }
 }
 
@@ -108,37 +120,37 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
         _ => "run again, and the task goes on from there; what was not yet a step on its branch is kept and named then"
             .to_owned(),
     };
-    plain(Exit::LandingRefused, error).hint(hint)
+    plain(Code::TaskBranchMoved, error).hint(hint)
 }
 
 /// An error of git.
 pub fn of_git(error: &git::Error) -> Failure {
     use git::Error;
     match error {
-        Error::NotARepository { .. } | Error::Unsupported { .. } | Error::NoSuchRevision { .. } => {
-            advised(Exit::Usage, error)
-        }
+        Error::NotARepository { .. } => advised(Code::NotARepository, error),
+        Error::Unsupported { .. } => advised(Code::RepositoryUnsupported, error),
+        Error::NoSuchRevision { .. } => advised(Code::NoSuchRevision, error),
         Error::Refused { detail, .. } => of_refusal(error, detail),
-        Error::NoWorktree(failure) => plain(Exit::Environment, error).hint(failure.cause.hint()),
-        Error::RefName { .. } => plain(Exit::Usage, error),
-        Error::GitMissing { .. }
-        | Error::GitTooOld { .. }
-        | Error::Object { .. }
-        | Error::Overwritten { .. }
-        | Error::LinkReplaced { .. }
-        | Error::PlaceTaken { .. }
-        | Error::BrokenOff(_)
-        | Error::Locked { .. }
-        | Error::Path { .. } => advised(Exit::Environment, error),
+        Error::NoWorktree(failure) => plain(Code::WorktreeFailed, error).hint(failure.cause.hint()),
+        Error::RefName { .. } => plain(Code::NameInvalid, error),
+        Error::GitMissing { .. } => advised(Code::GitMissing, error),
+        Error::GitTooOld { .. } => advised(Code::GitTooOld, error),
+        Error::Object { .. } => advised(Code::ObjectUnreadable, error),
+        Error::Overwritten { .. } => advised(Code::ObjectOverwritten, error),
+        Error::LinkReplaced { .. } => advised(Code::WorktreeLinkReplaced, error),
+        Error::PlaceTaken { .. } => advised(Code::WorktreePlaceTaken, error),
+        Error::BrokenOff(_) => advised(Code::GitInterrupted, error),
+        Error::Locked { .. } => advised(Code::GitLocked, error),
+        Error::Path { .. } => advised(Code::PathInvalid, error),
         Error::Io { source, .. } => of_disk(error, source),
-        Error::Program { .. } | Error::Library { .. } => plain(Exit::Environment, error),
+        Error::Program { .. } | Error::Library { .. } => plain(Code::GitFailed, error),
     }
 }
 
 /// A repository git does not want to work in: the command it names is the hint.
 fn of_refusal(error: &git::Error, detail: &str) -> Failure {
     let setting = detail.lines().map(str::trim).find(|line| line.starts_with("git config "));
-    let mut failure = plain(Exit::Usage, error);
+    let mut failure = plain(Code::RepositoryRefused, error);
     failure.message = first_line(&failure.message).to_owned();
     failure.hint(match setting {
         Some(command) => format!("if you trust who owns it: {command}"),
@@ -152,15 +164,16 @@ pub fn of_record(error: &record::Error) -> Failure {
     match error {
         Error::Git(error) => of_git(error),
         Error::Missing { .. } => {
-            plain(Exit::Usage, error).hint("`pleach status` lists the sessions of this repository")
+            plain(Code::NoSuchSession, error).hint("`pleach status` lists the sessions of this repository")
         }
         Error::Moved { session } => {
-            plain(Exit::Environment, error).hint(format!("`pleach status {session}` shows where it stands now"))
+            plain(Code::RecordMoved, error).hint(format!("`pleach status {session}` shows where it stands now"))
         }
         Error::Damaged { session, .. } | Error::Unreadable { session, .. } => {
-            plain(Exit::Environment, error).hint(without_record(session))
+            plain(Code::RecordDamaged, error).hint(without_record(session))
         }
-        Error::Exists { .. } | Error::Event { .. } => plain(Exit::Environment, error),
+        Error::Exists { .. } => plain(Code::RecordMoved, error),
+        Error::Event { .. } => plain(Code::RecordDamaged, error),
     }
 }
 
@@ -175,22 +188,22 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
     match error {
         Error::Git(error) => of_git(error),
         Error::Lock(error) => of_lock(error),
-        Error::BranchMoved { branch, to, tip } => plain(Exit::WorkFailed, error).hint(format!(
+        Error::BranchMoved { branch, to, tip } => plain(Code::BranchMoved, error).hint(format!(
             "keep what is there and put the branch back: git branch {} {} && git branch -f {} {}",
             shell_word(format_args!("{branch}-moved")),
             to.short(),
             shell_word(branch),
             tip.short()
         )),
-        Error::BranchGone { branch, tip } => plain(Exit::WorkFailed, error).hint(format!(
+        Error::BranchGone { branch, tip } => plain(Code::BranchGone, error).hint(format!(
             "put it back with: git branch {} {}",
             shell_word(branch),
             tip.short()
         )),
-        Error::InSubmodules { .. } => advised(Exit::Environment, error),
+        Error::InSubmodules { .. } => advised(Code::SubmoduleWork, error),
         Error::NoBase { source, .. } => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => of_disk(error, source),
-            _ => plain(Exit::Environment, error)
+            _ => plain(Code::WorktreeBase, error)
                 .hint("set `worktrees.base` to a directory that is there or can be made, then run again"),
         },
         Error::Io { source, .. } => of_disk(error, source),
@@ -199,17 +212,16 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
 
 /// A file that cannot be used. Where there is no room for it, most of what pleach has put there is working copies.
 fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -> Failure {
-    let failure = plain(Exit::Environment, error);
     match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => plain(Code::DiskFull, error).hint(
             "make room where that lies, and run again; `git worktree list` shows where working copies are, which may hold \
              much that git ignores, and `pleach rm SESSION` removes that of a session",
         ),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => failure.hint(
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => plain(Code::DiskDenied, error).hint(
             "see that you may read and write there, and run again; what pleach keeps outside of the repository lies below \
              XDG_STATE_HOME, which you can set to another absolute path",
         ),
-        _ => failure,
+        _ => plain(Code::DiskFailed, error),
     }
 }
 
@@ -217,7 +229,7 @@ fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -
 pub fn of_lock(error: &LockError) -> Failure {
     match error {
         LockError::Held { .. } => {
-            plain(Exit::Locked, error).hint("wait until it ends, or pause it with `pleach pause SESSION`")
+            plain(Code::SessionLocked, error).hint("wait until it ends, or pause it with `pleach pause SESSION`")
         }
         LockError::Io { source, .. } => of_disk(error, source),
     }
@@ -228,7 +240,7 @@ fn of_target_lock(error: &LockError) -> Failure {
     let LockError::Held { holder, .. } = error else { return of_lock(error) };
     let kill = Holder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
     let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be gone on with later");
-    of_lock(error).hint(hint)
+    plain(Code::TreeLocked, error).hint(hint)
 }
 
 /// A failure of a run whose repository is gone, whatever it met first: nothing of it can be gone on with.
@@ -236,7 +248,7 @@ pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Pat
     let files = copy.map(|copy| format!("; files as they were last are in {}", copy.display())).unwrap_or_default();
     let message =
         format!("the git directory of the repository, {}, was deleted while the run worked", common_dir.display());
-    let mut lost = Failure::new(Exit::Environment, message).hint(format!(
+    let mut lost = Failure::new(Code::RepositoryDeleted, message).hint(format!(
         "commits, branches and records that were not pushed elsewhere are lost with it, and the run cannot be resumed; \
          clone the repository anew{files}"
     ));
@@ -245,8 +257,8 @@ pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Pat
 }
 
 /// The error's own sentence and what lies behind it.
-fn plain(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
-    let failure = Failure::new(exit, error.to_string());
+fn plain(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let failure = Failure::new(code, error.to_string());
     match error.source() {
         Some(source) => failure.because(source),
         None => failure,
@@ -254,8 +266,8 @@ fn plain(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
 }
 
 /// An error whose sentence ends in what to do, behind its last semicolon.
-pub fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
-    let mut failure = plain(exit, error);
+pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut failure = plain(code, error);
     if let Some((what, how)) = failure.message.clone().rsplit_once("; ") {
         failure.message = what.to_owned();
         failure.hint = Some(how.to_owned());
@@ -266,9 +278,10 @@ pub fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     fn shown(failure: &Failure) -> (u8, String, String) {
-        (failure.exit.code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
+        (failure.exit().code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
     }
 
     #[test]
@@ -297,8 +310,12 @@ mod tests {
                 of_workspace(&workspace::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
             let of_git = of_git(&git::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
             for failure in [of_workspace, of_git] {
-                let hint = failure.hint.unwrap_or_default();
-                assert_eq!((failure.exit, hint.contains("pleach rm SESSION")), (Exit::Environment, is_full), "{hint}");
+                let hint = failure.hint.clone().unwrap_or_default();
+                assert_eq!(
+                    (failure.exit(), hint.contains("pleach rm SESSION")),
+                    (Exit::Environment, is_full),
+                    "{hint}"
+                );
             }
         }
     }
@@ -347,7 +364,7 @@ mod tests {
             (git::Error::GitTooOld { found: "git 2.30".into() }.into(), 7),
         ];
         for (error, code) in cases {
-            assert_eq!(of_engine(&error).exit.code(), code, "{error}");
+            assert_eq!(of_engine(&error).exit().code(), code, "{error}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args};
 use pleach::config::Environment;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::say::{self, Color};
 
 /// Options every command takes.
@@ -57,22 +58,22 @@ pub struct Globals {
 }
 
 impl Globals {
-    /// Of the command line as it was given, and where pleach was started.
-    pub fn new(args: GlobalArgs, line: Vec<String>) -> Result<Self, Failure> {
+    /// Of the command line as it was given, where pleach was started and in which environment.
+    pub fn new(args: GlobalArgs, line: Vec<String>, environment: Environment) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
-            Failure::new(Exit::Environment, "the current directory cannot be used")
+            Failure::new(Code::DiskFailed, "the current directory cannot be used")
                 .because(&error)
                 .hint("change to a directory that exists, or give one with -C")
         })?;
         let dir = match args.dir {
             None => here.clone(),
             Some(dir) => here.join(&dir).canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{}` is not a directory", dir.display()))
+                Failure::new(Code::NotADirectory, format!("`{}` is not a directory", dir.display()))
                     .hint("-C takes a directory that exists")
             })?,
         };
-        let environment = Environment::capture();
-        pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        pleach::git::crash::install(&environment)
+            .map_err(|error| Failure::new(Code::CrashPointInvalid, error.to_string()))?;
         say::set_up(args.quiet, args.color);
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));

@@ -7,6 +7,7 @@ mod say;
 
 mod again;
 mod answers;
+mod code;
 mod commands;
 mod exit;
 mod failure;

@@ -10,7 +10,8 @@ use pleach::plan::{Inputs, files_named};
 use pleach::regular;
 use pleach::text::listed;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::prompt::names_a_file;
 
 /// A pipeline's text with everything it needs to be read.
@@ -40,7 +41,7 @@ impl PipelineFile {
 
     fn read_by(how: fn(&Path) -> io::Result<String>, name: &Path, path: &Path) -> Result<Self, Failure> {
         let source = how(path).map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{}`", name.display()))
+            Failure::new(Code::PipelineUnreadable, format!("cannot read `{}`", name.display()))
                 .because(&error)
                 .hint(what_to_read(name, path))
         })?;

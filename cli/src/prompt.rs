@@ -7,7 +7,8 @@ use pleach::config::{AgentRef, Config};
 use pleach::ids::CommitId;
 use pleach::plan::{PromptTest, pipeline_for_prompt};
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::pipeline_file::PipelineFile;
 use crate::settings::Settings;
 use crate::survey;
@@ -81,10 +82,10 @@ pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
     match installed.as_slice() {
         [only] => Ok(only),
         [] if !survey::keys(&settings.environment).is_empty() => Ok("builtin"),
-        [] => Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(INSTALL)),
+        [] => Err(Failure::new(Code::NoAgentInstalled, "no agent is configured, and none is installed").hint(INSTALL)),
         [first, ..] => {
             let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
-            Err(Failure::new(Exit::Usage, message)
+            Err(Failure::new(Code::AgentAmbiguous, message)
                 .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")))
         }
     }

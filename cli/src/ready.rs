@@ -17,7 +17,8 @@ use pleach::workspace::Watch;
 use serde_json::Value;
 
 use crate::answers::Answers;
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
@@ -59,9 +60,9 @@ pub fn runnable(
         None => {
             let errors = counted(errors, "error");
             let failure = match file.is_built_in {
-                true => Failure::new(Exit::Usage, format!("the built-in pipeline cannot be run: {errors}"))
+                true => Failure::new(Code::PipelineInvalid, format!("the built-in pipeline cannot be run: {errors}"))
                     .hint("its agent and its test come from the settings, which `pleach config` shows"),
-                false => Failure::new(Exit::Usage, format!("`{}` cannot be run: {errors}", file.name))
+                false => Failure::new(Code::PipelineInvalid, format!("`{}` cannot be run: {errors}", file.name))
                     .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name))),
             };
             Err(failure.diagnosed(diagnostics))
@@ -77,7 +78,7 @@ pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answ
         let names: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
         let hint =
             if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
-        return Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint));
+        return Err(Failure::new(Code::NoSuchGate, format!("the pipeline has no gate `{unknown}`")).hint(hint));
     }
     // A file may answer for several pipelines, and one gate may be in several: then one of them has to have the choice.
     for (name, given) in &answers.given {
@@ -105,7 +106,7 @@ pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure>
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
         let agent = agents.of(node).map_err(cannot)?;
         if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
-            let failure = Failure::new(Exit::Environment, format!("`{}` cannot be worked on: {why}", node.id));
+            let failure = Failure::new(Code::AgentUnpaid, format!("`{}` cannot be worked on: {why}", node.id));
             return Err(failure.hint(format!("{how}; docs/agents.md says how to choose between them")));
         }
     }
@@ -118,7 +119,7 @@ pub fn check_prices<P: Borrow<Pipeline>>(
     pipelines: impl IntoIterator<Item = P>,
 ) -> Result<(), Failure> {
     match engine.unpriced(pipelines) {
-        Some(unpriced) => Err(Failure::new(Exit::Usage, unpriced.to_string())),
+        Some(unpriced) => Err(Failure::new(Code::PriceUnknown, unpriced.to_string())),
         None => Ok(()),
     }
 }
@@ -167,7 +168,7 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
         return Ok(());
     }
     let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
-    warning!("agents will not see these uncommitted files: {names}");
+    warning!(DirtyFiles, "agents will not see these uncommitted files: {names}");
     Ok(())
 }
 
@@ -175,12 +176,12 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
 pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
     let skipped = repo.skipped(&settings.own_environment).map_err(|error| of_engine(&error.into()))?;
     if let Some(words) = skipped.in_words().filter(|_| globals.verbosity >= 0) {
-        warning!("{words}; check what you merge before you push it");
+        warning!(HooksSkipped, "{words}; check what you merge before you push it");
     }
     Ok(())
 }
 
 /// Said before everything else and again at the end.
 pub fn say_simulated() {
-    warning!("{SIMULATED}");
+    warning!(Simulation, "{SIMULATED}");
 }

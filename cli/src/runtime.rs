@@ -3,16 +3,17 @@
 use pleach::engine::{CALL_OFF, PAUSE};
 use pleach::process::Canceller;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 
 /// Runs the engine's futures, and listens for Ctrl-C while they run.
 pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime =
-        runtime.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))?;
+        runtime.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))?;
     let result = runtime.block_on(async {
         stop_on_signals(canceller)
-            .map_err(|error| Failure::new(Exit::Environment, "cannot listen for signals").because(&error))?;
+            .map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot listen for signals").because(&error))?;
         future.await
     });
     // A thread may still wait for an answer at the terminal that is not needed any more.

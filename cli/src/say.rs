@@ -14,16 +14,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstream::AutoStream;
 use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
+use pleach::config::Environment;
+use pleach::event::Warning;
 
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
 
-/// Writes a warning on standard error, once: what is met again and again is one warning.
+/// Writes a warning with this code on standard error, once: what is met again and again is one warning.
 macro_rules! warning {
-    ($($arg:tt)*) => { $crate::say::warn(format!($($arg)*)) };
+    ($code:ident, $($arg:tt)*) => {
+        $crate::say::warn(&pleach::event::WarningCode::$code.with(format!($($arg)*)))
+    };
 }
+
+/// The variable that has every error and every warning name its code. What a repository says does not count.
+pub const CODES: &str = "PLEACH_CODES";
+
+/// Whether codes are shown.
+static SHOWS_CODES: AtomicBool = AtomicBool::new(false);
 
 /// Whether only results and errors are wanted.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -56,12 +66,22 @@ pub fn set_up(quiet: bool, color: Color) {
     console::set_colors_enabled_stderr(colored);
 }
 
+/// Shows codes from now on, if the environment asks for it.
+pub fn set_up_codes(environment: &Environment) {
+    SHOWS_CODES.store(environment.get(CODES) == Some("1"), Ordering::Relaxed);
+}
+
+/// A code as it stands behind `error` and `warning`: in brackets, or not at all.
+pub fn code(code: &str) -> String {
+    if SHOWS_CODES.load(Ordering::Relaxed) { format!("[{code}]") } else { String::new() }
+}
+
 /// Says something nobody should miss, unless it was said already or only errors are wanted.
-pub fn warn(text: String) {
-    let is_new = || WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone());
+pub fn warn(warning: &Warning) {
+    let is_new = || WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.text.clone());
     if !QUIET.load(Ordering::Relaxed) && is_new() {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-        line(format_args!("{yellow}warning:{yellow:#} {text}"));
+        line(format_args!("{yellow}warning{}:{yellow:#} {warning}", code(warning.code.as_str())));
     }
 }
 

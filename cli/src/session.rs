@@ -22,6 +22,7 @@ use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
 
 use crate::again::about;
 use crate::answers::Answers;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
 use crate::globals::Globals;
@@ -49,13 +50,13 @@ impl Place {
         let repos = &settings.resolved.config.workspace.repos;
         if repos.len() > 1 {
             let message = format!("the workspace has {} repositories; this version runs with one", repos.len());
-            return Err(Failure::new(Exit::Usage, message).hint("leave one in `workspace.repos`"));
+            return Err(Failure::new(Code::NotSupported, message).hint("leave one in `workspace.repos`"));
         }
         let configured = repos.iter().next();
         let path = asked.or_else(|| configured.and_then(|(_, repo)| repo.path.clone())).unwrap_or(dir.to_owned());
         if !path.is_dir() {
             let message = format!("`{}` is not a directory", path.display());
-            return Err(Failure::new(Exit::Usage, message).hint("name the directory of a repository"));
+            return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
         }
         let repo = Repo::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
         let name = match configured {
@@ -81,9 +82,10 @@ pub struct Built {
 /// Makes the engine of a configuration.
 pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
-        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
-    process::keep_private()
-        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot keep its keys to itself").because(&error))?;
+        .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
+    process::keep_private().map_err(|error| {
+        Failure::new(Code::RuntimeUnavailable, "pleach cannot keep its keys to itself").because(&error)
+    })?;
     let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
     let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;
@@ -138,7 +140,7 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failur
     }
     // A `.env` file must not call a directory of the user a cache.
     sandbox::choose(&config.sandbox, &settings.own_environment, available).map_err(|missing| {
-        Failure::new(Exit::Environment, missing.to_string()).hint(
+        Failure::new(Code::SandboxMissing, missing.to_string()).hint(
             "install bubblewrap or use a newer kernel; with `sandbox.mode: auto` agents run without what is missing",
         )
     })
@@ -172,7 +174,7 @@ impl Protection<'_> {
             Chosen::Off => {}
             Chosen::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
             Chosen::Nothing(missing) => {
-                warning!("no sandbox: {missing}; writes outside the worktree are only named")
+                warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only named")
             }
         });
     }
@@ -206,7 +208,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         say!("{agent}");
         if let Some(outdated) = &agent.outdated {
-            warning!("{outdated}");
+            warning!(AgentOutdated, "{outdated}");
         }
     }
 }
@@ -214,7 +216,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
 /// Says which agents no budget can hold, because they do not tell what they spend.
 pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
     for agent in unheld {
-        warning!("{agent}");
+        warning!(AgentUnmetered, "{agent}");
     }
 }
 
@@ -233,7 +235,7 @@ fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
 pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Result<Providers, Failure> {
     let script = config.providers.script.file.as_ref().map(|file| {
         let unusable = |why: String| {
-            Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))
+            Failure::new(Code::ScriptInvalid, format!("cannot use the script `{}`: {why}", file.display()))
                 .hint("docs/scripted-provider.md shows how a script is written")
         };
         let text = pleach::regular::read(file).map_err(|error| unusable(error.to_string()))?;
@@ -246,7 +248,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
 fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     let load = |(name, agent): (&String, &AgentSettings)| match Profile::load(agent) {
         Ok(profile) => Ok((name.clone(), profile)),
-        Err(error) => Err(Failure::new(Exit::Usage, format!("agent `{name}`: {error}"))
+        Err(error) => Err(Failure::new(Code::LayerInvalid, format!("agent `{name}`: {error}"))
             .hint("a layer file is YAML with a `content` key; docs/agents.md shows one")),
     };
     config.agents.iter().map(load).collect()
@@ -323,7 +325,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             match session.overspent() {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
-                Err(error) => warning!("{}", of_engine(&error).sentence()),
+                Err(error) => warning!(SpendingUnreadable, "{}", of_engine(&error).sentence()),
             }
         }
         Ended::Cancelled => out.line(format!("{} session {id} ({counted})", head("cancelled:")))?,

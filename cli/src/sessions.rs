@@ -5,7 +5,8 @@ use pleach::engine::{NoSession, Standing, Summary, View, resolve_session};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::{of_engine, of_record};
 use crate::globals::Globals;
 use crate::render::session::{age, what_for};
@@ -24,7 +25,11 @@ pub fn repository(globals: &Globals) -> Result<Repo, Failure> {
 /// The session an id, or the beginning of one, names.
 pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
     resolve_session(repo, given).map_err(|error| {
-        let failure = Failure::new(Exit::Usage, error.to_string());
+        let code = match &error {
+            NoSession::Ambiguous { .. } => Code::SessionAmbiguous,
+            NoSession::Unknown { .. } | NoSession::Record(_) => Code::NoSuchSession,
+        };
+        let failure = Failure::new(code, error.to_string());
         match &error {
             NoSession::Record(error) => of_record(error),
             NoSession::Ambiguous { .. } => failure.hint("give more of its id"),
@@ -70,7 +75,7 @@ impl Fit {
             ),
             Self::Open => ("every session has ended", "`pleach status` lists them"),
         };
-        Failure::new(Exit::Usage, message).hint(hint)
+        Failure::new(Code::NoSuchSession, message).hint(hint)
     }
 }
 

@@ -9,7 +9,8 @@ use pleach::redact::Redactor;
 use pleach::regular;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::globals::Globals;
 
 /// The names of a project's configuration file, the first one that is there.
@@ -136,7 +137,7 @@ fn warn(resolved: &Resolved, dir: &Path) {
         let place =
             Source { file: warning.place.file.as_deref().map(|file| shortened(file, dir)), ..warning.place.clone() };
         let hint = warning.hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default();
-        warning!("{place}: {}{hint}", warning.message);
+        warning!(SettingIgnored, "{place}: {}{hint}", warning.message);
     }
 }
 
@@ -161,7 +162,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
         let _ = writeln!(message, "{error}");
     });
     let hint = own.unwrap_or_else(|| "docs/configuration.md says what every setting takes".to_owned());
-    Failure::new(Exit::Usage, message.trim_end()).hint(hint).diagnosed(diagnostics)
+    Failure::new(Code::SettingsInvalid, message.trim_end()).hint(hint).diagnosed(diagnostics)
 }
 
 /// A mistake as `--json` gives it.
@@ -198,24 +199,24 @@ fn read(file: &Path, how: fn(&Path) -> std::io::Result<String>) -> Result<Option
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) if error.kind() == ErrorKind::IsADirectory => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Err(Failure::new(Exit::Usage, format!("{} is not UTF-8 text", file.display()))
+            Err(Failure::new(Code::SettingsNotText, format!("{} is not UTF-8 text", file.display()))
                 .hint("save the file as UTF-8"))
         }
-        Err(error) => Err(Failure::new(Exit::Environment, format!("cannot read {}", file.display()))
+        Err(error) => Err(Failure::new(Code::SettingsUnreadable, format!("cannot read {}", file.display()))
             .because(&error)
             .hint("make the file readable, or name another one with --config")),
     }
 }
 
 fn no_such_file(file: &Path) -> Failure {
-    Failure::new(Exit::Usage, format!("there is no configuration file {}", file.display()))
+    Failure::new(Code::SettingsMissing, format!("there is no configuration file {}", file.display()))
         .hint("--config takes a file that exists; without it pleach.yaml is searched upward")
 }
 
 /// `$XDG_STATE_HOME/pleach`, by default below the home directory.
 pub fn state_dir(environment: &Environment) -> Result<PathBuf, Failure> {
     xdg(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
-        Failure::new(Exit::Environment, "there is no place for pleach's state")
+        Failure::new(Code::NoStateDirectory, "there is no place for pleach's state")
             .hint("set HOME, or XDG_STATE_HOME to an absolute path")
     })
 }

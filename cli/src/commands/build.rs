@@ -11,6 +11,7 @@ use pleach::budget::Limits;
 use pleach::config::{Supplied, supplied};
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{Purse, Unheld};
+use pleach::event::Warning;
 use pleach::git::Repo;
 use pleach::plan::spec::{self, SpecError};
 use pleach::plan::tree::TaskTree;
@@ -20,11 +21,13 @@ use serde_json::json;
 
 use crate::again::about;
 use crate::answers::Answers;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{advised, of_engine, of_workspace};
 use crate::globals::Globals;
 use crate::render::Out;
 use crate::runtime::block_on;
+use crate::say;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
@@ -66,7 +69,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let repo = Repo::discover(&dir, &settings.own_environment).ok();
     let files = read(&args.spec_dir, &dir, repo.as_ref())?;
     let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
-    warnings.iter().for_each(|warning| warning!("{warning}"));
+    warnings.iter().for_each(|warning| warning!(SpecUnclear, "{warning}"));
     let tree = match args.no_ai {
         true => by_rules(&files)?,
         false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
@@ -90,7 +93,7 @@ fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Sett
 /// The markdown files of a directory, by the names the tree will know them by.
 fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, String)>, Failure> {
     let unreadable = |path: &Path, error: &std::io::Error| {
-        Failure::new(Exit::Usage, format!("cannot read `{}`", path.display())).because(error)
+        Failure::new(Code::SpecUnreadable, format!("cannot read `{}`", path.display())).because(error)
     };
     let entries = fs::read_dir(dir)
         .map_err(|error| unreadable(given, &error).hint("--spec-dir takes a directory with markdown files"))?;
@@ -101,7 +104,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     paths.sort();
     if paths.is_empty() {
         let message = format!("there is no markdown file in `{}`", given.display());
-        return Err(Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a spec is written"));
+        return Err(Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written"));
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
@@ -124,7 +127,7 @@ fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
     spec::read(files).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         let message = format!("no tree can be made of this:\n{}", listed.join("\n"));
-        Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a spec is written")
+        Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written")
     })
 }
 
@@ -143,11 +146,11 @@ fn by_agent(
     let root = repo.and_then(Repo::workdir).unwrap_or(&globals.dir);
     let agents = built.engine.agents.clone().with_programs_below(root);
     let agent = agents.configured_with(model).ok_or_else(|| {
-        Failure::new(Exit::Usage, "no agent is configured that could plan the tasks")
+        Failure::new(Code::NoAgent, "no agent is configured that could plan the tasks")
             .hint("set `agent:` in pleach.yaml or give --runner; --no-ai reads the files by fixed rules")
     })?;
     let agent = agent.map_err(|error| {
-        Failure::new(Exit::Environment, error.to_string()).hint("`pleach config` shows which agents are configured")
+        Failure::new(Code::AgentMissing, error.to_string()).hint("`pleach config` shows which agents are configured")
     })?;
     let supplied = supplied(&settings.resolved, &settings.environment);
     let items: Vec<TrustItem> = supplied.into_iter().filter(concerns_planner).map(TrustItem::from).collect();
@@ -169,7 +172,7 @@ fn by_agent(
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
         let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);
-        let mut warn = |text: String| warning!("{text}");
+        let mut warn = |warning: Warning| say::warn(&warning);
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })
@@ -184,31 +187,34 @@ fn failure(error: &PlanError) -> Failure {
     match error {
         PlanError::Refused(errors) => {
             let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-            Failure::new(Exit::WorkFailed, format!("{error}:\n{}", listed.join("\n")))
+            Failure::new(Code::PlanRefused, format!("{error}:\n{}", listed.join("\n")))
                 .hint("nothing was written; make the spec clearer, or read it by fixed rules with --no-ai")
         }
-        PlanError::Stopped => Failure::new(Exit::Paused, error.to_string()).hint("nothing was written; run it again"),
+        PlanError::Stopped => {
+            Failure::new(Code::PlanInterrupted, error.to_string()).hint("nothing was written; run it again")
+        }
         PlanError::OverBudget { over, pauses } => {
-            let exit = if *pauses { Exit::Paused } else { Exit::WorkFailed };
+            let code = if *pauses { Code::BudgetPaused } else { Code::BudgetReached };
             let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
-            Failure::new(exit, error.to_string())
+            Failure::new(code, error.to_string())
                 .hint(format!("nothing was written; raise it and run again{day}; --no-ai needs no agent"))
         }
         PlanError::Engine(error) => of_engine(error),
         // It is no attempt that counts, so it may be asked again whatever was answered before.
         PlanError::Agent(stuck) if stuck.is_stuck(false) => {
-            let failure = advised(Exit::Environment, error);
+            let failure = advised(Code::PlannerUnusable, error);
             let how = failure.hint.clone().unwrap_or_else(|| "mend it".to_owned());
             failure.hint(format!("{how}; then run it again: nothing was written; --no-ai needs no agent"))
         }
         PlanError::Agent(_) | PlanError::Limit(_) => {
-            Failure::new(Exit::WorkFailed, error.to_string()).hint("nothing was written; --no-ai needs no agent")
+            Failure::new(Code::PlannerFailed, error.to_string()).hint("nothing was written; --no-ai needs no agent")
         }
     }
 }
 
 fn taken(output: &Path) -> Failure {
-    Failure::new(Exit::Usage, format!("`{}` exists", output.display())).hint("-y overwrites it; -o names another file")
+    Failure::new(Code::OutputExists, format!("`{}` exists", output.display()))
+        .hint("-y overwrites it; -o names another file")
 }
 
 fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failure> {
@@ -221,7 +227,7 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
     let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => taken(output),
-        _ => Failure::new(Exit::Environment, format!("cannot write `{}`", output.display()))
+        _ => Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", output.display()))
             .because(&error)
             .hint("-o names another file, in a directory that exists and can be written to"),
     })

@@ -60,7 +60,7 @@ pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration)
         interrupted = true;
     });
     let cancelled = cancelled.map_err(|error| match of_engine(&error) {
-        held @ Failure { exit: Exit::Locked, .. } => {
+        held if held.exit() == Exit::Locked => {
             held.hint("it did not let go when asked, or runs on another machine or for another user; end it there")
         }
         failure => failure,

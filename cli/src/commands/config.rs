@@ -5,6 +5,7 @@ use pleach::config::{self, Key, Source};
 use pleach::text::listed;
 use serde_json::{Map, Value, json};
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
@@ -112,7 +113,7 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
         found = keys.map(|key| unset(asked, key)).collect();
     }
     if found.is_empty() {
-        let failure = Failure::new(Exit::Usage, format!("there is no setting `{asked}`"));
+        let failure = Failure::new(Code::NoSuchSetting, format!("there is no setting `{asked}`"));
         return Err(match pleach::text::closest(asked, known.iter().map(String::as_str)) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint("`pleach config` lists all settings"),

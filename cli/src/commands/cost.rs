@@ -61,7 +61,7 @@ pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
     let is_all = read.unreadable.is_empty();
     for (id, error) in read.unreadable {
         let whose = id.map_or_else(|| "the record of planners".to_owned(), |id| format!("session {id}"));
-        warning!("{whose} is left out: {}", of_engine(&error.into()).sentence());
+        warning!(SessionUnreadable, "{whose} is left out: {}", of_engine(&error.into()).sentence());
     }
     let mut out = Out::new();
     if globals.json {

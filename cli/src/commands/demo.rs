@@ -14,6 +14,7 @@ use pleach::record::History;
 use pleach::text::shell_word;
 
 use crate::answers::Answers;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -56,7 +57,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let built = build(globals, &settings, config, Answers::default())?;
     let request = StartRequest {
         repo: repo.clone(),
-        repo_name: RepoName::new("demo").map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,
+        repo_name: RepoName::new("demo").map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?,
         branch_prefix: "pleach/".into(),
         pipeline,
         dot: file.source,
@@ -115,12 +116,13 @@ fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
     };
     let taken = fixed && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
     if taken {
-        return Err(Failure::new(Exit::Usage, format!("`{}` is not empty", dir.display()))
+        return Err(Failure::new(Code::OutputExists, format!("`{}` is not empty", dir.display()))
             .hint("name a directory that does not exist yet"));
     }
-    std::fs::create_dir_all(&dir)
-        .map_err(|error| Failure::new(Exit::Environment, format!("cannot make `{}`", dir.display())).because(&error))?;
-    dir.canonicalize().map_err(|error| Failure::new(Exit::Environment, "cannot use the directory").because(&error))
+    std::fs::create_dir_all(&dir).map_err(|error| {
+        Failure::new(Code::OutputUnwritable, format!("cannot make `{}`", dir.display())).because(&error)
+    })?;
+    dir.canonicalize().map_err(|error| Failure::new(Code::OutputUnwritable, "cannot use the directory").because(&error))
 }
 
 /// A repository with one commit: the test, the pipeline, the tree, the script and the configuration.
@@ -142,7 +144,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
             ..Blocking::default()
         };
         let failed = |why: String| {
-            Failure::new(Exit::Environment, format!("git {} failed: {why}", args.join(" "))).hint("is git installed?")
+            Failure::new(Code::GitFailed, format!("git {} failed: {why}", args.join(" "))).hint("is git installed?")
         };
         let output = run_blocking(&command).map_err(|error| failed(error.to_string()))?;
         if output.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())) }
@@ -151,7 +153,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
     for (name, text) in files {
         let path = dir.join(name);
         std::fs::write(&path, text).map_err(|error| {
-            Failure::new(Exit::Environment, format!("cannot write `{}`", path.display())).because(&error)
+            Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", path.display())).because(&error)
         })?;
     }
     git(&["add", "."])?;

@@ -7,6 +7,7 @@ use pleach::engine::ExportError;
 use pleach::text::counted;
 use serde_json::json;
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -50,11 +51,11 @@ fn failure(error: &ExportError) -> Failure {
     match error {
         ExportError::Session(error) => of_engine(error),
         ExportError::NotEmpty { .. } => {
-            Failure::new(Exit::Usage, error.to_string()).hint("name a directory that does not exist yet")
+            Failure::new(Code::ExportTaken, error.to_string()).hint("name a directory that does not exist yet")
         }
         ExportError::NotADirectory { .. } => {
-            Failure::new(Exit::Usage, error.to_string()).hint("move it away, or name another directory")
+            Failure::new(Code::ExportTaken, error.to_string()).hint("move it away, or name another directory")
         }
-        ExportError::Io { source, .. } => Failure::new(Exit::Environment, error.to_string()).because(source),
+        ExportError::Io { source, .. } => Failure::new(Code::ExportFailed, error.to_string()).because(source),
     }
 }

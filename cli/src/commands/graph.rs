@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use pleach::plan::{self, pipeline::Pipeline};
 use pleach::text::shell_word;
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
@@ -43,7 +44,7 @@ enum Format {
 pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
     if globals.json && args.format.is_some() {
         let message = "--json and --format ask for two different things";
-        return Err(Failure::new(Exit::Usage, message).hint("leave one of them out"));
+        return Err(Failure::new(Code::OptionConflict, message).hint("leave one of them out"));
     }
     // Told before the file is read: whatever is wrong with it, the output cannot be written.
     let format = match globals.json {
@@ -72,7 +73,7 @@ fn only_json(output: Option<&Path>) -> Result<(), Failure> {
         Some(ending) if ending.eq_ignore_ascii_case("json") => Ok(()),
         Some(_) => {
             let message = "--json writes JSON, whatever the output is called";
-            Err(Failure::new(Exit::Usage, message).hint("end its name with .json, or leave --json out"))
+            Err(Failure::new(Code::OutputMisnamed, message).hint("end its name with .json, or leave --json out"))
         }
     }
 }
@@ -87,7 +88,8 @@ fn format(asked: Option<Format>, output: Option<&Path>) -> Result<Format, Failur
         None | Some("txt" | "text" | "md") => Ok(Format::Text),
         Some(ending) => {
             let message = format!("cannot draw `{}`: pleach does not write .{ending} files", output.display());
-            Err(Failure::new(Exit::Usage, message).hint("end it with .svg, .dot or .txt, or choose a --format"))
+            Err(Failure::new(Code::OutputMisnamed, message)
+                .hint("end it with .svg, .dot or .txt, or choose a --format"))
         }
     }
 }
@@ -101,7 +103,7 @@ fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
     let valid = errors.peek().is_none();
     errors.for_each(|error| say!("{}\n", source.show(error)));
     pipeline.filter(|_| valid).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("`{}` cannot be drawn", file.name))
+        Failure::new(Code::PipelineInvalid, format!("`{}` cannot be drawn", file.name))
             .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name)))
     })
 }
@@ -111,15 +113,15 @@ fn write(globals: &Globals, input: &Path, name: &Path, text: &str) -> Result<(),
     // An output that is not there yet has no canonical path, and so is no file that could be lost.
     if output.canonicalize().is_ok_and(|output| globals.path(input).canonicalize().is_ok_and(|input| input == output)) {
         let message = format!("`{}` is the pipeline itself", name.display());
-        return Err(Failure::new(Exit::Usage, message).hint("give another file with -o"));
+        return Err(Failure::new(Code::OutputMisnamed, message).hint("give another file with -o"));
     }
     let text = anstream::adapter::strip_str(text).to_string();
     fs::write(output, text).map_err(|error| {
-        let exit = match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => Exit::Usage,
-            _ => Exit::Environment,
+        let code = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => Code::OutputMisplaced,
+            _ => Code::OutputUnwritable,
         };
-        Failure::new(exit, format!("cannot write `{}`", name.display()))
+        Failure::new(code, format!("cannot write `{}`", name.display()))
             .because(&error)
             .hint("give a file in a directory that exists and may be written to")
     })

@@ -14,6 +14,7 @@ use pleach::process::Spawner;
 use pleach::regular;
 use serde_json::{Value, json};
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::globals::Globals;
@@ -56,7 +57,7 @@ struct Proposal<'a> {
 pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     let repo = Repo::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
     let root = repo.workdir().ok_or_else(|| {
-        Failure::new(Exit::Usage, "a bare repository has no place for a pleach.yaml")
+        Failure::new(Code::BareRepository, "a bare repository has no place for a pleach.yaml")
             .hint("put one into the directory you run pleach in, or name it with --config")
     })?;
     let found = look(globals, root)?;
@@ -103,27 +104,27 @@ fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
 /// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    made.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))
+    made.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
 }
 
 /// What starts programs here.
 pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
     let shim = own_program()
-        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
+        .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
 }
 
 /// What lies at the root of the project.
 fn files(root: &Path) -> Result<Files, Failure> {
     let unreadable = |error: std::io::Error| {
-        Failure::new(Exit::Environment, format!("cannot read {}", root.display())).because(&error)
+        Failure::new(Code::DiskFailed, format!("cannot read {}", root.display())).because(&error)
     };
     let mut files = Files::new();
     for entry in std::fs::read_dir(root).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         let text = match project::READ.contains(&name.as_str()) {
             true => regular::read(&root.join(&name)).unwrap_or_else(|error| {
-                warning!("`{name}` is not looked at: {error}");
+                warning!(FileNotRead, "`{name}` is not looked at: {error}");
                 String::new()
             }),
             false => String::new(),
@@ -237,7 +238,7 @@ fn check(root: &Path, text: &str) -> Result<(), Failure> {
 
 /// Asks whether to write the file.
 fn agreed() -> Result<bool, Failure> {
-    let refused = |message: &str| Failure::new(Exit::WaitsForPerson, message.to_owned());
+    let refused = |message: &str| Failure::new(Code::NotConfirmed, message.to_owned());
     if !typed::is_possible() {
         return Err(refused("nothing was written: there is no terminal to confirm on")
             .hint("run `pleach init -y` to write what is shown above"));
@@ -253,14 +254,15 @@ fn write(root: &Path, text: &str) -> Result<(), Failure> {
     let path = root.join(PROJECT_FILES[0]);
     let made = OpenOptions::new().write(true).create_new(true).open(&path);
     made.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
-        let exit = if error.kind() == ErrorKind::AlreadyExists { Exit::Usage } else { Exit::Environment };
-        Failure::new(exit, format!("cannot write {}", path.display())).because(&error)
+        let exists = error.kind() == ErrorKind::AlreadyExists;
+        let code = if exists { Code::SettingsExist } else { Code::OutputUnwritable };
+        Failure::new(code, format!("cannot write {}", path.display())).because(&error)
     })
 }
 
 /// A file is there: what would be different in it.
 fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
-    let failure = |message: String| Failure::new(Exit::Usage, message);
+    let failure = |message: String| Failure::new(Code::SettingsExist, message);
     let kept = format!("`{name}` is there already and is left as it is");
     let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
         Ok(settings) => settings.resolved.config,

@@ -16,6 +16,7 @@ use pleach::trailer::Message;
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
+use crate::code::Code;
 use crate::commands::logs::{gone, shown_by};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
@@ -254,7 +255,7 @@ impl<'a> Seen<'a> {
 fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
     let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
-    let name = name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
     let branch = OpenBranch { name, place: Place::Task(task.clone()), tip };
     let is_own = match grown.progress.unread(task) {

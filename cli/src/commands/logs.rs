@@ -9,6 +9,7 @@ use pleach::ids::TaskId;
 use pleach::text::listed;
 use serde_json::{Value, json};
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_record};
 use crate::globals::Globals;
@@ -87,11 +88,11 @@ pub fn log_json(log: &Log) -> Value {
 /// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
 pub fn tell_lacking(trees: &[Worked]) -> Exit {
     if trees.iter().any(Worked::is_cut_off) {
-        warning!("{CUT_OFF}");
+        warning!(ShallowClone, "{CUT_OFF}");
     }
     let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
     let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
-    invalid.iter().for_each(|tree| warning!("{}: {}", tree.path, tree.why));
+    invalid.iter().for_each(|tree| warning!(TreeUnusable, "{}: {}", tree.path, tree.why));
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 
@@ -130,24 +131,24 @@ fn find<'a>(
     let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();
     if names.len() > 1 {
         let names = listed(names.iter().map(|name| format!("`{name}`")), 20);
-        return Err(Failure::new(Exit::Usage, format!("there are several logs `{name}`"))
+        return Err(Failure::new(Code::LogAmbiguous, format!("there are several logs `{name}`"))
             .hint(format!("say which one with --show: {names}")));
     }
     let Some((task, log)) = named.first() else {
-        return Err(
-            Failure::new(Exit::Usage, format!("there is no log `{name}`")).hint("`pleach logs` lists what there is")
-        );
+        return Err(Failure::new(Code::NoSuchLog, format!("there is no log `{name}`"))
+            .hint("`pleach logs` lists what there is"));
     };
     match log.read(&ground.place.repo).map_err(|error| of_record(&error))? {
         Some(bytes) => Ok((task, log, bytes)),
         None => {
             let short = log.commit.short();
             Err(match log.session() {
-                Some(session) => {
-                    Failure::new(Exit::Usage, format!("the record of session {session} has no log of commit {short}"))
-                        .hint("it may have been removed, or never been fetched")
-                }
-                None => Failure::new(Exit::Usage, format!("commit {short} does not have `{name}`"))
+                Some(session) => Failure::new(
+                    Code::NoSuchLog,
+                    format!("the record of session {session} has no log of commit {short}"),
+                )
+                .hint("it may have been removed, or never been fetched"),
+                None => Failure::new(Code::NoSuchLog, format!("commit {short} does not have `{name}`"))
                     .hint("the program that named it did not commit it"),
             })
         }

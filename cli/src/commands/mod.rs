@@ -35,9 +35,12 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pleach::config::Environment;
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::globals::{GlobalArgs, Globals};
+use crate::say;
 
 /// Runs AI coding agents on git repositories and weaves what they grow into one tree.
 #[derive(Debug, Parser)]
@@ -123,47 +126,55 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     // Known before parsing, because a usage error must be reported as JSON too.
     let json = args.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let line = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let environment = Environment::capture();
+    say::set_up_codes(&environment);
     let cli = match Cli::command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
     let heeded = pleach::process::heed_children();
-    let heeded = heeded
-        .map_err(|error| Failure::new(Exit::Environment, "cannot listen for the end of programs").because(&error));
-    let globals = heeded.and_then(|()| Globals::new(cli.globals, line));
+    let heeded = heeded.map_err(|error| {
+        Failure::new(Code::RuntimeUnavailable, "cannot listen for the end of programs").because(&error)
+    });
+    let globals = heeded.and_then(|()| Globals::new(cli.globals, line, environment));
     match globals.and_then(|globals| dispatch(&globals, cli.command)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             failure.report(json);
-            failure.exit.into()
+            failure.exit().into()
         }
     }
 }
 
 /// clap's own answers: help and version on stdout with exit 0, everything else is the user's mistake.
 fn usage(error: &clap::Error, json: bool) -> ExitCode {
-    let _ = error.print();
     if !error.use_stderr() {
+        let _ = error.print();
         return Exit::Done.into();
     }
+    let failure = misuse(error);
+    // clap says more than we do: which options there are, and how the command is written.
+    let text = error.render().ansi().to_string();
+    let named = format!("error{}:", say::code(failure.code.as_str()));
+    say!("{}", text.trim_end().replacen("error:", &named, 1));
     if json {
-        misuse(error).report_json();
+        failure.report_json();
     }
-    Exit::Usage.into()
+    failure.exit().into()
 }
 
 /// What clap says, for programs: the mistake in one line, and what was likely meant.
 fn misuse(error: &clap::Error) -> Failure {
     let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
     if without_command.contains(&error.kind()) {
-        return Failure::new(Exit::Usage, "no command is given").hint("see `pleach --help`");
+        return Failure::new(Code::CommandLine, "no command is given").hint("see `pleach --help`");
     }
     let text = error.to_string();
     let words: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     let message = words.join(" ");
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Failure::new(Exit::Usage, message).hint(tip.unwrap_or("see `pleach --help`"))
+    Failure::new(Code::CommandLine, message).hint(tip.unwrap_or("see `pleach --help`"))
 }
 
 #[cfg(test)]
@@ -182,7 +193,7 @@ mod tests {
         let dir = std::env::temp_dir();
         let args =
             Cli::parse_from(["pleach", "-C", dir.to_str().unwrap(), "--config", "x.yaml", "completions", "bash"]);
-        let globals = Globals::new(args.globals, Vec::new()).unwrap();
+        let globals = Globals::new(args.globals, Vec::new(), Environment::capture()).unwrap();
         assert_eq!(globals.path(Path::new("a.dot")), dir.canonicalize().unwrap().join("a.dot"));
         assert_eq!(globals.config, Some(globals.path(Path::new("x.yaml"))));
         assert!(!globals.json && !globals.yes && globals.verbosity == 0);

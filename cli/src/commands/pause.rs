@@ -8,6 +8,7 @@ use pleach::workspace::Holder;
 use serde_json::json;
 
 use crate::again::about;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -40,7 +41,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     };
     let interrupted = Session::ask_to_pause(&repo, &id, args.grace.map(Duration::from_secs), asked);
     let interrupted = interrupted.map_err(|error| match of_engine(&error) {
-        held @ Failure { exit: Exit::Locked, .. } => {
+        held if held.exit() == Exit::Locked => {
             held.hint("it did not pause when asked, or runs on another machine or for another user; stop it there")
         }
         failure => failure,
@@ -50,7 +51,9 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let is_paused = matches!(standing, Standing::Paused { .. });
     if !interrupted && !is_paused {
         let message = format!("session {id} is not running: {}", show::standing(&standing));
-        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach status {id}` shows where it stands")));
+        return Err(
+            Failure::new(Code::SessionNotRunning, message).hint(format!("`pleach status {id}` shows where it stands"))
+        );
     }
     let mut out = Out::new();
     if globals.json {

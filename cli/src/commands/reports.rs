@@ -78,7 +78,7 @@ fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value
     let holds = match pleach::engine::tree::report(repo, found) {
         // What is there is listed also where the remote that has the rest cannot be reached.
         Err(error) if repo.is_partial() => {
-            warning!("cannot read the report of {task}: {error}");
+            warning!(ReportUnreadable, "cannot read the report of {task}: {error}");
             None
         }
         holds => holds.map_err(|error| of_record(&error))?,

@@ -13,6 +13,7 @@ use pleach::redact::is_marked;
 use pleach::text::{listed, shell_word};
 
 use crate::answers::AnswerArgs;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -49,7 +50,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
-        return Err(Failure::new(Exit::Usage, message).hint(format!(
+        return Err(Failure::new(Code::SessionOfTask, message).hint(format!(
             "`pleach gardener --tree {}` on branch `{}` goes on with it",
             shell_word(&task.tree),
             task.target
@@ -89,7 +90,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
-            say!("what the last run left uncommitted is kept at {kept}");
+            warning!(WorkKept, "what the last run left uncommitted is kept at {kept}");
         }
         let simulated = history.started.simulated;
         see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
@@ -105,6 +106,7 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
     if now.source != started.dot || now.files != started.files {
         let run = shell_word(&started.dot_path);
         warning!(
+            PipelineChanged,
             "`{}` has changed: session {id} goes on with the pipeline it began with; `pleach run {run}` starts anew with the file of today",
             name.display()
         );
@@ -114,7 +116,7 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
 /// Why a session was not resumed. One that is running can be paused first.
 fn of_resume(id: &SessionId, error: &pleach::engine::Error) -> Failure {
     match of_engine(error) {
-        held @ Failure { exit: Exit::Locked, .. } => {
+        held if held.exit() == Exit::Locked => {
             held.hint(format!("wait until it ends, or pause it first with `pleach pause {id}`"))
         }
         failure => failure,
@@ -126,7 +128,8 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
     let found = pipeline.nodes().iter().find(|node| node.id == name).map(|node| node.id.clone());
     found.ok_or_else(|| {
         let all = listed(pipeline.nodes().iter().map(|node| format!("`{}`", node.id)), usize::MAX);
-        Failure::new(Exit::Usage, format!("the pipeline has no node `{name}`")).hint(format!("its nodes are {all}"))
+        Failure::new(Code::NoSuchNode, format!("the pipeline has no node `{name}`"))
+            .hint(format!("its nodes are {all}"))
     })
 }
 
@@ -147,7 +150,7 @@ fn refuse_unknown_agent(id: &SessionId, config: &Config) -> Result<(), Failure> 
         Some(agent) => {
             let message = format!("the record of session {id} leaves a secret out of its agent: `{agent}`");
             let hint = "start it anew with `pleach run`, and an agent whose command holds no secret";
-            Err(Failure::new(Exit::Usage, message).hint(hint))
+            Err(Failure::new(Code::SecretFound, message).hint(hint))
         }
     }
 }

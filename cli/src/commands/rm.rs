@@ -14,6 +14,7 @@ use pleach::text::shell_word;
 use serde_json::{Value, json};
 
 use self::select::{Selectors, select};
+use crate::code::Code;
 use crate::commands::cancel::call_off;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
@@ -110,7 +111,7 @@ impl Remover<'_> {
             });
             match removal {
                 Ok(removal) => self.remove(removal, told)?,
-                Err(left) => warning!("{}", left.sentence()),
+                Err(left) => warning!(NotRemoved, "{}", left.sentence()),
             }
         }
         Ok(())
@@ -149,9 +150,9 @@ impl Remover<'_> {
     fn prepare(&self, id: &SessionId) -> Result<Removal, Failure> {
         match self.look(id) {
             // What runs is called off first, when the user insists.
-            Err(Failure { exit: Exit::Locked, .. }) if self.args.force && !self.args.dry_run => {
+            Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
                 match call_off(self.globals, &self.repo, id, GRACE) {
-                    Err(held @ Failure { exit: Exit::Locked, .. }) => Err(held),
+                    Err(held) if held.exit() == Exit::Locked => Err(held),
                     // One whose record nobody can read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),
                 }
@@ -167,7 +168,7 @@ impl Remover<'_> {
             matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } | Obstacle::Lost { .. })
         };
         for lost in removal.obstacles.iter().filter(is_lost) {
-            warning!("{session}: {lost}");
+            warning!(WorkLost, "{session}: {lost}");
         }
         let mut steps = Vec::new();
         let out = &mut told.out;
@@ -202,7 +203,7 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     }
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
     let message = format!("session {} was not removed: {}", removal.session, all.join("; "));
-    Err(Failure::new(Exit::WorkFailed, message).hint(way_out(removal)))
+    Err(Failure::new(Code::RemovalRefused, message).hint(way_out(removal)))
 }
 
 /// How the user gets on, with all that stands in the way: nothing is promised that insisting would not keep.
@@ -241,10 +242,10 @@ fn failure(error: &RemoveError) -> Failure {
     match error {
         RemoveError::Session(error) => of_engine(error),
         RemoveError::CheckedOut { .. } => {
-            Failure::new(Exit::WorkFailed, error.to_string()).hint("switch to another branch there first")
+            Failure::new(Code::BranchCheckedOut, error.to_string()).hint("switch to another branch there first")
         }
-        RemoveError::Obstacle(obstacle) => Failure::new(Exit::WorkFailed, obstacle.to_string()),
-        RemoveError::WorktreeLocked { path, .. } => Failure::new(Exit::WorkFailed, error.to_string())
+        RemoveError::Obstacle(obstacle) => Failure::new(Code::RemovalRefused, obstacle.to_string()),
+        RemoveError::WorktreeLocked { path, .. } => Failure::new(Code::WorktreeLocked, error.to_string())
             .hint(format!("`git worktree unlock {}` allows it", shell_word(path.display()))),
     }
 }

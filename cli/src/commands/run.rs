@@ -12,6 +12,7 @@ use pleach::text::{first_line, listed};
 use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -149,8 +150,9 @@ fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
     let unused: Vec<&str> = inputs.keys().map(String::as_str).filter(|key| !source.contains(key)).collect();
     match unused.as_slice() {
         [] => {}
-        [one] => warning!("the pipeline does not use the input `{one}`"),
+        [one] => warning!(UnusedInput, "the pipeline does not use the input `{one}`"),
         several => warning!(
+            UnusedInput,
             "the pipeline does not use the inputs {}",
             listed(several.iter().map(|key| format!("`{key}`")), 10)
         ),
@@ -160,7 +162,7 @@ fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
 fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let read = |input: &String| {
         let (key, value) = input.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("`{input}` is not KEY=VALUE"))
+            Failure::new(Code::InputMalformed, format!("`{input}` is not KEY=VALUE"))
                 .hint("quote a prompt: `pleach run \"Fix the failing test\"`; values are given as `pleach run FILE.dot name=value`")
         })?;
         Ok((key.to_owned(), value.to_owned()))
@@ -185,7 +187,7 @@ fn dry_run(
 ) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
-    let name = pipeline.name().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let name = pipeline.name().map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     if globals.json {
         let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node, agents)).collect();
         out.json(&json!({

@@ -12,6 +12,7 @@ use pleach::record;
 use pleach::trailer::{Message, TurnFacts};
 use serde_json::{Value, json};
 
+use crate::code::Code;
 use crate::commands::diff::plain_patch;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
@@ -115,7 +116,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
-        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach turns {session}` lists them")));
+        return Err(Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {session}` lists them")));
     };
     let commit = match turn.commit_in(view.summary.started.first_repo()) {
         Some(commit) => Some(read_commit(repo, commit)?),
@@ -127,7 +128,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
 /// What is to be shown of a commit, for programs and for people.
 fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Failure> {
     let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
-        Ok(session) => Failure::new(Exit::Usage, format!("`{text}` is a session, not a turn"))
+        Ok(session) => Failure::new(Code::NoSuchTurn, format!("`{text}` is a session, not a turn"))
             .hint(format!("`pleach turns {session}` lists its turns")),
         Err(_) => of_git(&error),
     })?;
@@ -136,7 +137,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
         if let Some(step) = step::Shown::read(repo, id, &patch)? {
             return Ok((step.json(), step.text(whole)));
         }
-        return Err(Failure::new(Exit::Usage, format!("commit {} is no turn of a session", id.short()))
+        return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is no turn of a session", id.short()))
             .hint(format!("`git show {}` shows it", id.short())));
     };
     match View::load(repo, &facts.session) {
@@ -163,7 +164,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
             Some(before) => repo.patch(before, commit.tree, &[])?,
             None => {
                 if !commit.parents.is_empty() {
-                    warning!("a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
+                    warning!(ShallowClone, "a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
                 }
                 String::new()
             }

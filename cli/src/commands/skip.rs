@@ -7,6 +7,7 @@ use pleach::engine::tree::{Mark, Prepared};
 use pleach::ids::TaskId;
 use serde_json::json;
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_tree;
 use crate::globals::Globals;
@@ -48,7 +49,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     let marking = ground.marking(&grown.file);
     let task = &args.task;
     if !grown.node(task).is_leaf() {
-        return Err(Failure::new(Exit::Usage, format!("`{task}` is no task of its own: others are part of it"))
+        return Err(Failure::new(Code::TaskIsGroup, format!("`{task}` is no task of its own: others are part of it"))
             .hint("name one of those; `pleach status -v` lists them"));
     }
     let (done, already) = match mark {

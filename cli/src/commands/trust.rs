@@ -4,6 +4,7 @@ use clap::Args;
 use pleach::text::first_line;
 use serde_json::json;
 
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
@@ -33,7 +34,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
         return list(globals, &store.list()?).map(|()| Exit::Done);
     };
     if keys.is_empty() != args.all {
-        return Err(Failure::new(Exit::Usage, "say which agreements to take back")
+        return Err(Failure::new(Code::CommandLine, "say which agreements to take back")
             .hint("`pleach trust --revoke KEY`, or `pleach trust --revoke --all`"));
     }
     let chosen = keys.iter().map(|key| pick(&store, key)).collect::<Result<Vec<_>, _>>()?;
@@ -86,11 +87,11 @@ fn pick(store: &Store, key: &str) -> Result<Agreement, Failure> {
         store.list()?.into_iter().filter(|agreement| !key.is_empty() && agreement.key.starts_with(key)).collect();
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),
-        (Some(_), more) => Err(Failure::new(Exit::Usage, format!("{} agreements begin with `{key}`", more + 1))
-            .hint("give more digits; `pleach trust --json` shows whole keys and repositories")),
-        (None, _) => {
-            Err(Failure::new(Exit::Usage, format!("no agreement begins with `{key}`"))
-                .hint("`pleach trust` lists them"))
+        (Some(_), more) => {
+            Err(Failure::new(Code::NoSuchAgreement, format!("{} agreements begin with `{key}`", more + 1))
+                .hint("give more digits; `pleach trust --json` shows whole keys and repositories"))
         }
+        (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no agreement begins with `{key}`"))
+            .hint("`pleach trust` lists them")),
     }
 }

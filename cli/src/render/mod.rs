@@ -23,7 +23,8 @@ pub use self::{
     units::{cost, duration, spent, tokens},
     waiting::show_waiting,
 };
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 
 /// Standard output, where results go. A reader that stops reading ends the command quietly.
 #[derive(Debug, Default)]
@@ -61,6 +62,6 @@ impl Out {
 fn closed(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::output_closed(),
-        _ => Failure::new(Exit::Environment, "cannot write to standard output").because(&error),
+        _ => Failure::new(Code::StdoutUnwritable, "cannot write to standard output").because(&error),
     }
 }

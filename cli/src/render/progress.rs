@@ -18,6 +18,7 @@ use super::node::Workers;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
 use super::{duration, question, spent};
 use crate::globals::Globals;
+use crate::say;
 
 /// Shows the events of a run.
 #[derive(Debug)]
@@ -78,10 +79,12 @@ impl Progress {
             self.show(&recorded.event);
         }
         match &recorded.event {
-            Event::NodeExecution(node) => node.warnings.iter().for_each(|warning| self.warn(warning)),
+            Event::NodeExecution(node) => node.warnings.iter().for_each(say::warn),
             // What follows from a limit is told by the end of the run, unless nothing does.
-            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => self.warn(&over.text),
-            Event::PriceUnknown(unknown) => self.warn(&unknown.text),
+            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => {
+                warning!(BudgetReached, "{}", over.text)
+            }
+            Event::PriceUnknown(unknown) => warning!(PriceUnknown, "{}", unknown.text),
             _ => {}
         }
     }
@@ -162,11 +165,6 @@ impl Progress {
     /// A line that stays.
     fn line(&self, text: String) {
         say!("{text}");
-    }
-
-    /// Says something the user should not miss.
-    pub fn warn(&self, text: &str) {
-        warning!("{text}");
     }
 
     /// Takes the live line away.

@@ -8,7 +8,8 @@ use pleach::git::Repo;
 use pleach::ids::RepoPath;
 use pleach::plan::tree::TaskTree;
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::of_git;
 
 /// The usual name of a tree's file.
@@ -41,7 +42,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
         Some(path) => dir.join(path),
         None => search(repo.workdir().ok_or_else(|| {
             let message = format!("`{}` is a bare repository, so no tree lies in it", repo.git_dir().display());
-            Failure::new(Exit::Usage, message).hint("name the file of the tree with --tree")
+            Failure::new(Code::NoTree, message).hint("name the file of the tree with --tree")
         })?)?,
     };
     read(&place, repo)
@@ -51,18 +52,18 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
 pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let stamp = Stamp::of(place);
     let text = pleach::regular::read(place).map_err(|error| {
-        Failure::new(Exit::Usage, format!("cannot read the tree `{}`", place.display()))
+        Failure::new(Code::TreeUnreadable, format!("cannot read the tree `{}`", place.display()))
             .because(&error)
             .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")
     })?;
     let tree = TaskTree::read(&text).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
-        Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a tree is written")
+        Failure::new(Code::TreeInvalid, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
     let path = below(place, repo.workdir());
     let path = name_in_commits(&path).map_err(|why| {
-        Failure::new(Exit::Usage, format!("no commit can name the tree {path:?}: {why}"))
+        Failure::new(Code::NameInvalid, format!("no commit can name the tree {path:?}: {why}"))
             .hint("rename the file or its directory")
     })?;
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
@@ -112,7 +113,7 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => {
-            let failure = Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display()));
+            let failure = Failure::new(Code::NoTree, format!("there is no {NAME} in `{}`", root.display()));
             Err(match beside(root) {
                 Some(tree) => failure.hint(format!("there is `{}`: name it with --tree", tree.display())),
                 None => failure.hint(HOW_TO_HAVE_ONE),
@@ -122,7 +123,7 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
             let listed: Vec<String> =
                 found.iter().map(|path| format!("  {}", path.strip_prefix(root).unwrap_or(path).display())).collect();
             let message = format!("there are several trees; which one?\n{}", listed.join("\n"));
-            Err(Failure::new(Exit::Usage, message).hint("name one with --tree"))
+            Err(Failure::new(Code::TreeAmbiguous, message).hint("name one with --tree"))
         }
     }
 }

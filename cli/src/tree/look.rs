@@ -13,7 +13,8 @@ use pleach::workspace::{Holder, Lock};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::of_tree;
 use crate::globals::Globals;
 use crate::session::Place;
@@ -183,20 +184,20 @@ impl Ground {
 fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&Withered>) -> Failure {
     if files.is_empty() {
         let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), Withered::cannot_be_used);
-        return Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree")).hint(hint);
+        return Failure::new(Code::NoTree, format!("there is no task `{task}`, for there is no tree")).hint(hint);
     }
     let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
     let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
     if !with_task.is_empty() {
         let message = format!("several trees have a task `{task}`: {}", paths(&with_task));
-        return Failure::new(Exit::Usage, message).hint("say which one with --tree");
+        return Failure::new(Code::TaskAmbiguous, message).hint("say which one with --tree");
     }
     let ids = files.iter().flat_map(|file| file.tree.nodes()).map(|node| node.id.as_str());
     let hint = match closest(task.as_str(), ids) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => "`pleach status -v` lists the tasks".to_owned(),
     };
-    Failure::new(Exit::Usage, format!("there is no task `{task}` in {}", paths(files))).hint(hint)
+    Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", paths(files))).hint(hint)
 }
 
 impl Withered {

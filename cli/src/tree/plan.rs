@@ -20,7 +20,8 @@ use pleach::workspace::{branch_ref, target_of};
 
 use super::find::{TreeFile, name_in_commits};
 use crate::answers::AnswerArgs;
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::{of_git, of_tree};
 use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
@@ -124,14 +125,16 @@ pub fn make(
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
     if tree.isolation == Isolation::Task {
-        return Err(Failure::new(Exit::Usage, "`isolation: task` is not built yet").hint("use none or phase"));
+        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not built yet").hint("use none or phase"));
     }
     if tree.isolation == Isolation::Phase
         && let Some(cycle) = file.tree.phase_cycle()
     {
         let names: Vec<&str> = cycle.iter().map(TaskId::as_str).collect();
         let message = format!("the phases wait for each other: {} → {}", names.join(" → "), names[0]);
-        return Err(Failure::new(Exit::Usage, message).hint("take a dependency away, or work with --isolation none"));
+        return Err(
+            Failure::new(Code::PhaseCycle, message).hint("take a dependency away, or work with --isolation none")
+        );
     }
     let only = match tasks {
         Tasks::One(Some(task)) => Some(task.clone()),
@@ -142,10 +145,12 @@ pub fn make(
     {
         let below = file.tree.leaves_below(task);
         return Err(match below.is_empty() {
-            true => Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
+            true => Failure::new(Code::NoSuchTask, format!("`{}` has no task `{task}`", file.path))
                 .hint("`pleach status -v` lists the tasks"),
-            false => Failure::new(Exit::Usage, format!("`{task}` is a group of tasks, which are worked one by one"))
-                .hint(format!("name one of {}", listed(below, 10))),
+            false => {
+                Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks, which are worked one by one"))
+                    .hint(format!("name one of {}", listed(below, 10)))
+            }
         });
     }
     let base_branch = tree.base_branch.clone();
@@ -208,7 +213,7 @@ pub fn limits(config: &Config) -> Limits {
 pub fn target(place: &Place) -> Result<BranchName, Failure> {
     let head = place.repo.head().map_err(|error| of_git(&error))?;
     let branch = head.branch.ok_or_else(|| {
-        Failure::new(Exit::Usage, "HEAD is detached, so there is no branch the tasks could land on")
+        Failure::new(Code::DetachedHead, "HEAD is detached, so there is no branch the tasks could land on")
             .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
     })?;
     match target_of(&place.branch_prefix, &branch) {
@@ -216,7 +221,7 @@ pub fn target(place: &Place) -> Result<BranchName, Failure> {
         Some(target) => {
             let message = format!("`{branch}` is checked out, where pleach gathers what lands on `{target}`");
             let back = format!("go back with `git switch {}` and run again", shell_word(&target));
-            Err(Failure::new(Exit::Usage, message).hint(back))
+            Err(Failure::new(Code::OwnBranch, message).hint(back))
         }
     }
 }
@@ -252,12 +257,15 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
     };
     let flag = key.replace('_', "-");
     let below = below.and_then(plain).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("`tree.{key}` must be a directory inside the repository"))
+        Failure::new(Code::LogDirectory, format!("`tree.{key}` must be a directory inside the repository"))
             .hint(format!("`{}` is not; name another with `--{flag} DIR`", dir.display()))
     })?;
     if below.as_os_str().is_empty() {
-        return Err(Failure::new(Exit::Usage, format!("`tree.{key}` cannot be the root of the repository itself"))
-            .hint(format!("name a directory below it with `--{flag} DIR`")));
+        return Err(Failure::new(
+            Code::LogDirectory,
+            format!("`tree.{key}` cannot be the root of the repository itself"),
+        )
+        .hint(format!("name a directory below it with `--{flag} DIR`")));
     }
     in_commits(&below, key).map(Some)
 }
@@ -265,7 +273,7 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
 /// A configured directory as steps name the files that lie there.
 fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
     name_in_commits(dir).map_err(|why| {
-        Failure::new(Exit::Usage, format!("no commit can name what lies in {dir:?} (`tree.{key}`): {why}"))
+        Failure::new(Code::LogDirectory, format!("no commit can name what lies in {dir:?} (`tree.{key}`): {why}"))
             .hint(format!("name another with `--{} DIR`", key.replace('_', "-")))
     })
 }
@@ -284,7 +292,7 @@ pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
             _ => "a file",
         };
         let message = format!("{what} cannot go to `{dir}`: `{}` is {kind} on `{}`", found.path, plan.target);
-        return Err(Failure::new(Exit::Usage, message).hint(format!(
+        return Err(Failure::new(Code::LogDirectory, message).hint(format!(
             "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or have `tree.commit_logs: false` there",
             key.replace('_', "-")
         )));
@@ -339,7 +347,7 @@ fn of_no_task() -> BTreeMap<String, String> {
 }
 
 fn unusable(pipeline: &str, why: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("the pipeline `{pipeline}` cannot be used for tasks: {why}"))
+    Failure::new(Code::TaskPipelineInvalid, format!("the pipeline `{pipeline}` cannot be used for tasks: {why}"))
 }
 
 /// Gives the steps the agents, models and limits the configuration names, where the pipeline does not.

@@ -25,6 +25,7 @@ use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
 use crate::again::addressed;
 use crate::answers::Answers;
+use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree};
 use crate::globals::Globals;
@@ -34,6 +35,7 @@ use crate::ready::{
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
+use crate::say;
 use crate::session::{Place, Protection, build, introduce, say_unheld};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
@@ -220,9 +222,9 @@ fn require_agent<P: Borrow<Pipeline>>(
                     "`{}` would be worked by `{name}`, and task trees cannot use the simulation agent",
                     node.id
                 );
-                Failure::new(Exit::Usage, message).hint(format!("name another agent in {whose}"))
+                Failure::new(Code::NoAgent, message).hint(format!("name another agent in {whose}"))
             }
-            _ => Failure::new(Exit::Usage, "no agent is configured, and task trees cannot use the simulation agent")
+            _ => Failure::new(Code::NoAgent, "no agent is configured, and task trees cannot use the simulation agent")
                 .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"),
         });
     }
@@ -311,7 +313,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
-        begun_again(&progress).iter().for_each(|text| warning!("{text}"));
+        begun_again(&progress).iter().for_each(say::warn);
         // A tree that is begun again has nothing behind it.
         progress = progress.anew();
     }

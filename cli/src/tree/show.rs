@@ -18,6 +18,7 @@ use crate::render::question;
 use crate::render::session::plain;
 use crate::render::style::{BAD, BEGINS, GOOD, paint};
 use crate::render::tree::{done, renamed, short_ids};
+use crate::say;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -59,25 +60,25 @@ impl Shown {
             self.line(told);
         }
         if !changes.is_empty() {
-            self.warn(&format!("`{}` was edited since it was last worked:", plan.path));
+            warning!(TreeEdited, "`{}` was edited since it was last worked:", plan.path);
             changes.iter().for_each(|change| say!("  {change}"));
         }
         for (node, then) in progress.renamed(&plan.tree) {
-            self.warn(&renamed(node, then));
+            warning!(TaskRenamed, "{}", renamed(node, then));
         }
         let left_out = plan.tree.left_out();
         if !left_out.is_empty() {
-            self.warn(&format!("execution_order leaves out, so never worked: {}", listed(left_out, 10)));
+            warning!(TaskLeftOut, "execution_order leaves out, so never worked: {}", listed(left_out, 10));
         }
         let idle = plan.tree.with_idle_tests();
         if !idle.is_empty() {
             let what = "only `integration` and `e2e` tests of a phase run; its `unit` tests never do";
-            self.warn(&format!("{what}: {}", listed(idle, 10)));
+            warning!(IdleTests, "{what}: {}", listed(idle, 10));
         }
         let idle = plan.tree.with_idle_pipelines();
         if !idle.is_empty() {
             let what = "a `pipeline` works a task; that of a phase or a group is not read";
-            self.warn(&format!("{what}: {}", listed(idle, 10)));
+            warning!(IdlePipeline, "{what}: {}", listed(idle, 10));
         }
     }
 
@@ -116,7 +117,7 @@ impl Shown {
                 }
                 self.line(format!("  {phase} was merged into {on} ({})", commit.short()));
             }
-            Note::Said(text) => self.warn(&text),
+            Note::Warning(warning) => say::warn(&warning),
         }
     }
 
@@ -148,9 +149,11 @@ impl Shown {
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();
                 self.detail(format!("    {} {what}", turn.turn));
             }
-            Event::NodeExecution(node) => node.warnings.iter().for_each(|warning| self.warn(warning)),
-            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => self.warn(&over.text),
-            Event::PriceUnknown(unknown) => self.warn(&unknown.text),
+            Event::NodeExecution(node) => node.warnings.iter().for_each(say::warn),
+            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => {
+                warning!(BudgetReached, "{}", over.text)
+            }
+            Event::PriceUnknown(unknown) => warning!(PriceUnknown, "{}", unknown.text),
             _ => {}
         }
     }
@@ -178,10 +181,6 @@ impl Shown {
         if self.verbose {
             self.line(text);
         }
-    }
-
-    fn warn(&self, text: &str) {
-        warning!("{text}");
     }
 
     fn line(&self, text: String) {

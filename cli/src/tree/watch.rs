@@ -12,7 +12,8 @@ use pleach::workspace::Lock;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::failure::of_git;
 use crate::globals::Globals;
 use crate::render::Out;
@@ -72,10 +73,10 @@ pub fn watch(
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
-        runtime.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))?;
+        runtime.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())
-            .map_err(|error| Failure::new(Exit::Environment, "cannot listen for signals").because(&error))?;
+            .map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot listen for signals").because(&error))?;
         let is_dumb = globals.environment.get("TERM") == Some("dumb");
         let live = !globals.json && std::io::stdout().is_terminal() && !is_dumb;
         let mut ran = false;

@@ -21,7 +21,8 @@ pub use self::obeyed::obeyed;
 pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::{say, typed};
 
@@ -138,20 +139,17 @@ fn require_with<W: std::io::Write>(
         let _ = asking.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {
             return Err(Failure::new(
-                Exit::WaitsForPerson,
+                Code::TrustMissing,
                 format!("this repository supplies {things} you have not agreed to"),
             )
             .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
         }
         let agreed = answer("Agree to all of this? [y/N] ").map_err(|error| {
-            Failure::new(Exit::WaitsForPerson, "the answer cannot be read").because(&error).hint("agree with -y")
+            Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("agree with -y")
         })?;
         if !agreed {
-            return Err(Failure::new(
-                Exit::WaitsForPerson,
-                format!("{things} of this repository you did not agree to"),
-            )
-            .hint("change the settings named above, or run the command again and agree"));
+            return Err(Failure::new(Code::TrustDeclined, format!("{things} of this repository you did not agree to"))
+                .hint("change the settings named above, or run the command again and agree"));
         }
     }
     keep(store, &repo, new, &Redactor::new([("", ""); 0]))
@@ -215,6 +213,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::exit::Exit;
 
     const YES: Ask = Ask { yes: true, terminal: false };
     const NOBODY: Ask = Ask { yes: false, terminal: false };
@@ -255,7 +254,7 @@ mod tests {
         assert!(result.is_ok() && !asked && shown.is_empty(), "{shown}");
         for (repo, text) in [("/b/.git", "make"), ("/a/.git", "make "), ("/a/.git", "Make")] {
             let (result, ..) = ask(&store, repo, &[text], NOBODY, true);
-            assert_eq!(result.unwrap_err().exit, Exit::WaitsForPerson, "{repo} {text}");
+            assert_eq!(result.unwrap_err().exit(), Exit::WaitsForPerson, "{repo} {text}");
         }
         assert!(ask(&store, "/a/.git", &[], NOBODY, false).0.is_ok());
     }
@@ -337,7 +336,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         let (result, ..) = ask(&store, "/a/.git", &["make"], SOMEBODY, false);
-        assert_eq!(result.unwrap_err().exit, Exit::WaitsForPerson);
+        assert_eq!(result.unwrap_err().exit(), Exit::WaitsForPerson);
         assert_eq!(store.list().unwrap(), []);
     }
 
@@ -347,7 +346,7 @@ mod tests {
         let store = Store::new(dir.path());
         for text in ["{", r#"{"version": 2, "trusted": []}"#] {
             fs::write(store.file(), text).unwrap();
-            assert_eq!(ask(&store, "/a/.git", &["make"], YES, true).0.unwrap_err().exit, Exit::Environment);
+            assert_eq!(ask(&store, "/a/.git", &["make"], YES, true).0.unwrap_err().exit(), Exit::Environment);
             assert_eq!(fs::read_to_string(store.file()).unwrap(), text, "and is not overwritten");
         }
     }

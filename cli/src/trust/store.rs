@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::TrustItem;
-use crate::exit::{Exit, Failure};
+use crate::code::Code;
+use crate::exit::Failure;
 
 /// An agreement, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +63,7 @@ impl Store {
         let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
         if agreements.version != 1 {
             let message = format!("{} was written by a newer pleach", self.file.display());
-            return Err(Failure::new(Exit::Environment, message).hint("use that pleach, or move the file away"));
+            return Err(Failure::new(Code::TrustStore, message).hint("use that pleach, or move the file away"));
         }
         Ok(agreements.trusted)
     }
@@ -93,7 +94,7 @@ impl Store {
     fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         let unwritable = |error: std::io::Error| {
-            Failure::new(Exit::Environment, format!("agreements cannot be kept in {}", dir.display()))
+            Failure::new(Code::TrustStore, format!("agreements cannot be kept in {}", dir.display()))
                 .because(&error)
                 .hint("see that you can write there, or set XDG_STATE_HOME to an absolute path where you can")
         };
@@ -112,7 +113,7 @@ impl Store {
     }
 
     fn unusable(&self, error: &dyn std::error::Error) -> Failure {
-        Failure::new(Exit::Environment, format!("the agreements in {} cannot be used", self.file.display()))
+        Failure::new(Code::TrustStore, format!("the agreements in {} cannot be used", self.file.display()))
             .because(error)
             .hint("mend or remove the file; you will be asked again")
     }
@@ -133,7 +134,7 @@ pub(super) fn hash(bytes: &[u8], place: &str) -> Result<String, Failure> {
     let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
     hasher.update(bytes);
     let id = hasher.try_finalize().map_err(|error| {
-        Failure::new(Exit::Usage, format!("what stands at {place} is made to deceive the hash"))
+        Failure::new(Code::HashDeceived, format!("what stands at {place} is made to deceive the hash"))
             .because(&error)
             .hint("do not run this repository")
     })?;

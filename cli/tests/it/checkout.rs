@@ -83,14 +83,8 @@ fn what_a_shell_writes_into_the_checkout_is_named() {
     let command =
         format!("echo oops > '{0}/README.md'; echo new > '{0}/new'; git branch stray; git tag marked", repo.display());
     let ran = env.run(&one(&command), &[]).expect(0);
-    let warning =
-        ran.stderr.lines().find(|line| line.contains("changed while `work` ran")).unwrap_or_else(|| panic!("{ran}"));
-    assert!(warning.starts_with("warning: "), "{warning}");
-    for name in
-        ["`README.md` in your checkout", "`new` in your checkout", "ref `refs/heads/stray`", "ref `refs/tags/marked`"]
-    {
-        assert!(warning.contains(name), "{name}: {warning}");
-    }
+    let told = ran.warns_once("changed-outside").naming("`work`").naming("`README.md`").naming("`new`");
+    told.naming("`refs/heads/stray`").naming("`refs/tags/marked`");
     assert_eq!(env.story().warnings().len(), 1, "and it is in the record");
     // It is reported and left.
     assert_eq!(env.read("repo/README.md"), "oops\n");
@@ -271,7 +265,7 @@ fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
     assert_eq!(env.files(), ["README.md", "mine"]);
     let feature = env.git(&["rev-parse", "refs/heads/feature"]);
     env.git(&["merge-base", "--is-ancestor", &feature, &env.branch()]);
-    assert!(ran.stderr.contains("ref `refs/heads/feature`"), "{ran}");
+    ran.warns("changed-outside").naming("`refs/heads/feature`");
     assert_eq!(env.git_in(&env.worktree(), &["branch", "--show-current"]), "");
 }
 
@@ -327,7 +321,8 @@ fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
     assert_eq!(env.files(), ["README.md", "one"]);
     assert_eq!(env.committed("README.md"), "# A repository");
     let kept = format!("refs/pleach/keep/{}-1", env.session());
-    assert!(ran.stderr.contains("`review` must not write") && ran.stderr.contains(&kept), "{ran}");
+    ran.warns("read-only-undone").naming("`review`");
+    assert!(ran.stderr.contains(&kept), "{ran}");
     assert_eq!(env.git(&["show", &format!("{kept}:README.md")]), "bad");
     assert_eq!(env.git(&["show", &format!("{kept}:new")]), "new");
     assert_eq!(env.git(&["show", &format!("{kept}:one")]), "1");
@@ -376,12 +371,7 @@ fn large_files_are_held_back_with_a_warning() {
     // Without content on disk: only its size counts.
     let ran = env.run(&one("truncate -s 51M big.bin; truncate -s 1M small.bin; echo 1 > one"), &[]).expect(1);
     assert_eq!(env.files(), ["README.md", "one", "small.bin"]);
-    let warning = ran
-        .stderr
-        .lines()
-        .find(|line| line.starts_with("warning: `big.bin` is not committed"))
-        .unwrap_or_else(|| panic!("{ran}"));
-    assert!(warning.contains("MiB"), "{warning}");
+    ran.warns("file-held-back").naming("`big.bin`").naming("MiB");
     assert!(env.worktree().join("big.bin").exists(), "it stays where it is");
     assert!(ran.stdout.contains("1 file is held back, and no deletion is committed with that"), "{ran}");
     // A run that goes on all the same, and of which nothing else is left, does not say that nothing was changed.
@@ -411,9 +401,7 @@ fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
             + "\nafter -> exit"),
     );
     let ran = env.run(&dot, &[]).expect(4);
-    assert!(!ran.stderr.contains("`look` must not write"), "{ran}");
-    let undone = "`write` must not write; its changes (`gen/17`, `junk`) were undone and kept at";
-    assert!(ran.stderr.contains(undone), "{ran}");
+    ran.warns_once("read-only-undone").naming("`write`").naming("(`gen/17`, `junk`)");
     let lost = "`write` must not write, and changed what no commit has: `gen/17`, `gen/18` cannot be brought back";
     assert!(ran.stderr.contains(lost), "{ran}");
     let kept = format!("refs/pleach/keep/{}-1", env.session());
@@ -431,7 +419,7 @@ fn a_repository_inside_is_not_committed() {
     let env = TestEnv::with_repo();
     let ran = env.run(&one("git init --quiet inner && echo 1 > inner/file && echo 2 > two && mkdir plain && echo 3 > plain/.gitkeep"), &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "plain/.gitkeep", "two"]);
-    assert!(ran.stderr.contains("warning: `inner` is a repository of its own and is not committed"), "{ran}");
+    ran.warns("nested-repository").naming("`inner`");
 }
 
 #[test]
@@ -558,7 +546,8 @@ fn a_tool_that_is_killed_is_run_again() {
     let ran = env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "whole"]);
     assert_eq!(env.commits().len(), 1);
-    assert!(ran.stderr.contains("kept at refs/pleach/keep/"), "what the killed run wrote is kept: {ran}");
+    // What the killed run wrote is kept.
+    ran.warns("work-kept").naming("refs/pleach/keep/");
 }
 
 // ---- secrets
@@ -604,7 +593,8 @@ fn secrets_are_not_recorded() {
     // A pipeline that holds one is not begun.
     env.pipeline(&one(&format!("echo {secret}")));
     let ran = run(&["-y", "run", "../pipeline.dot"]).expect(2);
-    assert!(ran.stderr.contains("DEMO_API_KEY") && !ran.stderr.contains(secret), "{}", ran.stderr);
+    ran.fails_with("secret-found").naming("DEMO_API_KEY");
+    assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
     assert_eq!(env.sessions().len(), 1);
 }
 
@@ -624,7 +614,7 @@ fn a_simulation_says_so_first_and_last() {
     assert!(output.status.success(), "{text}");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].contains("SIMULATION") && lines[lines.len() - 1].contains("SIMULATION"), "{text}");
-    assert_eq!(text.matches("warning: SIMULATION").count(), 1, "{text}");
+    assert_eq!(text.matches("warning[simulation]: ").count(), 1, "{text}");
     let story = env.story();
     assert_eq!(story.first("PipelineStarted")["simulated"], true);
     assert_eq!(story.first("AgentTurn")["agent"], "simulated");
@@ -635,7 +625,8 @@ fn a_simulation_says_so_first_and_last() {
     let ran = env.pleach(&["-q", "run", "../pipeline.dot"]).expect(0);
     assert_eq!((ran.stdout.matches("SIMULATION").count(), ran.stderr.as_str()), (1, ""), "{ran}");
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(!ran.stderr.contains("SIMULATION") && !ran.stdout.contains("SIMULATION"), "{ran}");
+    ran.does_not_warn("simulation");
+    assert!(!ran.stdout.contains("SIMULATION"), "{ran}");
 }
 
 #[test]
@@ -644,7 +635,7 @@ fn commands_of_a_repository_need_agreement() {
     env.pipeline(&one("echo hello > hello"));
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
     assert!(ran.stderr.contains("echo hello > hello"), "the command is shown whole: {ran}");
-    assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("-y"), "{ran}");
+    ran.fails_with("trust-missing").naming("-y");
     assert!(env.sessions().is_empty(), "nothing is begun");
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
     // Agreed to once, it is not asked again; another text is.
@@ -660,7 +651,7 @@ fn commands_of_a_repository_need_agreement() {
     let is_gated = |id: &&String| !env.git(&["branch", "--list", &format!("pleach/gated/{id}")]).is_empty();
     let gated = sessions.iter().find(is_gated).expect("the session that waits");
     let ran = env.pleach(&["resume", gated, "--answer", "gate=later"]).expect(4);
-    assert!(ran.stderr.contains("-y"), "{ran}");
+    ran.fails_with("trust-missing").naming("-y");
     env.pleach(&["-y", "resume", gated, "--answer", "gate=later"]).expect(0);
 }
 

@@ -174,11 +174,11 @@ fn a_success_with_denied_tools_and_without_files_fails() {
     env.run(&one(""), &[]).expect(1);
     let node = env.story().node("code");
     assert_eq!(node["outcome"]["failure_reason"], "the agent `claude` was not allowed to use `Write`");
-    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+    assert!(env.story().warns("agent-denied").contains("`Write`"));
     // With files it is believed, and told of.
     let env = world("claude", &say("claude_denied", "1,$"));
     env.run(&one(""), &[]).expect(0);
-    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+    assert!(env.story().warns("agent-denied").contains("`Write`"));
 }
 
 #[test]
@@ -280,11 +280,7 @@ fn a_conversation_that_is_lost_is_begun_anew() {
     drop(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
-    let warnings = env.story().warnings();
-    assert!(
-        warnings.iter().any(|said| said.contains("could not go on with its conversation e205a8c3")),
-        "{warnings:?}"
-    );
+    assert!(env.story().warns("agent-cannot-resume").contains(" e205a8c3"));
 }
 
 #[test]
@@ -429,8 +425,7 @@ fn a_word_of_a_command_that_nobody_fills_in_is_an_error() {
     let env = TestEnv::with_repo();
     env.configure("agents: {mine: {command: [sh, -c, 'cat \"$1\"', sh, '{promt_file}']}}\n");
     let ran = env.run(&one(", agent=mine"), &[]).expect(2);
-    assert!(ran.stderr.contains("there is no placeholder `{promt_file}`"), "{ran}");
-    assert!(ran.stderr.contains("Write `{prompt_file}`."), "{ran}");
+    ran.fails_with("settings-invalid").naming("`{promt_file}`").naming("`{prompt_file}`");
 }
 
 #[test]
@@ -439,7 +434,7 @@ fn an_agent_that_is_too_old_is_warned_of() {
     env.write_program("bin/claude", "#!/bin/sh\ncase \"$1\" in --version) echo '1.0.3 (Claude Code)';; esac\n");
     configure(&env, "claude", "agents: {claude: {turns: node}}\n");
     let ran = env.run(&one(""), &[]);
-    assert!(ran.stderr.contains("warning: Claude Code 1.0.3 is older than 2.0.0"), "{ran}");
+    ran.warns("agent-outdated").naming("1.0.3").naming("2.0.0");
     let doctor = env.pleach(&["doctor"]);
     assert!(format!("{doctor}").contains("1.0.3 is older than"), "{doctor}");
 }
@@ -511,7 +506,7 @@ fn what_an_agent_cannot_do_is_said_before_it_works() {
     let env = world("codex", "");
     configure(&env, "codex", "agents: {codex: {turns: stream}}\n");
     let ran = env.run(&one(""), &[]).expect(7);
-    assert!(ran.stderr.contains("`agents.codex.turns` cannot be `stream`"), "{ran}");
+    ran.fails_with("agent-missing").naming("`agents.codex.turns`").naming("`stream`");
     assert!(env.sessions().is_empty());
 }
 
@@ -589,7 +584,7 @@ fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
     assert!(ran.stderr.contains("(turns: hooks), on the login in your home, not billed by the token"), "{ran}");
     env.configure("agent: claude\nagents: {claude: {turns: gateway}}\n");
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(7);
-    assert!(ran.stderr.contains("there is no key for anthropic"), "{ran}");
+    ran.fails_with("agent-missing").naming("there is no key for anthropic");
 }
 
 #[test]

@@ -48,7 +48,10 @@ scripts:
 
 /// A world with the pipeline in it.
 fn world() -> (TestEnv, PathBuf) {
-    let env = TestEnv::new();
+    planted(TestEnv::new())
+}
+
+fn planted(env: TestEnv) -> (TestEnv, PathBuf) {
     let repo = env.repo();
     env.write("repo/six.dot", PIPELINE);
     env.write("repo/script.yaml", SCRIPT);
@@ -157,7 +160,10 @@ fn expected() -> Result {
 
 /// Runs the pipeline, dying at a crash point, and goes on. Returns whether it died.
 fn crash_at(point: &str, expected: &Result) -> bool {
-    let (env, repo) = world();
+    crash_in(world(), point, expected)
+}
+
+fn crash_in((env, repo): (TestEnv, PathBuf), point: &str, expected: &Result) -> bool {
     let before = Checkout::of(&env, &repo);
     let output = env.command(&["-y", "run", "six.dot"]).env("PLEACH_CRASH", point).output().expect("pleach starts");
     let died = !output.status.success();
@@ -183,6 +189,14 @@ fn every_kind_of_crash_point_is_survived() {
             let point = format!("{kind}:{when}:{}", if kind == "object-write" { 37 } else { 4 });
             assert!(crash_at(&point, &expected), "the run never came to {point}");
         }
+    }
+}
+
+#[test]
+fn a_crash_is_survived_on_a_disk() {
+    let expected = expected();
+    for point in ["object-write:after:37", "ref-swap:before:4"] {
+        assert!(crash_in(planted(TestEnv::on_disk()), point, &expected), "the run never came to {point}");
     }
 }
 
@@ -266,13 +280,18 @@ fn a_run_over_a_tree_waits_for_what_a_killed_run_left_running() {
     assert_eq!(garden.completed(), ["T001"]);
 }
 
+/// One of a run and one of what goes on with it; the sweep has more.
 #[test]
-fn twenty_random_kills_are_survived() {
+fn random_kills_are_survived() {
+    survive_kills(2);
+}
+
+fn survive_kills(kills: usize) {
     let expected = expected();
     let mut random = Random(0x5eed);
     let (mut env, mut repo) = world();
     let mut before = Checkout::of(&env, &repo);
-    for _ in 0..20 {
+    for _ in 0..kills {
         let mut child = match env.sessions().as_slice() {
             [sid] if is_over(&env, sid) => {
                 assert_eq!(result(&env), expected);
@@ -330,7 +349,7 @@ impl Random {
     }
 }
 
-/// Dies at every point of the run, one after another. Run by `cargo xtask crash-sweep`.
+/// Dies at every point of the run, one after another, and twenty times anywhere. Run by `cargo xtask crash-sweep`.
 #[test]
 #[ignore = "takes minutes: every crash point of a run, one run and one resume each"]
 fn sweep() {
@@ -353,4 +372,5 @@ fn sweep() {
     }
     println!("survived {} of {total} points: {by_kind:?}", by_kind.values().sum::<usize>());
     assert!(by_kind.values().sum::<usize>() > total * 9 / 10, "too few points were reached: {by_kind:?}");
+    survive_kills(20);
 }

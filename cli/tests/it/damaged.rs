@@ -75,12 +75,12 @@ fn a_session_nobody_can_read_is_removed_and_its_work_is_kept() {
             _ => fs::write(env.repo_path().join(".git").join(record(&sid)), "garbage\n").unwrap(),
         }
         let refused = env.pleach(&["rm", &sid]).expect(1);
-        assert!(refused.stderr.contains("its record cannot be read"), "{at}: {refused}");
-        assert!(refused.stderr.contains(&format!("`pleach rm --force {sid}`")), "{at}: {refused}");
+        refused.fails_with("removal-refused").naming(&sid);
+        refused.fails_with("removal-refused").naming(format!("`pleach rm --force {sid}`"));
         env.pleach(&["rm", "--force", "--dry-run", &sid]).expect(0);
         assert!(copy.exists());
         let removed = env.pleach(&["rm", "--force", &sid]).expect(0);
-        assert!(removed.stderr.contains(&format!("warning: {sid}: its record cannot be read")), "{at}: {removed}");
+        removed.warns("work-lost").naming(&sid);
         let kept = format!("refs/pleach/keep/{sid}-1");
         assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept.clone()], "{at}: {removed}");
         assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half", "{at}");
@@ -115,9 +115,9 @@ fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept
     damage(&env, &branch);
     let refused = env.pleach(&["rm", &sid]).expect(1);
     assert!(refused.stderr.contains("its newest commit cannot be read") && refused.stderr.contains(&tip), "{refused}");
-    assert!(refused.stderr.contains(&format!("`pleach rm --force {sid}`")), "{refused}");
+    refused.fails_with("removal-refused").naming(format!("`pleach rm --force {sid}`"));
     let removed = env.pleach(&["rm", "--force", &sid]).expect(0);
-    assert!(removed.stderr.contains(&format!("warning: {sid}: its newest commit cannot be read")), "{removed}");
+    removed.warns("work-lost").naming(&sid);
     let kept = format!("refs/pleach/keep/{sid}-1");
     assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half");
     assert_eq!(env.git(&["show", &format!("{kept}:two.txt")]), "two");
@@ -162,8 +162,7 @@ fn a_damaged_session_is_named_wherever_it_is_read() {
     damage(&env, &record_with(&env, &sid, ""));
     for command in [&["status", &sid][..], &["turns", &sid], &["show", &format!("{sid}/main.1")], &["resume", &sid]] {
         let failed = env.pleach(command).expect(7);
-        assert!(failed.stderr.contains(&format!("the record of session {sid} is damaged")), "{failed}");
-        assert!(failed.stderr.contains(&format!("pleach rm --force {sid}")), "{failed}");
+        failed.fails_with("record-damaged").naming(&sid).naming(format!("--force {sid}"));
     }
 }
 
@@ -179,8 +178,7 @@ fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
             _ => damage(&garden.env, &record_with(&garden.env, &sid, "")),
         }
         let ran = garden.garden(&[]).expect(0);
-        assert!(ran.stderr.contains(&format!("session {sid} is passed over")), "{at}: {ran}");
-        assert!(ran.stderr.contains(&format!("`pleach rm --force {sid}`")), "{at}: {ran}");
+        ran.warns("session-unreadable").naming(&sid).naming(format!("`pleach rm --force {sid}`"));
         let found = doctor(&garden.env);
         assert!(found[0].1.contains(&sid) && found[0].2.contains("pleach rm --force"), "{at}: {found:?}");
         garden.env.pleach(&["rm", "--force", &sid]).expect(0);
@@ -209,7 +207,10 @@ fn a_task_whose_session_cannot_be_read_is_worked_on_in_another() {
         let ran = garden.gardener(&[]).expect(0);
         assert_eq!(garden.completed(), ["T001"], "{ran}");
         assert_eq!(garden.file("main", "T001.txt"), "T001 1", "what was done is gone on with: {ran}");
-        assert_eq!(ran.stderr.contains(&format!("session {sid} is passed over")), !is_removed, "{ran}");
-        assert!(!ran.stderr.contains("named no commit"), "only the record is damaged: {ran}");
+        let passed_over =
+            ran.warnings().iter().any(|(code, text)| *code == "session-unreadable" && text.contains(&sid));
+        assert_eq!(passed_over, !is_removed, "{ran}");
+        // Only the record is damaged.
+        ran.does_not_warn("worktree-repaired");
     }
 }

@@ -135,7 +135,8 @@ fn an_agent_in_its_sandbox_changes_nothing_of_the_user_s() {
         let ran = run(&world, &ways).expect(0);
         world.assert_untouched(&ran);
         assert!(ran.stderr.contains("sandbox: Landlock"), "{ran}");
-        assert!(!ran.stderr.contains("warning: changed while"), "nothing has to be named: {ran}");
+        // Nothing has to be named.
+        ran.does_not_warn("changed-outside");
         let sessions = world.env.sessions();
         let tip = format!("refs/heads/pleach/escape/{}", sessions.last().unwrap());
         assert_eq!(world.env.git(&["show", &format!("{tip}:survived")]), "survived", "it came to its end: {ran}");
@@ -603,7 +604,7 @@ fn a_required_sandbox_that_cannot_be_had_refuses_to_run() {
     assert!(world.env.sessions().is_empty(), "nothing was begun");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: auto}\n");
     let ran = bound_by(&world, "none", &[]).expect(0);
-    assert!(ran.stderr.contains("warning: no sandbox: "), "{ran}");
+    ran.warns("no-sandbox");
 }
 
 #[test]
@@ -637,9 +638,9 @@ fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
     assert!(ran.stderr.contains("network open (this kernel cannot close it)"), "{ran}");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
     let ran = bound_by(&world, "landlock:3,seccomp", &[]).expect(7);
-    assert!(ran.stderr.contains("Linux 6.7"), "{ran}");
+    ran.fails_with("sandbox-missing").naming("6.7");
     let ran = bound_by(&world, "landlock:9", &[]).expect(7);
-    assert!(ran.stderr.contains("system calls cannot be filtered"), "{ran}");
+    ran.fails_with("sandbox-missing").naming("system calls cannot be filtered");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required, network: open}\n");
     bound_by(&world, "landlock:3", &[]).expect(0);
 }
@@ -707,7 +708,7 @@ fn without_a_sandbox_what_runs_on_is_ended_and_what_it_wrote_named() {
     let later = "(setsid sh -c \"trap '' TERM HUP; while :; do echo out >> '$R/later'; sleep 0.01; done\" \
                  > /dev/null 2>&1 < /dev/null &); while ! test -s \"$R/later\"; do sleep 0.01; done";
     let ran = world.tool(&format!("{REPO}; {later}")).expect(0);
-    assert!(ran.stderr.contains("`later` in your checkout"), "{ran}");
+    ran.warns("changed-outside").naming("`later`");
     world.env.assert_no_process_left();
     let length = || fs::metadata(world.env.repo_path().join("later")).unwrap().len();
     let (was, begun) = (length(), Instant::now());
@@ -737,7 +738,7 @@ fn without_a_sandbox_a_deleted_git_directory_ends_the_run_and_costs_no_file() {
         let ran = run(&world, &format!("{REPO}; echo 1 > one; pwd > {}; rm -rf \"$R/.git\"", copy.display())).expect(7);
         let gone = format!("{}/repo/.git, was deleted while the run worked", world.env.root().display());
         assert!(ran.stderr.contains(&gone), "{ran}");
-        assert!(ran.stderr.contains("not pushed elsewhere are lost with it, and the run cannot be resumed"), "{ran}");
+        ran.fails_with("repository-deleted");
         assert!(!ran.stderr.contains("pleach resume") && !ran.stderr.contains("nothing recorded is lost"), "{ran}");
         assert_eq!(files(&world), before, "{ran}");
         let one = PathBuf::from(world.env.read(copy).trim()).join("one");

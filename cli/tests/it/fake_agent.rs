@@ -29,7 +29,8 @@ pub fn built(name: &str) -> PathBuf {
     let newest = sources.filter_map(|source| changed(&source.ok()?.path())).max();
     if changed(&path).is_none_or(|built| Some(built) < newest) {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "pleach-cli", "--example", name]);
+        // Of the whole workspace: for one package alone, half of what it is built on would be built once more.
+        build.args(["build", "--quiet", "--workspace", "--example", name]);
         build.args(profile.ends_with("release").then_some("--release"));
         let done = build.arg("--target-dir").arg(profile.parent().expect("the target directory")).status();
         assert!(done.expect("cargo runs").success() && path.exists(), "build it: {build:?}");

@@ -309,7 +309,8 @@ fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
         let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
         let env = world("anthropic", "anthropic", &providers);
         let ran = run_with_key(&env, &one("Greet")).expect(7);
-        assert!(ran.stderr.contains("`code` cannot go on: ") && ran.stderr.contains(words), "{ran}");
+        ran.fails_with("agent-unusable").naming("`code`");
+        assert!(ran.stderr.contains(words), "{ran}");
         let goes_on = "goes on with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
                        start a new run";
         assert!(ran.stderr.contains(goes_on), "{ran}");
@@ -369,15 +370,14 @@ fn after_a_kill_recorded_calls_are_answered_again_for_nothing() {
     let spent: Vec<u64> =
         story.all("AgentTurn").iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
     assert_eq!(spent, [1, 1, 0, 0, 1, 1, 1], "two turns, the same again for nothing, three more");
-    assert_eq!(story.warnings(), Vec::<String>::new());
+    assert_eq!(story.warnings(), Vec::new());
     env.assert_no_process_left();
 }
 
 #[test]
 fn what_comes_out_differently_the_second_time_is_named() {
     let env = killed_and_resumed("date +%s%N > one.txt; echo same > same.txt");
-    let warnings = env.story().warnings();
-    let told = warnings.iter().find(|warning| warning.contains("answered from the record")).expect("a warning");
+    let told = env.story().warns("replay-differs");
     assert!(told.contains("`one.txt`") && !told.contains("same.txt"), "{told}");
 }
 

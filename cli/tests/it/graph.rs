@@ -223,14 +223,14 @@ fn the_pipeline_itself_is_never_overwritten() {
     insta::assert_snapshot!(env.pleach(&["graph", "review.dot", "-o", "./review.dot"]), @"
     exit: 2
     --- stderr
-    error: `./review.dot` is the pipeline itself
+    error[output-misnamed]: `./review.dot` is the pipeline itself
     hint: give another file with -o
     ");
     assert_eq!(env.read("review.dot"), REVIEW);
     insta::assert_snapshot!(env.pleach(&["graph", "review.dot", "-o", "nowhere/a.svg"]), @"
     exit: 2
     --- stderr
-    error: cannot write `nowhere/a.svg`: No such file or directory (os error 2)
+    error[output-misplaced]: cannot write `nowhere/a.svg`: No such file or directory (os error 2)
     hint: give a file in a directory that exists and may be written to
     ");
 }
@@ -241,20 +241,20 @@ fn what_cannot_be_read_is_told_in_one_error() {
     insta::assert_snapshot!(env.pleach(&["graph", "none.dot"]), @"
     exit: 2
     --- stderr
-    error: cannot read `none.dot`: No such file or directory (os error 2)
+    error[pipeline-unreadable]: cannot read `none.dot`: No such file or directory (os error 2)
     hint: give the path of a pipeline, a text file in the DOT language
     ");
     env.write("bytes.dot", [0xff, 0xfe, b'd']);
     insta::assert_snapshot!(env.pleach(&["graph", "bytes.dot"]), @"
     exit: 2
     --- stderr
-    error: cannot read `bytes.dot`: stream did not contain valid UTF-8
+    error[pipeline-unreadable]: cannot read `bytes.dot`: stream did not contain valid UTF-8
     hint: give the path of a pipeline, a text file in the DOT language
     ");
     insta::assert_snapshot!(env.pleach(&["graph", "."]), @"
     exit: 2
     --- stderr
-    error: cannot read `.`: Is a directory (os error 21)
+    error[pipeline-unreadable]: cannot read `.`: Is a directory (os error 21)
     hint: give the path of a pipeline; there is `./bytes.dot`
     ");
 }

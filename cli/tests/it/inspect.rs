@@ -233,7 +233,7 @@ fn an_id_that_begins_with_digits_is_no_turn() {
     let digits = |id: &String| id.bytes().take(7).all(|byte| byte.is_ascii_digit()) && !id.starts_with('0');
     let id = ids.into_iter().find(digits).expect("about one of thirty is like this");
     let ran = env.pleach(&["show", &id[..7]]).expect(2);
-    assert!(ran.stderr.contains("is no turn of a session"), "{ran}");
+    ran.fails_with("no-such-turn");
 }
 
 #[test]
@@ -256,25 +256,25 @@ fn a_turn_has_many_names() {
     insta::assert_snapshot!(env.pleach(&["show", "main.9"]), @"
     exit: 2
     --- stderr
-    error: session [SID] has no turn main.9; it has 3
+    error[no-such-turn]: session [SID] has no turn main.9; it has 3
     hint: `pleach turns [SID]` lists them
     ");
     insta::assert_snapshot!(env.pleach(&["show", "main"]), @"
     exit: 2
     --- stderr
-    error: commit [SHA] is no turn of a session
+    error[no-such-turn]: commit [SHA] is no turn of a session
     hint: `git show [SHA]` shows it
     ");
     insta::assert_snapshot!(env.pleach(&["show", "nothing"]), @"
     exit: 2
     --- stderr
-    error: `nothing` is not a commit of this repository
+    error[no-such-revision]: `nothing` is not a commit of this repository
     hint: `git log` and `git branch` show what there is
     ");
     insta::assert_snapshot!(env.pleach(&["show", &sid]), @"
     exit: 2
     --- stderr
-    error: `[SID]` is a session, not a turn
+    error[no-such-turn]: `[SID]` is a session, not a turn
     hint: `pleach turns [SID]` lists its turns
     ");
 }
@@ -331,7 +331,7 @@ fn unknown_sessions_are_told_with_what_there_is() {
     insta::assert_snapshot!(env.pleach(&["turns", "zzz9"]), @"
     exit: 2
     --- stderr
-    error: there is no session `zzz9` in this repository
+    error[no-such-session]: there is no session `zzz9` in this repository
     hint: there are: [SID]; `pleach status` shows them
     ");
     let empty = TestEnv::new();
@@ -339,14 +339,14 @@ fn unknown_sessions_are_told_with_what_there_is() {
     insta::assert_snapshot!(empty.pleach(&["diff", "abc"]), @"
     exit: 2
     --- stderr
-    error: there is no session `abc` in this repository
+    error[no-such-session]: there is no session `abc` in this repository
     hint: there is none yet; `pleach run FILE.dot` starts one
     ");
     let nowhere = TestEnv::new();
     insta::assert_snapshot!(nowhere.pleach(&["status"]), @"
     exit: 2
     --- stderr
-    error: `[TEMP]` is not in a git repository
+    error[not-a-repository]: `[TEMP]` is not in a git repository
     hint: run `git init` there, or name a repository with `-C DIR`
     ");
     // No id has a 9.
@@ -548,7 +548,7 @@ fn an_export_never_mixes_with_other_files() {
     insta::assert_snapshot!(env.pleach(&["export", &sid, "../full"]), @"
     exit: 2
     --- stderr
-    error: `[TEMP]/repo/../full` is not empty and holds no export of session [SID]
+    error[export-taken]: `[TEMP]/repo/../full` is not empty and holds no export of session [SID]
     hint: name a directory that does not exist yet
     ");
     assert_eq!(fs::read_dir(env.root().join("full")).unwrap().count(), 1);

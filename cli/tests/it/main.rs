@@ -39,6 +39,7 @@ mod shell;
 mod support;
 mod survey;
 mod terminal;
+mod told;
 mod tree_commands;
 mod tree_crash;
 mod trees;

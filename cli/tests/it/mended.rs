@@ -62,7 +62,7 @@ fn a_kill_with_a_broken_copy_costs_no_work() {
         let ran = env.resume(&[]).expect(0);
         let kept = kept(&env);
         assert_eq!(kept.len(), 1, "{breaks}: {ran}");
-        assert!(ran.stderr.contains(&format!("what the last run left uncommitted is kept at {}", kept[0])), "{ran}");
+        ran.warns("work-kept").naming(&kept[0]);
         let changed = env.git(&["diff", "--name-status", &format!("{}^1", kept[0]), &kept[0]]);
         assert_eq!(changed, "A\twork.txt", "{breaks}: {ran}");
         assert_eq!(env.git(&["show", &format!("{}:work.txt", kept[0])]), "precious", "{breaks}");
@@ -78,7 +78,7 @@ fn a_kill_with_a_broken_copy_costs_no_work() {
         let aside = aside(&worktree);
         assert_eq!(aside.len(), usize::from(breaks.contains("git init")), "{breaks}: {aside:?}");
         for place in &aside {
-            assert!(ran.stderr.contains(&format!("is now at `{}`", place.display())), "{breaks}: {ran}");
+            ran.warns("moved-aside").naming(format!("`{}`", place.display()));
             assert!(place.join("HEAD").exists(), "{breaks}");
         }
     }
@@ -113,7 +113,9 @@ fn what_lies_where_the_copy_was_is_kept_or_put_aside() {
             assert_eq!(env.git(&["show", &format!("{name}:precious")]), "mine", "{lie}");
         }
         assert_eq!(aside.iter().map(|path| path.file_name().unwrap()).collect::<Vec<_>>(), names, "{lie}: {ran}");
-        assert!(aside.iter().all(|path| ran.stderr.contains(&format!("is now at `{}`", path.display()))), "{ran}");
+        for path in &aside {
+            ran.warns("moved-aside").naming(format!("`{}`", path.display()));
+        }
         assert_eq!(env.git_in(&worktree, &["status", "--porcelain"]), "");
     }
 }
@@ -156,7 +158,7 @@ fn an_agent_that_makes_a_repository_of_its_copy_has_failed() {
         assert!(ran.stdout.contains("settings were changed") && !ran.stderr.contains("pleach resume"), "{ran}");
         assert_eq!(env.committed("one"), "1");
         let [place] = &aside(&env.worktree())[..] else { panic!("it is put aside: {ran}") };
-        assert!(ran.stderr.contains(&format!("is now at `{}`", place.display())), "{ran}");
+        ran.warns("moved-aside").naming(format!("`{}`", place.display()));
         assert_eq!(env.git_in(place, &["log", "--format=%s"]), "own", "with what was committed there");
         assert_eq!(env.git_in(&env.worktree(), &["status", "--porcelain"]), "");
     }
@@ -193,7 +195,7 @@ fn a_task_goes_on_after_a_kill_with_a_broken_copy() {
         let kept = kept(&garden.env);
         assert_eq!(kept.len(), 1, "{breaks}: {ran}");
         assert_eq!(garden.file(&kept[0], "work.txt"), "precious", "{breaks}");
-        assert!(ran.stderr.contains(&format!("it is kept at {}", kept[0])), "{breaks}: {ran}");
+        ran.warns("work-kept").naming(&kept[0]);
     }
 }
 
@@ -205,7 +207,7 @@ fn a_repository_made_of_the_copy_costs_an_attempt_and_no_more() {
     let ran = garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001"]);
     assert_eq!(garden.told("main")[..2], ["T001 implement-fail", "T001 implement-pass"]);
-    assert!(ran.stderr.contains("what stood in the way of the working copy is now at `"), "{ran}");
+    ran.warns("moved-aside");
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn the_copy_of_a_repository_that_is_gone_is_put_aside() {
     let ran = garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001"]);
     let [place] = &aside(Path::new(copy))[..] else { panic!("it is put aside: {ran}") };
-    assert!(ran.stderr.contains(&format!("is now at `{}`", place.display())), "{ran}");
+    ran.warns("moved-aside").naming(format!("`{}`", place.display()));
     assert_eq!(fs::read_to_string(place.join("precious")).unwrap(), "mine\n");
     assert_eq!(kept(&garden.env), [""; 0], "it is no work on this repository");
 }
@@ -252,10 +254,7 @@ fn the_working_copies_of_a_repository_that_was_moved_come_along() {
         fs::rename(&repo, &moved).unwrap();
         let ran = env.pleach(&["-y", "-C", moved.to_str().unwrap(), "resume", &session]).expect(0);
         let kept = env.git_in(&moved, &["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
-        assert!(
-            ran.stderr.contains(&format!("what the last run left uncommitted is kept at {kept}")),
-            "{breaks}: {ran}"
-        );
+        ran.warns("work-kept").naming(&kept);
         assert_eq!(env.git_in(&moved, &["show", &format!("{kept}:work.txt")]), "precious", "{breaks}");
         assert!(!before.exists(), "{breaks}: {ran}");
         let all = env.git_in(&moved, &["worktree", "list"]);
@@ -293,8 +292,7 @@ fn a_working_copy_another_repository_has_stays_where_it_is() {
     copied(&moved, &repo);
     for place in [&other, &moved] {
         let ran = env.pleach(&["-y", "-C", place.to_str().unwrap(), "resume", &session]).expect(0);
-        let said = format!("warning: the working copy at `{}` is not gone on with: ", copy.display());
-        assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
+        ran.warns_once("worktree-abandoned").naming(format!("`{}`", copy.display()));
         assert_eq!(env.git_in(place, &["for-each-ref", "refs/pleach/keep/"]), "");
         assert!(copy.join("work.txt").exists(), "{}", place.display());
     }

@@ -113,16 +113,16 @@ fn what_a_repository_has_a_name_stand_for_is_asked_about() {
 fn a_name_nobody_has_is_an_error_that_lists_the_others() {
     let garden = garden("");
     let ran = garden.gardener(&["--runner", "mien"]).expect(2);
-    assert!(ran.stderr.contains("there is no agent `mien`, did you mean `mine`?"), "{ran}");
+    ran.fails_with("settings-invalid").naming("`mien`").naming("`mine`");
     let all = "Agents: builtin, simulation, claude, codex, gemini, opencode, mine, acp:COMMAND, command:COMMAND.";
     assert!(ran.stderr.contains(all), "{ran}");
     configure(&garden, "tree: {steps: {review: {runner: yours}}}\n");
     // It stays one where a flag says something else.
     let ran = garden.gardener(&["--runner", "mine"]).expect(2);
-    assert!(ran.stderr.contains("there is no agent `yours`") && ran.stderr.contains("pleach.yaml:3:"), "{ran}");
+    ran.fails_with("settings-invalid").naming("`yours`").naming("pleach.yaml:3");
     garden.env.configure("agent: plain\nagents: {plain: {model: m}}\n");
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("`agents.plain` has neither `runner` nor `command`"), "{ran}");
+    ran.fails_with("settings-invalid").naming("`agents.plain`").naming("`runner`").naming("`command`");
     assert_eq!(garden.told("main"), [""; 0]);
 }
 

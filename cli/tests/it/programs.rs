@@ -122,7 +122,7 @@ fn a_program_that_cannot_be_started_pauses_the_run() {
     // Where it is looked for is the working copy, so that nobody can know beforehand.
     env.configure("agent: \"command:./agent-of-the-repository\"\n");
     let ran = env.run(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(7);
-    assert!(ran.stderr.contains("`code` cannot go on: ") && ran.stderr.contains("./agent-of-the-repository"), "{ran}");
+    ran.fails_with("agent-unusable").naming("`code`").naming("/agent-of-the-repository");
     env.resume(&[]).expect(7);
 }
 
@@ -190,7 +190,7 @@ fn a_session_called_off_while_its_working_copy_is_set_up_says_so() {
     env.pleach(&["cancel", &sid, "--grace", "0"]).expect(0);
     let ran = run.end().expect(1);
     drop(held);
-    assert!(ran.stderr.contains(&format!("session {sid} was called off")), "{ran}");
+    ran.fails_with("session-cancelled").naming(&sid);
     assert_eq!(env.story().kinds().last(), Some(&"PipelineCancelled"));
 }
 
@@ -199,9 +199,9 @@ fn an_answer_to_a_gate_that_is_not_there_is_refused() {
     let env = TestEnv::with_repo();
     let body = "ask [shape=hexagon] start -> ask ask -> exit [label=Yes]";
     let ran = env.run(&graph("gated", body), &["--answer", "aks=Yes"]).expect(2);
-    assert!(ran.stderr.contains("no gate `aks`") && ran.stderr.contains("its gates: ask"), "{ran}");
+    ran.fails_with("no-such-gate").naming("`aks`");
     let ran = env.run(&graph("gated", body), &["--answer", "ask=Nope"]).expect(2);
-    assert!(ran.stderr.contains("`Nope` is not a choice at gate `ask` (choices: Yes)"), "{ran}");
+    ran.fails_with("answer-unknown").naming("`Nope`").naming("`ask`");
     assert!(env.sessions().is_empty(), "{ran}");
 }
 
@@ -219,7 +219,7 @@ fn an_input_nothing_uses_is_pointed_out() {
     let env = TestEnv::with_repo();
     let dot = graph("one", "work [shape=parallelogram, tool_command=\"echo $name\"] start -> work -> exit");
     let ran = env.run(&dot, &["nmae=x"]).expect(0);
-    assert!(ran.stderr.contains("does not use the input `nmae`"), "{ran}");
+    ran.warns("unused-input").naming("`nmae`");
 }
 
 #[test]
@@ -244,11 +244,11 @@ fn a_dry_run_says_which_agent_would_work() {
     test (command) make test
       → exit
     --- stderr
-    warning: SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set `agent:` in pleach.yaml or pass --agent
+    warning[simulation]: SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set `agent:` in pleach.yaml or pass --agent
     ");
     env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
     let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);
-    assert!(!sure.stderr.contains("SIMULATION"), "{sure}");
+    sure.does_not_warn("simulation");
     let agents: Vec<_> = sure.json()["nodes"].as_array().unwrap().iter().map(|node| node["agent"].clone()).collect();
     let agents: Vec<_> = agents.iter().map(|agent| agent.as_str().unwrap_or("-")).collect();
     assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);
@@ -284,14 +284,14 @@ fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
     insta::assert_snapshot!(env.run(&dot, &[]), @"
     exit: 7
     --- stderr
-    error: `code` cannot run: Claude Code is not installed: there is no program `no-such-claude` on PATH
+    error[agent-missing]: `code` cannot run: Claude Code is not installed: there is no program `no-such-claude` on PATH
     hint: install it with `npm install -g @anthropic-ai/claude-code`
     ");
     env.configure("agent: 'command:/nonexistent/agent --fast'\n");
     insta::assert_snapshot!(env.run(&dot, &[]), @"
     exit: 7
     --- stderr
-    error: `code` cannot run: The agent is not installed: there is no program `/nonexistent/agent`
+    error[agent-missing]: `code` cannot run: The agent is not installed: there is no program `/nonexistent/agent`
     hint: install it, or correct the command
     ");
     assert!(env.sessions().is_empty());

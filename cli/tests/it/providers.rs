@@ -132,7 +132,7 @@ fn a_message_out_of_form_is_asked_for_again_and_then_left() {
         let ran = run(&env, &["-y"]).expect(0);
         let message = message(&env);
         assert!(message.starts_with("Write the greeting\n\n"), "in the agent's own words: {message}");
-        assert!(ran.stderr.contains("the commit message is in the agent's own words: "), "{ran}");
+        ran.warns("message-fallback");
     }
 }
 
@@ -251,7 +251,7 @@ fn a_missing_or_refused_key_is_said_with_what_to_do() {
     });
     let env = world(&server);
     let missing = env.pleach(&["run", "g.dot", "-y"]).expect(7);
-    assert!(missing.stderr.contains("there is no key for anthropic\nhint: set ANTHROPIC_API_KEY"), "{missing}");
+    missing.fails_with("agent-missing").naming("ANTHROPIC_API_KEY");
     let with = |key: &str, args: &[&str]| {
         let mut command = env.command(args);
         env.finish(command.env("ANTHROPIC_API_KEY", key).output().expect("pleach can be started"))
@@ -261,7 +261,7 @@ fn a_missing_or_refused_key_is_said_with_what_to_do() {
     assert!(refused.stderr.contains(said), "{refused}");
     assert_eq!(server.seen().len(), 1, "a refused key is not tried again");
     let sid = env.session();
-    assert!(refused.stderr.contains(&format!("`pleach resume {sid}` goes on")), "{refused}");
+    refused.fails_with("agent-unusable").naming(format!("`pleach resume {sid}`"));
     let status = env.pleach(&["status", &sid]).expect(0);
     assert!(status.stdout.contains("paused: `work` cannot go on: anthropic does not accept the key"), "{status}");
     with(KEY, &["-y", "resume", &sid]).expect(0);
@@ -279,7 +279,7 @@ fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
     let env = TestEnv::with_script(&begins_with(DOWN));
     let dot = graph("down", "code [prompt=Work, max_retries=1] start -> code -> exit");
     let ran = env.run(&dot, &[]).expect(7);
-    assert!(ran.stderr.contains("`code` cannot go on: the provider answered 503: no service"), "{ran}");
+    ran.fails_with("agent-unusable").naming("`code`").naming("503");
     assert_eq!(env.story().all("RetryAt").len(), 1);
     env.resume(&[]).expect(7);
     env.script(&begins_with("{text: I work.}"));
@@ -308,7 +308,7 @@ fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
     let back = "code [prompt=Work] review [prompt=Look, retry_target=code] start -> code -> review -> exit \
                 review -> code [condition=\"outcome=fail\"]";
     let ran = env.run(&graph("back", back), &[]).expect(7);
-    assert!(ran.stderr.contains("`review` cannot go on: "), "{ran}");
+    ran.fails_with("agent-unusable").naming("`review`");
     assert_eq!(env.story().all("AgentTurn").len(), 1, "nothing was paid twice");
 }
 
@@ -328,7 +328,7 @@ fn a_key_whose_server_has_no_address_is_no_missing_key() {
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     command.env("ANTHROPIC_BASE_URL", "nonsense");
     let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
-    assert!(ran.stderr.contains("there is no model to ask"), "{ran}");
+    ran.fails_with("agent-missing").naming("there is no model to ask");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
     let ran = run("", 7);
     assert!(ran.stderr.contains(said), "{ran}");
     let ran = run(", llm_model=smart", 7);
-    assert!(ran.stderr.contains("openrouter has no model `smart`"), "{ran}");
+    ran.fails_with("agent-missing").naming("`smart`");
     assert!(server.seen().is_empty(), "nobody was asked");
 }
 
@@ -363,7 +363,7 @@ fn agents_are_told_who_they_are_by_their_files() {
     let config = env.read("repo/pleach.yaml");
     env.write("repo/pleach.yaml", format!("{config}agents: {{poet: {{role: agents/role.yaml, model: m-poet}}}}\n"));
     let missing = run(&env, &["-y"]).expect(2);
-    assert!(missing.stderr.contains("agent `poet`: cannot use the role file"), "{missing}");
+    missing.fails_with("layer-invalid").naming("`poet`");
     env.write("repo/agents/role.yaml", "content: You rhyme.\n");
     run(&env, &["-y"]).expect(0);
     let first = &server.seen()[0].body;
@@ -432,7 +432,7 @@ fn a_server_over_tls_must_be_one_the_machine_trusts() {
     let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls-authority.pem");
     for (host, authority) in [("localhost", None), ("127.0.0.1", Some(authority))] {
         let refused = run(host, authority).expect(7);
-        assert!(refused.stderr.contains(&format!("no safe connection to https://{host}:{port}/v1: ")), "{refused}");
+        refused.fails_with("agent-unusable").naming(format!("https://{host}:{port}/v1"));
         assert!(server.seen().is_empty(), "nothing was sent");
     }
     run("localhost", Some(authority)).expect(0);

@@ -73,7 +73,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 1
     --- stderr
-    error: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch
+    error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch
     hint: merge it with `git merge pleach/make/[SID]`, or `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
     ");
     assert_eq!(refs(&env), all);
@@ -142,7 +142,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
     exit: 1
     --- stderr
-    error: branch `pleach/make/[SID]` is checked out at `[TEMP]/repo`
+    error[branch-checked-out]: branch `pleach/make/[SID]` is checked out at `[TEMP]/repo`
     hint: switch to another branch there first
     ");
     env.git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
@@ -150,7 +150,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 1
     --- stderr
-    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded
+    error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded
     hint: `pleach rm --force [SID]` removes the session and leaves the branch
     ");
     insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
@@ -227,7 +227,7 @@ fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
     env.git_in(&nested, &["init", "--quiet"]);
     fs::write(nested.join("file"), "x").unwrap();
     let refused = env.pleach(&["rm", &sid]).expect(1);
-    assert!(refused.stderr.contains("nested` cannot be saved and would be lost"), "{refused}");
+    refused.fails_with("removal-refused").naming("nested`");
     assert!(nested.exists());
     env.pleach(&["rm", &sid, "--force"]).expect(0);
 }
@@ -243,7 +243,7 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 1
     --- stderr
-    error: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
+    error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
     hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
     ");
     // Somebody has moved the branch as well, so that what was committed is in the record alone.
@@ -252,14 +252,14 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 1
     --- stderr
-    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
+    error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
     hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
     ");
     fs::remove_dir_all(&nested).unwrap();
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 1
     --- stderr
-    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch
+    error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch
     hint: merge it with `git merge [SHA]`, or `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
     ");
     env.pleach(&["rm", &sid, "--force"]).expect(0);
@@ -299,13 +299,13 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
     insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"
     exit: 2
     --- stderr
-    error: session [SID] has ended: cancelled
+    error[session-over]: session [SID] has ended: cancelled
     hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
     ");
     insta::assert_snapshot!(env.pleach(&["resume", &sid, "-y"]), @"
     exit: 2
     --- stderr
-    error: session [SID] has ended: cancelled
+    error[session-over]: session [SID] has ended: cancelled
     hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
     ");
     env.pleach(&["rm", &sid, "--force"]).expect(0);

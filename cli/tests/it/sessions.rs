@@ -241,10 +241,20 @@ impl Story {
         found.unwrap_or_else(|| panic!("`{id}` never ended: {:?}", self.path()))
     }
 
-    /// The warnings of all nodes.
-    pub fn warnings(&self) -> Vec<String> {
+    /// The warnings of all nodes: codes and words.
+    pub fn warnings(&self) -> Vec<(String, String)> {
         let all = self.all("NodeExecution").into_iter().filter_map(|node| node["warnings"].as_array());
-        all.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        all.flatten().map(|warning| (text(&warning["code"]), text(&warning["text"]))).collect()
+    }
+
+    /// Fails the test unless a node has a warning of this code on record. Gives the words of all that have it.
+    #[track_caller]
+    pub fn warns(&self, code: &str) -> String {
+        let told: Vec<String> =
+            self.warnings().into_iter().filter(|(is, _)| is == code).map(|(_, text)| text).collect();
+        assert!(!told.is_empty(), "no warning with the code {code}: {:?}", self.warnings());
+        told.join("\n")
     }
 
     /// A message by its number.

@@ -22,7 +22,7 @@ fn errors_say_how_to_mend_them_on_the_second_line() {
     insta::assert_snapshot!(env.pleach(&["-C", "nowhere", "completions", "bash"]), @"
     exit: 2
     --- stderr
-    error: `nowhere` is not a directory
+    error[not-a-directory]: `nowhere` is not a directory
     hint: -C takes a directory that exists
     ");
 }
@@ -33,20 +33,20 @@ fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
     insta::assert_snapshot!(env.pleach(&["gardener", "--max-retries", "0"]), @"
     exit: 2
     --- stderr
-    error: --max-retries: a task needs at least one attempt
+    error[settings-invalid]: --max-retries: a task needs at least one attempt
     hint: Give a number from 1 up.
     ");
     insta::assert_snapshot!(env.pleach(&["gardener", "--isolation", "some"]), @"
     exit: 2
     --- stderr
-    error: --isolation: `tree.isolation` cannot be `some`
+    error[settings-invalid]: --isolation: `tree.isolation` cannot be `some`
     hint: It is one of: none, phase, task.
     ");
     env.write("spec/plan.md", "## Phase 1: One\n- [ ] T001 Begin\n");
     insta::assert_snapshot!(env.pleach(&["build", "--no-ai", "--spec-dir", "../spec", "-o", "../nowhere/x.json"]), @"
     exit: 7
     --- stderr
-    error: cannot write `[TEMP]/repo/../nowhere/x.json`: No such file or directory (os error 2)
+    error[output-unwritable]: cannot write `[TEMP]/repo/../nowhere/x.json`: No such file or directory (os error 2)
     hint: -o names another file, in a directory that exists and can be written to
     ");
 }
@@ -55,9 +55,12 @@ fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
 fn with_json_an_error_is_an_object_on_stdout_too() {
     let env = TestEnv::new();
     let failed = env.pleach(&["--json", "-C", "nowhere", "completions", "bash"]).expect(2);
-    assert_eq!(failed.json()["error"]["code"], 2);
+    assert_eq!(
+        (&failed.json()["error"]["code"], &failed.json()["error"]["exit"]),
+        (&"not-a-directory".into(), &2.into())
+    );
     assert_eq!(failed.json()["error"]["hint"], "-C takes a directory that exists");
-    assert!(failed.stderr.starts_with("error: "), "{failed}");
+    failed.fails_with("not-a-directory");
 
     let misused = env.pleach(&["no-such-command", "--json"]).expect(2);
     assert_eq!(misused.json()["error"]["message"], "unrecognized subcommand 'no-such-command'");

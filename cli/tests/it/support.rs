@@ -1,6 +1,6 @@
 //! A place of its own for each test: temporary directories, a cleared environment, real git, the built `pleach`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -44,6 +44,7 @@ const GIT_ENV: [(&str, &str); 6] = [
 pub struct TestEnv {
     root: PathBuf,
     sessions: RefCell<Vec<String>>,
+    is_impatient: Cell<bool>,
     _dir: TempDir,
 }
 
@@ -88,14 +89,27 @@ impl Ran {
 
 impl TestEnv {
     pub fn new() -> Self {
-        let dir = TempDir::with_prefix("pleach-test-").expect("a temporary directory");
+        Self::of(TempDir::with_prefix("pleach-test-").expect("a temporary directory"))
+    }
+
+    /// A world on the disk the tests are built on. Others may be in memory, where nothing has to be flushed.
+    pub fn on_disk() -> Self {
+        Self::of(TempDir::with_prefix_in("pleach-test-", env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory"))
+    }
+
+    fn of(dir: TempDir) -> Self {
         let root = dir.path().canonicalize().expect("the directory just made");
-        let env = Self { root, sessions: RefCell::default(), _dir: dir };
+        let env = Self { root, sessions: RefCell::default(), is_impatient: Cell::new(false), _dir: dir };
         for name in ["home", "config", "state", "cache", "data", "tmp"] {
             fs::create_dir(env.root.join(name)).expect("a directory of the test's own");
         }
         env.write("home/.gitconfig", "[init]\n\tdefaultBranch = main\n");
         env
+    }
+
+    /// Has pleach wait but a moment for what is in its way, in a test where that stays there.
+    pub fn be_impatient(&self) {
+        self.is_impatient.set(true);
     }
 
     /// The temporary directory everything lives in.
@@ -233,7 +247,8 @@ impl TestEnv {
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {
         let below = |name: &str| self.root.join(name).into_os_string();
-        vec![
+        let impatient = self.is_impatient.get().then(|| ("PLEACH_PATIENCE_MS", "100".into()));
+        let usual = vec![
             ("HOME", below("home")),
             ("XDG_CONFIG_HOME", below("config")),
             ("XDG_STATE_HOME", below("state")),
@@ -244,7 +259,9 @@ impl TestEnv {
             ("GIT_TERMINAL_PROMPT", "0".into()),
             ("LC_ALL", "C".into()),
             ("NO_COLOR", "1".into()),
-        ]
+            ("PLEACH_CODES", "1".into()),
+        ];
+        usual.into_iter().chain(impatient).collect()
     }
 
     /// The sessions seen so far, oldest first as far as the test looked.

@@ -339,13 +339,18 @@ fn every_kind_of_crash_point_is_survived_with_a_branch_per_phase() {
     comes_to(&env, &BY_PHASE, "all of them");
 }
 
+/// One of a run that begins and one of a run that goes on; the sweep has more.
 #[test]
-fn ten_random_kills_are_survived() {
+fn random_kills_of_a_tree_are_survived() {
+    survive_kills(2);
+}
+
+fn survive_kills(all: usize) {
     let env = world("none");
     let trace = env.root().join("trace");
     let mut random = Random(0x7ee5);
     let mut kills = 0;
-    while kills < 10 {
+    while kills < all {
         let _ = fs::remove_file(&trace);
         let mut command = env.command(ALL);
         command.env("PLEACH_CRASH_TRACE", &trace).stdout(Stdio::null()).stderr(Stdio::null());
@@ -363,7 +368,7 @@ fn ten_random_kills_are_survived() {
         kills += usize::from(child.wait().expect("a child").signal().is_some());
         check(&env, &format!("kill {kills}"));
     }
-    comes_to(&env, &ALONE, "ten kills");
+    comes_to(&env, &ALONE, "all kills");
 }
 
 #[test]
@@ -563,7 +568,8 @@ fn sweep_part(isolation: &str, part: usize, stride: usize) -> Swept {
     swept
 }
 
-/// Dies at every point of the run, one after another, or at one in `SWEEP_EVERY`. Run by `cargo xtask crash-sweep tree`.
+/// Dies at every point of the run, one after another, or at one in `SWEEP_EVERY`, and ten times anywhere. Run by `cargo
+/// xtask crash-sweep tree`.
 #[test]
 #[ignore = "takes an hour: every crash point of a run over a tree"]
 #[expect(clippy::disallowed_methods, reason = "the chore that runs the sweep says how much of it")]
@@ -589,4 +595,5 @@ fn sweep() {
         assert!(all.failed.is_empty(), "{:#?}", all.failed);
         assert!(missed * 20 < total, "too many points were not reached");
     }
+    survive_kills(10);
 }

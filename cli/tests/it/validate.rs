@@ -117,9 +117,9 @@ fn all_files_are_checked_whatever_is_wrong_with_one() {
     syntax.dot: 3 errors
     good.dot: ok, 3 nodes, 2 edges
     --- stderr
-    error: cannot read `missing.dot`: No such file or directory (os error 2)
+    error[pipeline-unreadable]: cannot read `missing.dot`: No such file or directory (os error 2)
     hint: give the path of a pipeline; there is `bad.dot`, `binary.dot`, `good.dot`, `syntax.dot`
-    error: cannot read `binary.dot`: stream did not contain valid UTF-8
+    error[pipeline-unreadable]: cannot read `binary.dot`: stream did not contain valid UTF-8
     hint: give the path of a pipeline, a text file in the DOT language
     ");
 }
@@ -217,8 +217,8 @@ fn agents_and_models_are_looked_up_in_the_configuration() {
     env.pleach(&["validate", "known.dot"]).expect(0);
     env.write("unknown.dot", GOOD.replace("work [", &work.replace("reviewer", "reviwer").replace("smart", "clever")));
     let ran = env.pleach(&["validate", "unknown.dot"]).expect(0);
-    assert!(ran.stdout.contains("warning[agent_configured]: the agent `reviwer` is not configured"), "{ran}");
-    assert!(ran.stdout.contains("warning[model_configured]: the model `clever` is not configured"), "{ran}");
+    assert!(ran.stdout.contains("warning[agent_configured]: the agent `reviwer`"), "{ran}");
+    assert!(ran.stdout.contains("warning[model_configured]: the model `clever`"), "{ran}");
     env.write("pleach.yaml", "agnet: x\n");
     let ran = env.pleach(&["validate", "known.dot", "good.dot"]).expect(2);
     assert!(ran.stdout.contains("good.dot: ok"), "{ran}");

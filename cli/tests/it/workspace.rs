@@ -102,14 +102,14 @@ fn not_a_repository_is_refused() {
     insta::assert_snapshot!(ran, @"
     exit: 2
     --- stderr
-    error: `[TEMP]` is not in a git repository
+    error[not-a-repository]: `[TEMP]` is not in a git repository
     hint: run `git init` there, or name a repository with `-C DIR`
     ");
     env.write("empty/file", "");
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "empty"]).expect(2);
-    assert!(ran.stderr.contains("empty` is not in a git repository"), "{ran}");
+    ran.fails_with("not-a-repository").naming("empty`");
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "nowhere"]).expect(2);
-    assert!(ran.stderr.contains("nowhere` is not a directory"), "{ran}");
+    ran.fails_with("not-a-directory").naming("nowhere`");
     assert!(!env.root().join("state/pleach/worktrees").exists());
 }
 
@@ -138,8 +138,10 @@ fn git_errors_hold_gits_own_words() {
     let bin = git_that_fails_at(&env, "worktree", "fatal: the disk is on holiday");
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let ran = run_with_path(&env, &path, &one("true")).expect(7);
-    assert!(ran.stderr.contains("fatal: the disk is on holiday"), "{ran}");
-    assert!(ran.stderr.contains("git cannot make the worktree") && ran.stderr.contains("`git worktree add`"), "{ran}");
+    ran.fails_with("worktree-failed")
+        .naming("fatal: the disk is on holiday")
+        .naming("git cannot make the worktree")
+        .naming("`git worktree add`");
     assert!(env.sessions().is_empty(), "nothing has begun");
 
     // A repository git itself refuses.
@@ -148,7 +150,7 @@ fn git_errors_hold_gits_own_words() {
     env.write("broken/.git/config", "[core\n");
     env.write("pipeline.dot", one("true"));
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "broken"]).expect(2);
-    assert!(ran.stderr.contains("bad config line 1"), "{ran}");
+    ran.fails_with("repository-refused").naming("bad config line 1");
 }
 
 #[test]
@@ -170,11 +172,11 @@ fn worktrees_base_is_honoured() {
     let expected = env.repo_path().join(".orchestra/worktrees").join(env.session()).join("main");
     assert_eq!(env.committed("where"), expected.to_str().unwrap());
     assert_eq!(env.git(&["status", "--porcelain"]), "");
-    assert!(!ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(ran.warnings(), [], "{ran}");
     assert_eq!(env.files(), ["README.md", "flow.dot", "one", "pleach.yaml", "where"]);
     // Again, now that it is there.
     let ran = env.pleach(&["-y", "run", "flow.dot"]).expect(0);
-    assert!(!ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(ran.warnings(), [], "{ran}");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }
 
@@ -189,7 +191,7 @@ fn a_missing_git_is_an_environment_error() {
     insta::assert_snapshot!(ran, @"
     exit: 7
     --- stderr
-    error: the git program cannot be run (No such file or directory (os error 2))
+    error[git-missing]: the git program cannot be run (No such file or directory (os error 2))
     hint: install git 2.38 or newer
     ");
 }
@@ -203,7 +205,7 @@ fn an_old_git_is_an_environment_error() {
     insta::assert_snapshot!(ran, @"
     exit: 7
     --- stderr
-    error: git version 2.30.2 is too old
+    error[git-too-old]: git version 2.30.2 is too old
     hint: install git 2.38 or newer
     ");
 }
@@ -222,7 +224,7 @@ fn a_second_writer_is_refused() {
         second.stderr.contains(&format!("session {} is in use by process {}", env.session(), run.id())),
         "{second}"
     );
-    assert!(second.stderr.contains("hint: "), "{second}");
+    second.fails_with("session-locked");
     assert_eq!(env.story().records.len(), records, "nothing was written");
     // Another session in the same repository is nobody's business.
     fs::write(env.root().join("other.dot"), one("true")).unwrap();
@@ -278,22 +280,19 @@ fn what_one_session_has_not_committed_another_does_not_see() {
 fn dirty_files_are_named_in_a_warning() {
     let env = TestEnv::with_repo();
     let clean = env.run(&one("true"), &[]).expect(0);
-    assert!(!clean.stderr.contains("warning"), "{clean}");
+    assert_eq!(clean.warnings(), [], "{clean}");
     env.write("repo/README.md", "# Changed\n");
     env.write("repo/new.txt", "new\n");
     let before = Checkout::of(&env, &env.repo_path());
     let ran = env.run(&one("cat README.md; ls"), &[]).expect(0);
-    assert!(
-        ran.stderr.contains("warning: agents will not see these uncommitted files: `README.md`, `new.txt`"),
-        "{ran}"
-    );
+    ran.warns("dirty-files").naming("`README.md`").naming("`new.txt`");
     before.assert_unchanged(&env, &env.repo_path());
     // They are named, not listed without end.
     for number in 0..20 {
         env.write(format!("repo/many/{number}"), "");
     }
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(ran.stderr.contains(" 17 more"), "{ran}");
+    ran.warns("dirty-files").naming("17 more");
     assert!(!env.run(&one("true"), &["-q"]).expect(0).stderr.contains("warning"));
 }
 
@@ -306,7 +305,7 @@ fn resume_keeps_a_dirty_worktree() {
     fs::remove_file(worktree.join("two")).unwrap();
     let ran = env.resume(&[]).expect(0);
     let kept = format!("refs/pleach/keep/{}-1", env.session());
-    assert!(ran.stderr.contains(&format!("kept at {kept}")), "{ran}");
+    ran.warns("work-kept").naming(&kept);
     assert_eq!(env.git(&["show", &format!("{kept}:one")]), "changed by hand");
     assert_eq!(env.git(&["show", &format!("{kept}:new file")]), "new");
     assert_eq!(env.git(&["ls-tree", "--name-only", &kept]), "README.md\nnew file\none");
@@ -328,7 +327,7 @@ fn submodules_are_left_alone() {
     let ran = env.run(&one(command), &[]).expect(0);
     assert_eq!(env.git(&["rev-parse", &format!("{}:lib", env.branch())]), link);
     assert_eq!(env.changed(&env.branch()), ["one"]);
-    assert!(ran.stderr.contains("warning: submodule `lib` moved; its link is left alone"), "{ran}");
+    ran.warns("submodule-changed").naming("`lib`");
     before.assert_unchanged(&env, &env.repo_path());
 }
 
@@ -423,7 +422,7 @@ fn a_worktree_of_another_repository_is_not_touched() {
     env.git_in(&env.root().join("clone"), &["fetch", "--quiet", "origin", "refs/pleach/*:refs/pleach/*"]);
     let ran = env.pleach(&["-y", "-C", "../clone", "resume", &session]).expect(7);
     assert!(ran.stderr.contains(worktree.to_str().unwrap()), "{ran}");
-    assert!(ran.stderr.contains("hint: move it away, then try again"), "{ran}");
+    ran.fails_with("worktree-link-replaced");
     gate.open(held);
     run.end().expect(0);
     assert_complete(&env);
@@ -488,7 +487,7 @@ fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
     assert_eq!(env.files(), [".claude/settings.json", "README.md", "old/deep/file", "seen", "state", "two"]);
     env.configure("worktrees: {exclude: [../other]}\n");
     let ran = env.pleach(&["config"]).expect(2);
-    assert!(ran.stderr.contains("`../other` is no path from the root of the repository"), "{ran}");
+    ran.fails_with("settings-invalid").naming("`../other`");
 }
 
 #[test]
@@ -515,7 +514,8 @@ fn setup_runs_once_in_each_new_worktree() {
     env.configure("worktrees: {setup: 'echo hello'}\n");
     env.pipeline(&graph("empty", "start -> exit"));
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
-    assert!(ran.stderr.contains("echo hello") && ran.stderr.contains("-y"), "{ran}");
+    ran.fails_with("trust-missing").naming("-y");
+    assert!(ran.stderr.contains("echo hello"), "{ran}");
 }
 
 #[track_caller]
@@ -533,8 +533,7 @@ fn a_failing_setup_is_an_environment_error() {
     let registry = env.root().join("registry");
     env.configure(&format!("worktrees: {{setup: 'echo looking for packages; cat {} > deps'}}\n", registry.display()));
     let ran = env.run(&one("cat deps > used"), &[]).expect(7);
-    assert!(ran.stderr.contains("looking for packages") && ran.stderr.contains("No such file"), "{ran}");
-    assert!(ran.stderr.contains("exit 1") && ran.stderr.contains("hint: "), "{ran}");
+    ran.fails_with("setup-failed").naming("exit 1").naming("looking for packages").naming("No such file");
     // Mended, the session goes on, and its setup has run.
     fs::write(&registry, "a package\n").unwrap();
     env.resume(&[]).expect(0);
@@ -547,7 +546,7 @@ fn a_worktree_that_cannot_be_written_is_an_environment_error() {
     env.write("blocked", "a file where a directory is needed");
     env.configure("worktrees: {base: blocked/here}\n");
     let ran = env.run(&one("true"), &[]).expect(7);
-    assert!(ran.stderr.contains("blocked/here"), "{ran}");
+    ran.fails_with("worktree-base").naming("blocked/here");
     fs::set_permissions(env.root().join("blocked"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }

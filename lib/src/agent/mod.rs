@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::{Allowance, Amount};
-use crate::event::{SideCall, ToolCall, Usage};
+use crate::event::{SideCall, ToolCall, Usage, Warning};
 use crate::gateway::Meter;
 use crate::ids::NodeId;
 use crate::llm::{Message, Pricing, Unusable};
@@ -211,7 +211,7 @@ pub struct Turn {
     /// Whether nothing of the agent runs any more, so that no file changes after this turn.
     pub is_last: bool,
     /// What the user should know about it.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// What the agent needs to go on after this turn, where its messages are not all of it.
     pub state_ref: Option<Value>,
     /// Whether it is the last recorded turn again, answered from the record: its files should be those of then.

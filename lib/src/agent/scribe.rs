@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
-use crate::event::Usage;
+use crate::event::{Usage, Warning, WarningCode};
 use crate::llm::{Answered, Message, Named, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;
 use crate::text::shorten;
@@ -121,9 +121,10 @@ impl Scribe {
     }
 
     /// What a person is told once where it may not be asked for that.
-    pub fn tell_unpriced(&self) -> Option<String> {
+    pub fn tell_unpriced(&self) -> Option<Warning> {
         let told = std::mem::replace(&mut self.failing().told_unpriced, true);
-        (!told).then(|| format!("commit messages are in the agent's own words: {}", price_unknown(&self.model)))
+        let text = || format!("commit messages are in the agent's own words: {}", price_unknown(&self.model));
+        (!told).then(|| WarningCode::MessageUnpriced.with(text()))
     }
 
     /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was

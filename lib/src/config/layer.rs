@@ -16,13 +16,14 @@ use crate::text::closest;
 
 /// Variables of this program that are no settings: what agents and commands are told of the node they work on, for
 /// pleach may be run by one of them, and what tests switch on.
-const OWN_VARIABLES: [&str; 11] = [
+const OWN_VARIABLES: [&str; 12] = [
     "PLEACH_SESSION",
     "PLEACH_NODE",
     "PLEACH_VISIT",
     "PLEACH_ATTEMPT",
     "PLEACH_STATUS_FILE",
     "PLEACH_GATEWAY_KEY",
+    "PLEACH_CODES",
     "PLEACH_SANDBOX_BY",
     "PLEACH_PATIENCE_MS",
     "PLEACH_CRASH",

@@ -9,7 +9,7 @@ use super::task::TaskJob;
 use super::{Engine, Error, Observer};
 use crate::agent::Roster;
 use crate::budget::{Exceeded, Spent};
-use crate::event::PipelineStarted;
+use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
@@ -235,7 +235,7 @@ impl Session {
     }
 
     /// What a person should know and was not told yet.
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
     }
 }

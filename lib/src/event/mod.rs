@@ -12,6 +12,7 @@ mod secrets;
 mod session;
 mod task;
 mod turn;
+mod warning;
 mod written;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use session::{
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
 pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
+pub use warning::{Warning, WarningCode};
 pub use written::Written;
 
 use crate::ids::{CommitId, RepoName};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, Outcome, Snapshot, to_the_millisecond};
+use super::{Extra, Outcome, Snapshot, Warning, to_the_millisecond};
 use crate::ids::NodeId;
 
 /// See [`Event::NodeStarted`](super::Event::NodeStarted).
@@ -123,7 +123,7 @@ pub struct NodeExecution {
     pub output_digest: Option<String>,
     /// What a person should know: files held back, changes outside the working copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

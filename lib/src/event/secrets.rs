@@ -9,7 +9,7 @@ use crate::redact::{Part, Redactor};
 
 /// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What stands behind them
 /// is text unless it is listed below.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "",
     "agent_state_ref",
     "agent_state_ref.messages",
@@ -24,11 +24,12 @@ const FIELDS: [&str; 14] = [
     "route",
     "side_calls",
     "side_calls.token_usage",
+    "warnings",
 ];
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 60] = [
+const OWN: [&str; 61] = [
     "action",
     "agent",
     "agent_head",
@@ -86,6 +87,7 @@ const OWN: [&str; 60] = [
     "tree",
     "trees",
     "turn",
+    "warnings.code",
     "workspace_snapshot",
     // A session is run again as it was: one whose pipeline holds a secret is refused before it is recorded.
     "dot",

@@ -48,7 +48,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::intake::Room;
 use self::talk::Talks;
-use crate::event::{SideCall, Usage};
+use crate::event::{SideCall, Usage, Warning};
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
 
@@ -170,7 +170,7 @@ pub struct Arrival {
     /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
     pub aside: Vec<SideCall>,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// What is to be done with it. Dropped, the call is refused.
     pub answer: oneshot::Sender<Gate>,
 }
@@ -197,7 +197,7 @@ pub struct Owed {
     /// What was spent beside the conversations.
     pub aside: Vec<SideCall>,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in. Each one
@@ -265,7 +265,7 @@ pub struct Rest {
     /// What was spent besides.
     pub aside: Vec<SideCall>,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Why the newest call in a conversation has no whole answer, where that is so.
     pub unanswered: Option<LlmError>,
 }

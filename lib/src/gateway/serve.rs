@@ -23,7 +23,7 @@ use super::talk::{Arrived, Talks, named};
 use super::unpack::{Packing, unpack};
 use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
-use crate::event::Usage;
+use crate::event::{Usage, WarningCode};
 use crate::llm::wire::Format;
 use crate::llm::{
     ErrorClass, HttpError, LlmError, Named, PassError, Passed, Remote, Request, Response, passed_on, tokens,
@@ -53,11 +53,8 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         Target::Unknown => {
             let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
             shared.asked_in_vain(&text);
-            shared.talks().warn(format!(
-                "the agent asked for {} {}, which is not passed on",
-                parts.method,
-                rest_of(rest)
-            ));
+            let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, rest_of(rest));
+            shared.talks().warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
     };
@@ -180,7 +177,7 @@ impl Asked {
             Err(Unfit::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
-                self.shared.talks().warn(text);
+                self.shared.talks().warn(WarningCode::CallUnread.with(text));
                 let held = self.arrive_beside(call.model.clone().unwrap_or_default());
                 let shape = call.shape.unwrap_or(Shape::Whole);
                 return match held.opened(call.format, shape).await {

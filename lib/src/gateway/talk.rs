@@ -22,7 +22,7 @@ use self::likeness::{brings_tools, fingerprint, is_probe, same_session, says_the
 use self::reserving::UnderWay;
 use self::spending::{ASIDE, BROKEN_OFF};
 use super::{Exchange, FEW, Spent};
-use crate::event::{SideCall, Usage};
+use crate::event::{SideCall, Usage, Warning};
 use crate::llm::{LlmError, Message, Request, Response, Role};
 
 pub(super) use self::likeness::named;
@@ -47,7 +47,7 @@ pub(super) struct Talks {
     total: Spent,
     /// What was spent outside of exchanges that are told.
     aside: Vec<SideCall>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
     /// Whether the user knows that calls were estimated.
     estimates: bool,
     /// Why the newest call in a conversation has no whole answer, where that is so.

@@ -162,6 +162,7 @@ impl Repo {
         to: CommitId,
         patience: Duration,
     ) -> Result<(), LandError> {
+        let patience = self.shared.patience.map_or(patience, |given| patience.min(given));
         let damaged = |error| match self.blame(error) {
             error @ Error::Overwritten { .. } => {
                 LandError::Overwritten { target: target.clone(), what: error.to_string(), to }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
@@ -37,6 +37,9 @@ const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 
 /// What decides whether there is a main checkout: the settings, by when they were written.
 pub(super) type Settings = [Option<SystemTime>; 2];
 
+/// The variable that shortens what is waited, in milliseconds.
+const PATIENCE: &str = "PLEACH_PATIENCE_MS";
+
 /// What all handles of one repository share.
 pub(super) struct Shared {
     pub handle: gix::ThreadSafeRepository,
@@ -62,6 +65,8 @@ pub(super) struct Shared {
     pub partial: Option<Partial>,
     /// Who wants to know how far long work has come.
     pub listening: Mutex<Option<Listening>>,
+    /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.
+    pub patience: Option<Duration>,
 }
 
 impl Repo {
@@ -102,6 +107,7 @@ impl Repo {
             packs: Packs::default(),
             partial: Partial::read(&entries),
             listening: Mutex::default(),
+            patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match unsupported_head(&repo)? {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::Usage;
+use crate::event::{Usage, Warning, WarningCode};
 
 /// How many bytes count as a token.
 const BYTES: u64 = 4;
@@ -27,8 +27,10 @@ pub(crate) fn by_length(told: Usage, is_cut: bool, sent: u64, received: u64) -> 
 }
 
 /// What the user is told when it had to be.
-pub(crate) fn warning(model: &str) -> String {
-    format!("the provider did not say how many tokens a call of `{model}` took; such calls count by their length")
+pub(crate) fn warning(model: &str) -> Warning {
+    WarningCode::UsageEstimated.with(format!(
+        "the provider did not say how many tokens a call of `{model}` took; such calls count by their length"
+    ))
 }
 
 /// How many bytes of words are in a body: what frames them costs nothing.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::config;
-use crate::event::Usage;
+use crate::event::{Usage, Warning, WarningCode};
 
 /// US dollars for a million tokens of each kind.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -197,11 +197,11 @@ impl Prices {
 }
 
 /// A word to the user where the price of a model is estimated.
-pub(crate) fn price_estimated(model: &str) -> String {
-    format!(
+pub(crate) fn price_estimated(model: &str) -> Warning {
+    WarningCode::PriceEstimated.with(format!(
         "the price of `{model}` is not known: the dearest of its family counts, marked as estimated; \
          `providers.NAME.prices.{model}` sets it"
-    )
+    ))
 }
 
 /// Why a model is not asked under a limit in dollars.

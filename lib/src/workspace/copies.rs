@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::copy::{Author, Change, Undone, WorkingCopy};
 use super::guard::{Guard, Trespass};
 use super::{Error, Lock};
-use crate::event::Snapshot;
+use crate::event::{Snapshot, Warning};
 use crate::git::{InSubmodules, TreeId, Writer};
 use crate::ids::{CommitId, NodeId, RepoName, RepoPath};
 
@@ -80,12 +80,12 @@ impl Changes {
     }
 
     /// What a person should know.
-    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
         self.by_repo.values().flat_map(|change| &change.warnings)
     }
 
     /// Adds what a person should know.
-    pub fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+    pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
         if let Some(change) = self.by_repo.values_mut().last() {
             change.warnings.extend(warnings);
         }

@@ -17,7 +17,7 @@ use super::held::Held;
 use super::names::branch_ref;
 use super::{Error, Lock, WorktreeSettings, keep};
 use crate::beneath::Beneath;
-use crate::event::Commits;
+use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{
     Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
     are_ignore_rules,
@@ -100,7 +100,7 @@ pub struct Change {
     /// The session branch, where it was looked at.
     pub branch: Option<SeenBranch>,
     /// What a person should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Of so many paths it is looked up whether they are new: a message speaks of no more.
@@ -128,7 +128,7 @@ pub struct Undone {
     /// Files it changed or removed that were in no commit before: what they were cannot be brought back.
     pub lost: Vec<RepoPath>,
     /// What is said of things that are in no commit and there now, which can be neither saved nor undone.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Who made a turn's changes, and how its commit reads.
@@ -394,7 +394,7 @@ impl WorkingCopy {
     }
 
     /// Saves an agent's own commit that the session does not join. Returns what is said of it, once.
-    fn keep_head(&mut self, own: CommitId) -> Result<Option<String>, Error> {
+    fn keep_head(&mut self, own: CommitId) -> Result<Option<Warning>, Error> {
         if self.kept_head == Some(own) {
             return Ok(None);
         }
@@ -402,7 +402,9 @@ impl WorkingCopy {
         let name = keep::save(&self.repo, self.repo.writer(), &self.session, tree, &[self.at.tip, own], reason)?;
         self.kept_head = Some(own);
         let own = own.short();
-        Ok(Some(format!("the agent's own commit {own} is not joined while files are held back; it is kept at {name}")))
+        let text =
+            format!("the agent's own commit {own} is not joined while files are held back; it is kept at {name}");
+        Ok(Some(WarningCode::AgentCommitKept.with(text)))
     }
 
     /// Makes the commit of a change, if there is anything in it.
@@ -599,16 +601,16 @@ impl WorkingCopy {
 
     /// What a person should know of files that are not in it: those of their own sparse checkout, and entries of
     /// `worktrees.exclude` that leave nothing out.
-    pub fn absent(&mut self, settings: &WorktreeSettings) -> Result<Vec<String>, Error> {
+    pub fn absent(&mut self, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
         let sparse = self.worktree.inherited_sparse()?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
-            format!(
+            WarningCode::SparseCheckout.with(format!(
                 "agents work in your sparse checkout: {absent} of {of} files are not in their worktree; `git sparse-checkout list` shows its rules"
-            )
+            ))
         });
-        let idle = settings
-            .without_effect(&mut self.worktree)?
-            .into_iter()
-            .map(|entry| format!("`worktrees.exclude`: `{entry}` matches no tracked file; correct it or remove it"));
+        let idle = settings.without_effect(&mut self.worktree)?.into_iter().map(|entry| {
+            let text = format!("`worktrees.exclude`: `{entry}` matches no tracked file; correct it or remove it");
+            WarningCode::ExcludeIdle.with(text)
+        });
         Ok(sparse.into_iter().chain(idle).collect())
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Error;
 use super::copy::SeenBranch;
 use super::names::branch_ref;
+use crate::event::{Warning, WarningCode};
 use crate::git::{self, LandError, Repo, SwapError};
 use crate::ids::{BranchName, CommitId};
 use crate::text::{listed, shell_word};
@@ -51,7 +52,7 @@ pub struct BranchFollower {
     /// A checkout was brought along, which whoever watches it does not know yet.
     followed: bool,
     /// What a person should know and was not told yet.
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 impl BranchFollower {
@@ -81,7 +82,7 @@ impl BranchFollower {
     }
 
     /// What a person should know and was not told yet.
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
 
@@ -183,7 +184,7 @@ impl BranchFollower {
     }
 
     /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
-    pub fn leave(&mut self) -> Result<Option<String>, Error> {
+    pub fn leave(&mut self) -> Result<Option<Warning>, Error> {
         self.catch_up()?;
         let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (&self.branch, *at, at.short(), checkout.display());
@@ -192,7 +193,7 @@ impl BranchFollower {
             true => format!("`git -C {} merge --ff-only {}` brings it", shell_word(place), tip.short()),
             false => format!("its newest commit is {}", tip.short()),
         };
-        Ok(Some(format!("{stays}; {how}")))
+        Ok(Some(WarningCode::BranchLeftBehind.with(format!("{stays}; {how}"))))
     }
 
     fn now(&self) -> Result<Option<CommitId>, git::Error> {
@@ -239,13 +240,13 @@ impl BranchFollower {
 
     fn stay_behind(&mut self, behind: LaggingBranch) {
         if self.behind.is_none() {
-            self.warnings.push(format!(
+            self.warnings.push(WarningCode::BranchBehind.with(format!(
                 "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",
                 self.branch,
                 behind.checkout.display(),
                 behind.why,
                 behind.at.short()
-            ));
+            )));
         }
         self.behind = Some(behind);
     }

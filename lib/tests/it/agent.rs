@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pleach::agent::builtin::Limits;
 use pleach::agent::{Agent, AgentError, Builtin, CommandAgent, End, Job, Reply, Simulated, Turn, Turns, Verdict};
-use pleach::event::Usage;
+use pleach::event::{Usage, WarningCode};
 use pleach::ids::NodeId;
 use pleach::llm::{Message, Part, Provider, Role, Script};
 use pleach::process::{Cancel, Canceller};
@@ -368,11 +368,9 @@ async fn a_context_filling_up_is_a_warning() {
     let steps = "      - tools: [{shell: {command: 'printf %3000s x'}}]\n      - text: done\n";
     let done = run(&builtin(steps).with_limits(Limits { context_tokens: Some(1_000), ..quick() }), site.job()).await;
     assert!(done.turns[0].warnings.is_empty(), "{:?}", done.turns[0].warnings);
-    assert!(
-        done.turns[1].warnings[0].contains("of the model's context of 1000 tokens"),
-        "{:?}",
-        done.turns[1].warnings
-    );
+    let said = &done.turns[1].warnings[0];
+    assert_eq!(said.code, WarningCode::ContextFull);
+    assert!(said.text.contains("1000 tokens"), "{said}");
 }
 
 #[tokio::test]

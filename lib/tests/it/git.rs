@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pleach::config::Environment;
+use pleach::event::Warning;
 use pleach::git::{CommitSpec, Limits, Person, Repo, TreeId, Worktree, Written};
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;
@@ -162,6 +163,11 @@ fn record(repo: &Repo, worktree: &mut Worktree) -> Written {
     writer.flush().unwrap();
     worktree.accept(written.tree).unwrap();
     written
+}
+
+/// Warnings as `code: text`.
+fn told(warnings: &[Warning]) -> Vec<String> {
+    warnings.iter().map(|warning| format!("{}: {warning}", warning.code.as_str())).collect()
 }
 
 fn names(paths: &[RepoPath]) -> Vec<String> {

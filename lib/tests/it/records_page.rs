@@ -108,7 +108,10 @@ fn what_is_said_in_an_event_is_without_secrets() {
         ),
         ("PipelineStarted", json!({"inputs": {"task_name": "orchid"}, "dot_path": "orchid/x.dot"})),
         ("NodeExecution", json!({"outcome": {"status": "orchid", "context_updates": {"orchid": "orchid"}}})),
-        ("NodeExecution", json!({"outcome": {"status": "fail", "failure_reason": "orchid"}, "warnings": ["orchid"]})),
+        (
+            "NodeExecution",
+            json!({"outcome": {"status": "fail", "failure_reason": "orchid"}, "warnings": [{"code": "work-kept", "text": "orchid"}]}),
+        ),
         (
             "AgentTurn",
             json!({"tool_calls": [{"id": "1", "name": "orchid", "arguments": {"orchid": "orchid"}, "is_error": true}]}),

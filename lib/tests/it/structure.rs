@@ -124,6 +124,19 @@ fn imports_are_read_from_code_alone() {
     assert_eq!(names("/// see [`crate::engine`]"), "");
 }
 
+/// How often tests look into what the program says on standard error for something that is no code. It only goes down.
+const LOOKED_INTO: usize = 253;
+
+#[test]
+fn tests_look_at_codes_and_facts() {
+    let looks = |path: &String| read(path).matches("stderr.contains(").count();
+    let all: usize = sources("cli/tests/it").iter().map(looks).sum();
+    assert!(
+        all <= LOOKED_INTO,
+        "{all} instead of {LOOKED_INTO}: `fails_with`, `warns` and `naming` look at codes and facts"
+    );
+}
+
 #[test]
 fn the_library_never_prints() {
     let printing = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];

@@ -68,7 +68,7 @@ fn what_is_wiped_off_the_record_stays_spent() {
         assert_refused(env.pleach(&["-y", "run", "../pipeline.dot"]), &session, counts);
         assert_eq!(env.session(), session, "no other was begun");
         let cost = env.pleach(&["cost"]).expect(0);
-        assert!(cost.stderr.contains(&format!("session {session} is left out: ")), "{cost}");
+        cost.warns("session-unreadable").naming(&session);
         assert!(!cost.stdout.contains("No agent has taken a turn"), "{cost}");
         // Nobody is paid for these.
         env.run(&graph("plain", &(tool("one", "echo 1 > one") + "start -> one -> exit")), &[]).expect(0);
@@ -99,11 +99,11 @@ fn where_no_limit_stops_anybody_what_cannot_be_read_is_told_or_passed_over() {
     env.run(&work(), &[]).expect(0);
     let session = env.session();
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
-    let said = format!("warning: what session {session} has spent cannot be read, so it counts for nothing: ");
-    assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
+    ran.warns_once("spending-unreadable").naming(&session);
     limit(&env, "{usd: 3}");
     let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
-    assert!(!ran.stderr.contains("cannot be read"), "nobody has to know: {ran}");
+    // Nobody has to know.
+    ran.does_not_warn("spending-unreadable");
 }
 
 #[test]
@@ -115,10 +115,11 @@ fn a_planner_is_refused_and_so_is_a_run_after_one_whose_record_is_gone() {
     env.run(&work(), &[]).expect(0);
     let session = env.session();
     let ran = build().expect(7);
-    assert!(ran.stderr.contains("what planners have spent cannot be read"), "{ran}");
-    assert!(ran.stderr.contains("`git update-ref -d refs/pleach/planning` forgets"), "{ran}");
+    ran.fails_with("spending-unreadable")
+        .naming("what planners have spent cannot be read")
+        .naming("`git update-ref -d refs/pleach/planning`");
     let cost = env.pleach(&["cost"]).expect(0);
-    assert!(cost.stderr.contains("warning: the record of planners is left out: "), "{cost}");
+    cost.warns("session-unreadable");
     env.git(&["update-ref", "-d", "refs/pleach/planning"]);
     assert_refused(build(), &session, "the limits of a day");
     limit(&env, "{per_day_tokens: 9, on_exceeded: warn}");

@@ -349,7 +349,7 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
         .to_string(),
     );
     let ran = env.run(&graph("bound", " work [prompt=\"Work\"]\n start -> work -> exit"), &[]).expect(0);
-    assert_refusal(&env, &env.story().warnings().concat());
+    assert_refusal(&env, &env.story().warns("sandbox-refused"));
     assert_refusal(&env, &ran.stderr);
     assert!(env.story().whole_text(&env).contains("[the sandbox refused writing "), "the agent is told as well");
 
@@ -357,7 +357,7 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
     let program = env.write_program("agent.sh", &format!("#!/bin/sh\ncat > /dev/null\n({write})\necho Done.\n"));
     env.configure(&format!("agent: \"command:{}\"\n", program.display()));
     env.run(&graph("bound", " work [prompt=\"Work\"]\n start -> work -> exit"), &[]).expect(0);
-    assert_refusal(&env, &env.story().warnings().concat());
+    assert_refusal(&env, &env.story().warns("sandbox-refused"));
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn n23_nobody_is_advised_to_open_the_git_directory() {
     let run = |command: &str| env.run(&graph("bound", &(tool("work", command) + "start -> work -> exit")), &[]);
     // git complains of what it can do without.
     let ran = run("echo x > x; git add x; git commit -m mine; echo \"error: Unable to create '$(git rev-parse --git-common-dir)/packed-refs.lock': Permission denied\" >&2").expect(0);
-    assert!(!ran.stderr.contains("sandbox refused"), "{ran}");
+    ran.does_not_warn("sandbox-refused");
     assert_eq!(env.committed("x"), "x");
     let ran = run("git config user.name Somebody").expect(1);
     assert!(!ran.stdout.contains("sandbox.rw"), "{ran}");

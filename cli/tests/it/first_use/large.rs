@@ -81,9 +81,9 @@ fn n28_exclude_takes_globs_and_warns_of_what_matches_nothing() {
     let files = ["README.md", "a.bin", "deep/b.bin", "deep/b.txt", "docs/c.md", "docs/img/c.png", "seen"];
     assert_eq!(env.files(), files, "they stay what they are in every commit");
     for entry in ["docss/", "nothing*"] {
-        let warning = format!("warning: `worktrees.exclude`: `{entry}` matches no tracked file");
-        assert_eq!(ran.stderr.matches(&warning).count(), 1, "{ran}");
+        ran.warns("exclude-idle").naming(format!("`{entry}`"));
     }
+    assert_eq!(ran.warnings().iter().filter(|(code, _)| *code == "exclude-idle").count(), 2, "{ran}");
     assert!(!ran.stderr.contains("`*.bin`"), "{ran}");
 }
 
@@ -92,11 +92,10 @@ fn n28_an_inherited_sparse_checkout_is_said() {
     let env = TestEnv::with_repo();
     commit(&env, &["in/a", "out/b", "out/c"]);
     let whole = env.run(&one("true"), &[]).expect(0);
-    assert!(!whole.stderr.contains("sparse"), "{whole}");
+    whole.does_not_warn("sparse-checkout");
     env.git(&["sparse-checkout", "set", "--cone", "in"]);
     let ran = env.run(&one("true"), &[]).expect(0);
-    let warning = "warning: agents work in your sparse checkout: 2 of 4 files are not in their worktree";
-    assert_eq!(ran.stderr.matches(warning).count(), 1, "{ran}");
+    ran.warns_once("sparse-checkout").naming("2 of 4 files");
 }
 
 // ---- 29: what sessions leave
@@ -133,7 +132,7 @@ fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
     assert_eq!(chosen(&["--merged", "--done"]).0, [merged.as_str()], "several narrow the choice");
     let (ids, ran) = chosen(&["--done"]);
     assert_eq!(ids, [merged.as_str()], "{ran}");
-    assert!(ran.stderr.contains(&format!("warning: session {unmerged} was not removed")), "{ran}");
+    ran.warns("not-removed").naming(&unmerged);
     assert_eq!(chosen(&["--older", "30d"]).0, Vec::<String>::new());
     assert_eq!(chosen(&["--older", "0s", "--force"]).0.len(), 3);
     assert!(env.pleach(&["rm", "--older", "soon"]).expect(2).stderr.contains("such as 30d"));

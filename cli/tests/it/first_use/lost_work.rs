@@ -60,7 +60,8 @@ fn n01_held_back_files_keep_deletions_back_and_fail_the_node() {
     let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> fix [condition=\"outcome=fail\"]; fix -> exit";
     let ran = env.run(&graph("one", &(work.clone() + "start -> work -> exit")), &[]).expect(1);
     assert!(ran.stdout.contains("3 files are held back, and no deletion is committed with that"), "{ran}");
-    assert!(ran.stdout.contains("`commit.max_new_files`") && ran.stderr.contains("`lib/a` is not committed"), "{ran}");
+    ran.warns("file-held-back").naming("`lib/a`");
+    assert!(ran.stdout.contains("`commit.max_new_files`"), "{ran}");
     assert_eq!(env.files(), ["READ", "README.md", "src/a", "src/b", "src/c"], "what was moved is known content");
     // Once nothing is held back, the deletions are committed.
     let env2 = TestEnv::with_repo();
@@ -123,10 +124,7 @@ fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
         let nodes = tool("work", side) + &tool("fix", "rm -f f1 f2 f3 f4 f5; echo note > note");
         let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> fix [condition=\"outcome=fail\"]; fix -> exit";
         let ran = env.run(&graph("one", &(nodes + edges)), &[]).expect(0);
-        assert!(
-            ran.stderr.contains("is not joined while files are held back; it is kept at refs/pleach/keep/"),
-            "{ran}"
-        );
+        ran.warns("agent-commit-kept").naming("refs/pleach/keep/");
         assert_eq!(env.files(), ["README.md", "note"]);
         let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
         assert_eq!(env.git(&["ls-tree", "--name-only", &kept]), "README.md\nf1\nf2\nf3\nf4\nf5");
@@ -159,7 +157,7 @@ fn n01_resume_finds_the_files_and_the_deletions_as_they_are() {
     let fix = tool("fix", "cd lib && rm 1 2");
     let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> look [condition=\"outcome=fail\"]; look -> fix; fix -> exit";
     let ran = env.run(&graph("three", &(work + look + &fix + edges)), &[]).expect(0);
-    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    ran.does_not_warn("read-only-undone");
     assert_eq!(env.files(), ["README.md", "lib/3", "lib/4", "lib/5"]);
 }
 
@@ -169,7 +167,7 @@ fn n01_limits_are_raised_by_settings() {
     env.configure("commit: {max_file_mb: 1, max_new_files: 1}\n");
     let dot = one("truncate -s 2M large.bin; mv README.md READ; echo 1 > one");
     let ran = env.run(&dot, &[]).expect(1);
-    assert!(ran.stderr.contains("2 MiB is over the size limit (`commit.max_file_mb`)"), "{ran}");
+    ran.warns("file-held-back").naming("2 MiB").naming("`commit.max_file_mb`");
     let env = TestEnv::with_repo();
     env.configure("commit: {max_file_mb: 2, max_new_files: 0}\n");
     env.run(&dot, &[]).expect(0);
@@ -220,12 +218,11 @@ fn n02_changes_in_submodules_are_named_and_not_removed() {
     let env = TestEnv::with_repo();
     add_submodules(&env);
     let ran = env.run(&one(IN_SUBMODULES), &[]).expect(0);
-    let named = "warning: changed in submodules and in no commit: `lib/README.md`, `lib/deep/new`, `lib/new`;";
-    assert!(ran.stderr.contains(named), "{ran}");
+    ran.warns("submodule-work").naming("`lib/README.md`, `lib/deep/new`, `lib/new`;");
     let (session, deep) = (env.session(), env.worktree().join("lib/deep/new"));
     let refused = env.pleach(&["rm", &session]);
     assert_ne!(refused.code, 0, "{refused}");
-    assert!(refused.stderr.contains("lib/deep/new` cannot be saved and would be lost"), "{refused}");
+    refused.fails_with("removal-refused").naming("lib/deep/new`");
     assert!(deep.exists());
     // Nor are they when nothing knows of the session any more.
     env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{session}/main")]);
@@ -241,9 +238,9 @@ fn n02_what_the_setup_leaves_in_submodules_is_nobodys_work() {
     let setup = IN_SUBMODULES.replace('"', "\\\"");
     env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
     let ran = env.run(&one("echo mine > lib/mine"), &[]).expect(0);
-    assert!(ran.stderr.contains("changed in submodules and in no commit: `lib/mine`;"), "{ran}");
+    ran.warns("submodule-work").naming("`lib/mine`");
 }
 
 #[test]
@@ -253,8 +250,7 @@ fn n02_the_next_task_waits_for_work_in_submodules() {
     garden.agent(&format!("test $task = T002 || {{ {IN_SUBMODULES}; }}; echo $task > $task.txt"), APPROVES);
     for _ in 0..2 {
         let ran = garden.gardener(&[]).expect(7);
-        assert!(ran.stderr.contains("are in no commit: `lib/README.md`, `lib/deep/new`, `lib/new`"), "{ran}");
-        assert!(ran.stderr.contains("hint: commit and push them in their own repository"), "{ran}");
+        ran.fails_with("submodule-work").naming("`lib/README.md`").naming("`lib/deep/new`").naming("`lib/new`");
         assert_eq!(garden.completed(), ["T001"]);
     }
     let all = garden.env.git(&["worktree", "list", "--porcelain"]);
@@ -274,10 +270,10 @@ fn n02_what_is_deleted_in_submodules_is_named() {
     add_submodules(&env);
     let deep = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update && git -C lib submodule --quiet update --init && rm lib/deep/README.md";
     let ran = env.run(&one(deep), &[]).expect(0);
-    assert!(ran.stderr.contains("changed in submodules and in no commit: `lib/deep/README.md`;"), "{ran}");
+    ran.warns("submodule-work").naming("`lib/deep/README.md`");
     env.configure(&format!("worktrees: {{setup: \"{deep}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
 }
 
 /// Checks `lib` out.
@@ -296,14 +292,13 @@ fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() 
         let env = TestEnv::with_repo();
         add_submodules(&env);
         env.configure("worktrees: {pool: 0}\n");
-        let named = format!("warning: changed in submodules and on no remote: {only} of `lib`; commit and push");
         let nodes = tool("work", &format!("{CHECK_OUT} && cd lib && {work}")) + &tool("test", CHECK_OUT);
         let ran = env.run(&graph("two", &(nodes + "start -> work -> test -> exit")), &[]).expect(0);
-        assert!(ran.stderr.contains(&named), "{work}\n{ran}");
+        ran.warns("submodule-work").naming(format!("{only} of `lib`;"));
         let worktree = env.worktree();
         let refused = env.pleach(&["rm", &env.session()]);
         assert_ne!(refused.code, 0, "{refused}");
-        assert!(refused.stderr.contains(&format!("{only} of this submodule on no remote")), "{refused}");
+        refused.fails_with("removal-refused").naming(only);
         assert!(worktree.is_dir());
         env.pleach(&["rm", "--force", &env.session()]).expect(0);
     }
@@ -319,13 +314,13 @@ fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
     );
     env.unbound();
     let ran = env.run(&one(&work), &[]).expect(0);
-    assert!(!ran.stderr.contains("submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
     env.pleach(&["rm", "--force", &env.session()]).expect(0);
     // Nor is what the setup commits there.
     let setup = format!("{CHECK_OUT} && cd lib && {commit}");
     env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
     let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
-    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    ran.does_not_warn("submodule-work");
 }
 
 #[test]
@@ -347,7 +342,7 @@ fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
             APPROVES,
         );
         let ran = garden.gardener(&[]).expect(7);
-        assert!(ran.stderr.contains(&format!("are {named}")), "{ran}");
+        ran.fails_with("submodule-work").naming(&named);
         assert_eq!(garden.completed(), ["T001"]);
     }
 }
@@ -372,7 +367,7 @@ fn n02_a_submodule_that_is_behind_its_link_holds_nobody_up() {
 /// Nothing is left of a session whose worktree could not be made, and the reason is short.
 #[track_caller]
 fn assert_withdrawn(env: &TestEnv, ran: &Ran) {
-    let error: Vec<&str> = ran.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+    let error: Vec<&str> = ran.stderr.lines().skip_while(|line| !line.starts_with("error[")).collect();
     assert!((2..=5).contains(&error.len()) && error.iter().any(|line| line.starts_with("hint: ")), "{ran}");
     let refs = env.git(&["for-each-ref", "--format=%(refname)"]);
     let left = |name: &&str| name.starts_with("refs/heads/pleach/") || name.starts_with("refs/pleach/");
@@ -399,7 +394,7 @@ fn n03_a_session_without_its_first_worktree_is_withdrawn() {
         fs::remove_file(loose_object(&env, &format!("HEAD:data/{i}"))).unwrap();
     }
     let ran = env.run(&one("true"), &[]).expect(7);
-    assert!(ran.stderr.contains("'data/0'") && ran.stderr.contains("`git fsck`"), "{ran}");
+    ran.fails_with("worktree-failed").naming("'data/0'").naming("`git fsck`");
     assert_withdrawn(&env, &ran);
 }
 
@@ -423,7 +418,7 @@ fn n03_a_failing_filter_is_told_in_few_lines() {
         env.git(&["config", &format!("filter.lfs.{key}"), value]);
     }
     let ran = env.run(&one("true"), &[]).expect(7);
-    assert!(ran.stderr.contains("smudge filter lfs failed") && ran.stderr.contains("hint: see that `git lfs"), "{ran}");
+    ran.fails_with("worktree-failed").naming("smudge filter lfs failed").naming("`git lfs");
     assert_withdrawn(&env, &ran);
 }
 
@@ -447,7 +442,7 @@ fn n03_a_full_disk_is_told_as_one() {
         return;
     }
     let ran = env.finish(within("exec \"$@\"").output().unwrap()).expect(7);
-    assert!(ran.stderr.contains("hint: make room there, or set `worktrees.base`"), "{ran}");
+    ran.fails_with("worktree-failed").naming("`worktrees.base`");
     assert_withdrawn(&env, &ran);
 }
 
@@ -458,7 +453,7 @@ fn n03_a_place_of_worktrees_that_is_no_directory_is_told_with_its_setting() {
     for base in ["file", "file/below"] {
         env.configure(&format!("worktrees: {{base: {base}}}\n"));
         let ran = env.run(&one("true"), &[]).expect(7);
-        assert!(ran.stderr.contains("hint: set `worktrees.base` to a directory"), "{ran}");
+        ran.fails_with("worktree-base").naming("`worktrees.base`");
         assert_withdrawn(&env, &ran);
     }
 }
@@ -561,7 +556,7 @@ fn n30_a_shallow_clone_with_the_run_start_goes_on() {
         at
     };
     let ran = garden.env.pleach(&["-y", "-C", &clone("1"), "gardener"]).expect(2);
-    assert!(ran.stderr.contains("fetch --unshallow`"), "{ran}");
+    ran.fails_with("shallow-clone").naming("--unshallow`");
     let steps = garden.env.git(&["rev-list", "--count", "main", "--grep=^Arborist-Step: "]);
     garden.env.pleach(&["-y", "-C", &clone(&steps), "gardener"]).expect(0);
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (1, 1));
@@ -604,7 +599,7 @@ fn n31_skipped_hooks_and_signing_are_said_once() {
     let env = TestEnv::with_repo();
     let said = "pleach's commits skip your hooks (`pre-commit`) and are not signed";
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(!ran.stderr.contains("pleach's commits"), "{ran}");
+    ran.does_not_warn("hooks-skipped");
     env.write_program("repo/.git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
     env.git(&["config", "commit.gpgsign", "true"]);
     let two = graph("two", &(tool("a", "echo 1 > a") + &tool("b", "echo 2 > b") + "start -> a -> b -> exit"));
@@ -615,5 +610,5 @@ fn n31_skipped_hooks_and_signing_are_said_once() {
     env.write_program("hooks/commit-msg", "#!/bin/sh\nexit 1\n");
     env.git(&["config", "core.hooksPath", "../hooks"]);
     let ran = env.run(&two, &[]).expect(0);
-    assert!(ran.stderr.contains("pleach's commits skip your hooks (`commit-msg`);"), "{ran}");
+    ran.warns("hooks-skipped").naming("`commit-msg`");
 }

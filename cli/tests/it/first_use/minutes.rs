@@ -133,12 +133,12 @@ fn n20_a_mistyped_file_is_not_a_prompt() {
     let env = TestEnv::with_script(SCRIPT);
     for file in ["absent.dot", "pipelines/absent", "absent", "an absent.dot"] {
         let ran = env.pleach(&["-y", "run", file]).expect(2);
-        assert!(ran.stderr.contains(&format!("cannot read `{file}`")), "{ran}");
+        ran.fails_with("pipeline-unreadable").naming(format!("`{file}`"));
     }
     let ran = env.pleach(&["-y", "run", "Fix", "the", "failing", "test"]).expect(2);
-    assert!(ran.stderr.contains("quote a prompt: `pleach run \"Fix the failing test\"`"), "{ran}");
+    ran.fails_with("input-malformed").naming("`pleach run \"Fix the failing test\"`");
     let ran = env.pleach(&["-y", "run", "fix"]).expect(2);
-    assert!(ran.stderr.contains("a prompt has several words: `pleach run \"Fix the failing test\"`"), "{ran}");
+    ran.fails_with("pipeline-unreadable").naming("`pleach run \"Fix the failing test\"`");
     assert_eq!(env.sessions(), [""; 0]);
     env.write("repo/docs/a.md", "a\n");
     for prompt in ["docs/a.md has a bug", "docs/ is out of date"] {
@@ -151,7 +151,7 @@ fn n20_a_mistyped_file_is_not_a_prompt() {
 fn n20_a_prompt_is_given_to_the_only_agent_installed() {
     let bare = Bare::new();
     let ran = bare.pleach(&["run", PROMPT]).expect(7);
-    assert!(ran.stderr.contains("no agent is configured, and none is installed"), "{ran}");
+    ran.fails_with("no-agent-installed");
     bare.install("codex", "codex-cli 0.166.0");
     let planned = bare.with_key("OPENAI_API_KEY", &["--json", "run", PROMPT, "--dry-run"]).expect(0).json();
     let nodes = planned["nodes"].as_array().expect("nodes").iter();
@@ -159,7 +159,7 @@ fn n20_a_prompt_is_given_to_the_only_agent_installed() {
     assert_eq!(agents, ["codex", "codex"], "{planned}");
     bare.install("claude", "2.1.325 (Claude Code)");
     let ran = bare.pleach(&["run", PROMPT]).expect(2);
-    assert!(ran.stderr.contains("several are installed: claude, codex"), "{ran}");
+    ran.fails_with("agent-ambiguous");
     assert_eq!(bare.0.sessions(), [""; 0]);
 }
 
@@ -174,7 +174,7 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     let next = [format!("agent:   {install}"), "try it:  pleach run \"Fix the failing test\"".to_owned()];
     assert!(ran.stderr.ends_with(&format!("{}\n", next.join("\n"))), "{ran}");
     let run = bare.pleach(&["run", PROMPT]).expect(7);
-    assert!(run.stderr.contains(&format!("hint: {install}\n")), "{run}");
+    run.fails_with("no-agent-installed").naming(&install);
     let ran = bare.pleach(&["doctor"]).expect(7);
     let says = "no agent is configured: pipelines are simulated, and prompts cannot run\n";
     assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}\n")), "{ran}");

@@ -42,7 +42,7 @@ fn n07_inherited_max_retries_leave_a_failed_command_alone() {
     let env = TestEnv::with_repo();
     let ran = env.run(&flaky("", "default_max_retries=2"), &[]).expect(1);
     assert_eq!(env.story().all("RetryAt").len(), 0);
-    assert!(ran.stdout.contains("`flaky` failed: exit 3: boom 1"), "{ran}");
+    assert!(ran.stdout.contains(": exit 3: boom 1"), "{ran}");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn n07_the_reason_of_every_retry_and_of_the_last_failure_is_shown() {
     let env = TestEnv::with_repo();
     let dot = flaky("max_retries=1, ", "");
     let ran = env.run(&dot, &[]).expect(1);
-    assert!(ran.stdout.contains("`flaky` failed after 2 attempts: exit 3: boom 2"), "{ran}");
+    assert!(ran.stdout.contains(": exit 3: boom 2"), "{ran}");
     let sid = env.session();
     for args in [&["status", &sid][..], &["turns", &sid]] {
         let shown = env.pleach(args).expect(0).stdout;
@@ -233,7 +233,7 @@ fn n13_a_failed_session_resumes_at_its_failed_node() {
     let env = TestEnv::with_repo();
     let ran = env.run(&broken(&env), &[]).expect(1);
     let sid = env.session();
-    assert!(ran.stdout.contains(&format!("resume:  pleach resume {sid}\n         starts again at `check`")), "{ran}");
+    assert!(ran.stdout.contains(&format!("pleach resume {sid}\n")) && ran.stdout.contains("`check`"), "{ran}");
     let status = env.pleach(&["status", &sid]).expect(0).stdout;
     assert!(status.contains(&format!("pleach resume {sid}")), "{status}");
     let before = env.git(&["rev-parse", &format!("refs/pleach/sessions/{sid}/main")]);
@@ -257,7 +257,7 @@ fn n13_a_run_that_failed_at_a_gate_resumes_there() {
         tool("mend", "echo 1 > mended"),
     );
     let ran = env.run(&graph("gate", &dot), &[]).expect(1);
-    assert!(ran.stdout.contains("starts again at `check`"), "{ran}");
+    assert!(ran.stdout.contains("resume: ") && ran.stdout.contains("`check`"), "{ran}");
     assert_eq!(env.story().last("PipelineFailed")["node_id"], "check");
     env.write("fixed", "");
     env.resume(&[]).expect(0);
@@ -274,7 +274,8 @@ fn n13_who_corrects_the_pipeline_is_told_that_the_recorded_one_runs() {
     env.write("repo/flow.dot", dot.replace("exit 3", "true"));
     let ran = env.resume(&[]).expect(1);
     let told = format!("`flow.dot` has changed: session {} goes on with the pipeline it began with", env.session());
-    assert!(ran.stderr.contains(&told) && ran.stderr.contains("`pleach run flow.dot`"), "{ran}");
+    ran.warns("pipeline-changed").naming("`pleach run flow.dot`");
+    assert!(ran.stderr.contains(&told), "{ran}");
 }
 
 #[test]
@@ -301,17 +302,18 @@ fn n13_pause_from_another_terminal() {
     let held = gate.reached(&mut run);
     let sid = env.session();
     let second = env.resume(&[]).expect(6);
-    assert!(second.stderr.contains(&format!("pleach pause {sid}")) && !second.stderr.contains("cancel"), "{second}");
+    second.fails_with("session-locked").naming(&sid);
+    assert!(!second.stderr.contains("cancel"), "{second}");
     let mut pausing = env.spawn(&["pause", &sid]);
     pausing.wait_for("pausing after the turn in flight");
     run.wait_for("paused with `pleach pause`");
     gate.open(held);
     let paused = pausing.end().expect(0);
-    assert!(paused.stdout.contains(&format!("paused: session {sid} at `more`")), "{paused}");
+    assert!(paused.stdout.starts_with("paused: ") && paused.stdout.contains("`more`"), "{paused}");
     run.end().expect(3);
     let again = env.pleach(&["--json", "pause", &sid]).expect(0).json();
     assert_eq!((&again["standing"]["is"], &again["interrupted"]), (&json!("paused"), &json!(false)));
     env.resume(&[]).expect(0);
     let over = env.pleach(&["pause", &sid]).expect(2);
-    assert!(over.stderr.contains("is not running: done"), "{over}");
+    over.fails_with("session-not-running");
 }

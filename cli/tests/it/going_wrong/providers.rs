@@ -129,7 +129,7 @@ fn n10_two_endpoints_of_a_kind_serve_the_nodes_that_name_them() {
     run(&env, &config, "", &[]).expect(0);
     assert_eq!((one.seen().len(), two.seen().len()), (2, 2));
     let unknown = run(&env, &config, ", llm_provider=tow", &[]).expect(7);
-    assert!(unknown.stderr.contains("did you mean `two`?"), "{unknown}");
+    unknown.fails_with("agent-missing").naming("`two`");
 }
 
 #[test]
@@ -253,12 +253,13 @@ fn n10_a_proxy_that_variables_name_leads_to_the_server_and_errors_name_it() {
     let before = asked.lock().expect("no proxy has panicked").len();
     let once = BEHIND.replace("models: ", "settings: {retries: 0}, models: ");
     let direct = run(&env, &once, "", &[("HTTPS_PROXY", &with_login), ("NO_PROXY", ".test"), trusted]).expect(7);
-    assert!(direct.stderr.contains("cannot connect to https://models.test/v1: "), "{direct}");
+    direct.fails_with("agent-unusable").naming("https://models.test/v1");
     assert!(!direct.stderr.contains("p%40ss"), "{direct}");
     assert_eq!(asked.lock().expect("no proxy has panicked").len(), before, "NO_PROXY keeps it off");
 
     let strange = run(&env, BEHIND, "", &[("HTTPS_PROXY", "socks5://me:p%40ss@h:1"), trusted]).expect(7);
-    assert!(strange.stderr.contains("correct HTTPS_PROXY") && !strange.stderr.contains("p%40ss"), "{strange}");
+    strange.fails_with("agent-missing").naming("HTTPS_PROXY");
+    assert!(!strange.stderr.contains("p%40ss"), "{strange}");
 }
 
 #[test]
@@ -403,11 +404,11 @@ fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_th
     let told = "openrouter has no model `worker`\nhint: set `providers.openrouter.models.worker`";
     assert!(ran.stderr.contains(told), "{ran}");
     let ran = run(&env, &format!("{settings}{}", base("compatible")), "", &[]).expect(7);
-    assert!(ran.stderr.contains("compatible has no model `worker`"), "{ran}");
+    ran.fails_with("agent-missing").naming("`worker`");
     let claude =
         format!("agents: {{claude: {{provider: gemini}}}}\nagent: claude\nsandbox: {{mode: off}}\n{}", base("gemini"));
     let ran = run(&env, &claude, "", &gemini);
-    assert!(ran.stderr.contains("Claude Code speaks the language of anthropic, which gemini does not"), "{ran}");
+    ran.fails_with("agent-missing").naming("Claude Code speaks the language of anthropic, which gemini does not");
     assert_eq!((ran.code, server.seen().len(), env.sessions().len()), (7, 0, 0), "{ran}");
 }
 

@@ -62,7 +62,7 @@ fn markdown_becomes_a_tree_by_fixed_rules() {
     assert_eq!((&made["spec_files"], &made["nodes"]["T001"]["source_line"]), (&json!(["spec/tasks.md"]), &json!(5)));
 
     let again = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
-    assert!(again.stderr.contains("exists") && again.stderr.contains("-y overwrites it"), "{again}");
+    again.fails_with("output-exists").naming("-y");
     env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai"]).expect(0);
     let ran = env.pleach(&["--json", "build", "--spec-dir", "spec", "-o", "task-tree.json", "--no-ai"]).expect(0);
     assert_eq!(ran.json()["tree"], "task-tree.json");
@@ -74,20 +74,21 @@ fn mistakes_in_markdown_are_told_with_their_places() {
     let env = world();
     env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");
     let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("spec/more.md:7:") && ran.stderr.contains("T777"), "{ran}");
-    assert!(ran.stderr.contains("spec/tasks.md:5:"), "both places of T001 are looked at: {ran}");
+    ran.fails_with("spec-invalid").naming("spec/more.md:7").naming("T777");
+    // Both places of T001 are looked at.
+    ran.fails_with("spec-invalid").naming("spec/tasks.md:5");
     assert!(!env.repo_path().join("spec/task-tree.json").exists());
     env.write("repo/spec/more.md", "- [ ] T009 More\n\n## Dependencies\n\n# the rest\nT001 → T009\n");
     let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("spec/more.md:6: the heading `# the rest` in line 5 has ended"), "{ran}");
+    ran.fails_with("spec-invalid").naming("spec/more.md:6").naming("`# the rest`");
     let ran = env.pleach(&["build", "--spec-dir", "nowhere", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("cannot read `nowhere`"), "{ran}");
+    ran.fails_with("spec-unreadable").naming("`nowhere`");
     std::fs::create_dir(env.repo_path().join("empty")).unwrap();
     let ran = env.pleach(&["build", "--spec-dir", "empty", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("no markdown file"), "{ran}");
+    ran.fails_with("spec-invalid").naming("no markdown file");
     std::fs::write(env.repo_path().join("empty/latin.md"), b"- [ ] T001 Gr\xfc\xdfe\n").unwrap();
     let ran = env.pleach(&["build", "--spec-dir", "empty", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("latin.md`") && ran.stderr.contains("hint: save the file as UTF-8"), "{ran}");
+    ran.fails_with("spec-unreadable").naming("latin.md`").naming("save the file as UTF-8");
 }
 
 #[test]
@@ -102,8 +103,10 @@ fn a_spec_that_is_no_file_is_not_passed_over() {
     assert!(env.program("mkfifo", &spec).arg("a-pipe.md").status().unwrap().success());
     for (name, is) in [("a-pipe.md", "a named pipe"), ("socket.md", "a socket")] {
         let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai", "-o", "tree.json"]).expect(2);
-        assert!(ran.stderr.contains(&format!("/spec/{name}`: it is {is}, not a file\n")), "{ran}");
-        assert!(ran.stderr.contains("or take it out of the directory"), "{ran}");
+        ran.fails_with("spec-unreadable")
+            .naming(format!("/spec/{name}`"))
+            .naming(&is)
+            .naming("or take it out of the directory");
         std::fs::remove_file(spec.join(name)).unwrap();
     }
 }
@@ -127,7 +130,7 @@ fn the_markdown_files_of_the_directory_are_read_in_the_order_of_their_names() {
     // A finished one has its id as well.
     env.write("repo/spec/fenced.md", "- [x] T002 Done before\n");
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai"]).expect(2);
-    assert!(ran.stderr.contains("spec/tasks.md:3: `T002` is there already, at spec/fenced.md:1"), "{ran}");
+    ran.fails_with("spec-invalid").naming("spec/tasks.md:3").naming("`T002`").naming("spec/fenced.md:1");
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn without_an_agent_there_is_no_plan() {
     for config in ["", "agent: simulation\n"] {
         env.write("repo/pleach.yaml", config);
         let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(2);
-        assert!(ran.stderr.contains("no agent is configured") && ran.stderr.contains("--no-ai"), "{ran}");
+        ran.fails_with("no-agent").naming("no agent is configured").naming("--no-ai");
     }
     assert!(!env.repo_path().join("spec/task-tree.json").exists());
 }
@@ -170,8 +173,7 @@ fn what_is_written_is_the_plan_that_was_checked() {
 
     scripted(&env, &plan.to_string().replace(r#"["B","A"]"#, r#"["A","B"]"#), &forged.to_string());
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "-o", "task-tree.json"]).expect(1);
-    assert!(ran.stderr.contains("nodes: a plan has no `nodes`"), "{ran}");
-    assert!(ran.stderr.contains("execution_order[1]: there is no node `gone`"), "{ran}");
+    ran.fails_with("plan-refused").naming("`nodes`").naming("execution_order[1]").naming("`gone`");
     assert_eq!(tree(&env, "repo/task-tree.json"), made, "nothing is written");
 }
 
@@ -180,10 +182,10 @@ fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
     let env = world();
     scripted(&env, &PLAN.replace(r#""total_tasks_found": 1"#, r#""total_tasks_found": 5"#), PLAN);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
-    assert!(ran.stderr.contains("warning: the planner says that it found 5 tasks and gave 1"), "{ran}");
+    ran.warns("plan-incomplete").naming("5 tasks").naming("1");
     scripted(&env, PLAN, PLAN);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
-    assert!(!ran.stderr.contains("the planner says"), "{ran}");
+    ran.does_not_warn("plan-incomplete");
 }
 
 #[test]
@@ -217,8 +219,9 @@ fn a_plan_that_is_bad_twice_is_refused() {
     let env = world();
     scripted(&env, CYCLE, "I cannot do better.");
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(1);
-    assert!(ran.stderr.contains("no better when asked again"), "{ran}");
-    assert!(ran.stderr.contains("there is no JSON object in the answer"), "the newest mistakes are told: {ran}");
+    ran.fails_with("plan-refused").naming("no better when asked again");
+    // The newest mistakes are told.
+    ran.fails_with("plan-refused").naming("JSON");
     assert!(!env.repo_path().join("spec/task-tree.json").exists(), "nothing is written");
 }
 
@@ -250,10 +253,11 @@ fn an_agent_that_fails_leaves_nothing() {
     let program = env.write_program("planner.sh", "#!/bin/sh\necho 'no quota' >&2\nexit 3\n");
     let runner = format!("command:{}", program.display());
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--runner", &runner]).expect(1);
-    assert!(ran.stderr.contains("no quota") && ran.stderr.contains("nothing was written"), "{ran}");
+    ran.fails_with("planner-failed").naming("no quota").naming("nothing was written");
     env.write("repo/pleach.yaml", format!("agent: \"{runner}\"\n"));
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(4);
-    assert!(ran.stderr.contains("not agreed to"), "a program the repository names is asked about: {ran}");
+    // A program the repository names is asked about.
+    ran.fails_with("trust-missing");
 }
 
 #[test]
@@ -272,11 +276,10 @@ fn where_nobody_can_plan_it_ends_as_a_run_does() {
     };
     providers("{worker: m-1}");
     let ran = build(&[]);
-    assert!(ran.stderr.contains("the planner did not answer: ") && ran.stderr.contains("not this key"), "{ran}");
-    assert!(ran.stderr.contains("then run it again: nothing was written; --no-ai needs no agent"), "{ran}");
+    ran.fails_with("planner-unusable").naming("the planner did not answer:").naming("not this key").naming("--no-ai");
     providers("{}");
     let ran = build(&[]);
-    assert!(ran.stderr.contains("compatible has no model `worker`"), "{ran}");
+    ran.fails_with("agent-missing").naming("`worker`");
     assert_eq!(server.seen().len(), 1, "nobody is asked without a model");
 
     // An empty account, no such model, nobody who answers.
@@ -286,21 +289,21 @@ fn where_nobody_can_plan_it_ends_as_a_run_does() {
         env.write("repo/script.yaml", json!({"scripts": [plan]}).to_string());
         env.write("repo/pleach.yaml", "agent: builtin\nproviders: {script: {file: script.yaml}}\n");
         let ran = build(&[]);
-        assert!(ran.stderr.contains("not now"), "{ran}");
+        ran.fails_with("planner-unusable").naming("not now");
     }
 
     for program in ["/nonexistent/agent", "no-such-agent", "./no-such-agent"] {
         let ran = build(&["--runner", &format!("command:{program}")]);
-        assert!(ran.stderr.contains(&format!("there is no program `{program}`")), "{ran}");
+        ran.fails_with("agent-missing").naming(format!("`{program}`"));
     }
     // It is there, and cannot be started all the same.
     env.write("repo/planner.sh", "#!/bin/sh\n");
     let ran = build(&["--runner", "command:./planner.sh"]);
-    assert!(ran.stderr.contains("`./planner.sh` is not executable"), "{ran}");
-    assert!(ran.stderr.contains("chmod +x ./planner.sh") && !ran.stderr.contains("there is no program"), "{ran}");
+    ran.fails_with("agent-missing").naming("`./planner.sh`").naming("/planner.sh");
+    assert!(!ran.stderr.contains("there is no program"), "{ran}");
     env.write_program("repo/planner.sh", "#!/nonexistent/sh\n");
     let ran = build(&["--runner", "command:./planner.sh"]);
-    assert!(ran.stderr.contains("cannot start `"), "{ran}");
+    ran.fails_with("planner-unusable").naming("cannot start `");
 }
 
 #[test]

@@ -32,8 +32,11 @@ fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
     env.assert_no_process_left();
     let session = env.session();
     let ran = env.pleach(&["resume", &session]).expect(2);
-    assert!(ran.stderr.contains("works on task T001 of `task-tree.json`"), "{ran}");
-    assert!(ran.stderr.contains("`pleach gardener --tree task-tree.json` on branch `main` goes on with it"), "{ran}");
+    ran.fails_with("session-of-task")
+        .naming("T001")
+        .naming("`task-tree.json`")
+        .naming("`pleach gardener --tree task-tree.json`")
+        .naming("`main`");
     env.write("go", "");
     pleach(&env, 0, &["gardener"]);
     assert_eq!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["session"], json!(session));
@@ -58,8 +61,7 @@ fn removing_the_session_of_a_task_leaves_what_others_need() {
     pleach(&env, 5, &["garden"]);
     let session = env.session();
     let ran = env.pleach(&["rm", &session]).expect(1);
-    assert!(ran.stderr.contains("branch `pleach/tasks/main/T001` is not merged"), "{ran}");
-    assert!(ran.stderr.contains("`pleach gardener` goes on with the task and lands it"), "{ran}");
+    ran.fails_with("removal-refused").naming("`pleach/tasks/main/T001`").naming("`pleach gardener`");
     std::fs::remove_file(env.repo_path().join("one.txt")).unwrap();
     pleach(&env, 0, &["garden"]);
     let copies = env.git(&["worktree", "list", "--porcelain"]);
@@ -106,7 +108,7 @@ fn the_commit_of_a_step_shows_the_step_and_its_turns() {
     // The start of a run belongs to no session.
     let start = env.git(&["log", "-1", "--format=%H", "--grep=@@run-start"]);
     let ran = env.pleach(&["show", &start]).expect(2);
-    assert!(ran.stderr.contains("is no turn of a session"), "{ran}");
+    ran.fails_with("no-such-turn");
     // The commit tells what it can when its record is gone.
     env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{session}/main")]);
     let ran = env.pleach(&["show", &commit]).expect(0);

@@ -45,7 +45,8 @@ fn clear(garden: &Garden) {
 
 #[track_caller]
 fn assert_said(ran: &Ran) {
-    assert!(ran.stderr.contains("newer than its steps") && !ran.stderr.contains("built anew"), "{ran}");
+    ran.warns("code-newer-than-steps");
+    ran.does_not_warn("rebuilt-green");
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn what_is_put_behind_an_approved_step_lands_when_it_is_approved() {
     assert!(garden.asked("T001", "review", 2).contains("more"), "the reviewer sees it");
     assert_eq!(garden.env.read("home/ran"), "ran\nran\n");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+    assert_eq!(ran.tasks_done(), (1, 1), "{ran}");
     let status = garden.env.pleach(&["status"]).expect(0);
     assert!(status.stdout.contains("cancelled") && !status.stdout.contains("waits to land"), "{status}");
 }
@@ -107,7 +108,8 @@ fn it_is_looked_at_before_it_is_built_anew_on_a_target_that_moved() {
     clear(&garden);
     garden.commit("mine", "by the user\n");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("newer than its steps") && ran.stderr.contains("built anew"), "{ran}");
+    ran.warns("code-newer-than-steps");
+    ran.warns("rebuilt-green");
     assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat());
     assert!(!garden.asked("T001", "review", 2).contains("by the user"), "only the task's own work is reviewed");
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "more", "task-tree.json"]);
@@ -130,7 +132,8 @@ fn a_commit_that_changes_no_code_is_not_looked_at() {
     on_branch(&garden, "README.md", &[&["commit", "--quiet", "--allow-empty", "-m", "By hand"], &["checkout", "."]]);
     clear(&garden);
     let ran = garden.gardener(&[]).expect(0);
-    assert!(!ran.stderr.contains("newer than its steps") && !ran.stderr.contains("built anew"), "{ran}");
+    ran.does_not_warn("code-newer-than-steps");
+    ran.does_not_warn("rebuilt-green");
     assert_eq!(garden.told("main"), FIRST);
     assert_eq!(garden.times_asked("T001", "review"), 1);
 }
@@ -154,7 +157,7 @@ fn killed_in_the_second_review_it_goes_on_there_with_the_attempts_it_had() {
             garden.refs("refs/pleach/").iter().for_each(|name| drop(garden.env.git(&["update-ref", "-d", name])));
         }
         let status = garden.env.pleach(&["status"]).expect(0);
-        assert!(status.stdout.contains("work T001, attempt 1 of 1"), "{status}");
+        assert_eq!(status.next(), ("work", "T001"), "{status}");
         garden.gardener(&[]).expect(0);
         assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat(), "with its record: {with_record}");
         assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -180,10 +183,11 @@ fn rm_says_how_to_get_the_work_of_a_session() {
     let garden = waiting();
     let session = garden.env.session();
     let refused = garden.env.pleach(&["rm", &session]).expect(1);
-    assert!(refused.stderr.contains("`pleach gardener` goes on with the task"), "{refused}");
+    refused.fails_with("removal-refused").naming("`pleach gardener`");
     garden.env.pleach(&["skip", "T001"]).expect(0);
     let refused = garden.env.pleach(&["rm", &session]).expect(1);
-    assert!(refused.stderr.contains(&format!("merge it with `git merge {BRANCH}`")), "nobody goes on: {refused}");
+    // Nobody goes on.
+    refused.fails_with("removal-refused").naming(format!("`git merge {BRANCH}`"));
 }
 
 #[test]
@@ -216,7 +220,8 @@ fn no_task_lands_on_a_branch_of_pleachs_own() {
     ];
     for command in commands {
         let ran = garden.env.pleach(command).expect(2);
-        assert!(ran.stderr.contains(&format!("`{BRANCH}`")) && ran.stderr.contains("`git switch main`"), "{ran}");
+        ran.fails_with("own-branch").naming("`git switch main`");
+        assert!(ran.stderr.contains(&format!("`{BRANCH}`")), "{ran}");
     }
     let status = garden.env.pleach(&["status"]).expect(0);
     assert!(!status.stdout.contains(&format!("on {BRANCH}")), "it is the target of nothing: {status}");
@@ -235,7 +240,7 @@ fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
     garden.garden(&[]).expect(0);
     garden.env.git(&["switch", "--quiet", "bots/tasks/feature%2F100%25/T001"]);
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("`git switch feature/100%`"), "{ran}");
+    ran.fails_with("own-branch").naming("`git switch feature/100%`");
     // Nothing but the names of such branches is special.
     garden.switch_to_new("bots/tasks/other");
     garden.gardener(&[]).expect(0);
@@ -251,11 +256,12 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
         clear(&garden);
         garden.plant(&Tree::of(&["T002"]));
         let status = garden.env.pleach(&["status"]).expect(0);
-        assert!(status.stdout.contains(&format!("take or drop what is finished on `{BRANCH}`")), "{status}");
+        assert_eq!(status.next(), ("take", BRANCH), "{status}");
         let ran = garden.gardener(&[]).expect(5);
-        assert!(ran.stdout.starts_with(&format!("waiting: T001 is finished on `{BRANCH}`")), "{ran}");
-        assert!(ran.stdout.contains(&format!("take it with `git merge {BRANCH}`")), "{ran}");
-        assert!(ran.stdout.contains(&format!("drop it with `pleach rm --force {session}`")), "{ran}");
+        assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+        for way in [format!("`{BRANCH}`"), format!("`git merge {BRANCH}`"), format!("`pleach rm --force {session}`")] {
+            assert!(ran.stdout.contains(&way), "{way}: {ran}");
+        }
         assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before that is settled");
         match take {
             true => drop(garden.env.git(&["merge", "--quiet", "-m", "Take it", BRANCH])),
@@ -278,7 +284,7 @@ fn rm_keeps_what_has_landed_where_no_branch_has_it_any_more() {
     let session = garden.env.session();
     garden.env.git(&["reset", "--quiet", "--hard", &before]);
     let removed = garden.env.pleach(&["rm", &session]).expect(0);
-    assert!(removed.stdout.contains("kept the unmerged commits"), "{removed}");
+    assert!(removed.stdout.contains("refs/pleach/keep/"), "{removed}");
     let kept = garden.refs("refs/pleach/keep/");
     assert_eq!(kept.len(), 1, "{kept:?}");
     garden.env.git(&["merge-base", "--is-ancestor", &landed, &kept[0]]);

@@ -57,7 +57,7 @@ fn what_was_interrupted_goes_on_in_another_clone() {
     garden.agent(WRITES, APPROVES);
     let place = clone(&garden, &[RECORDS]);
     let ran = gardener(&garden, &place, &[]).expect(0);
-    assert!(ran.stderr.contains("T001 Grow T001 goes on (session"), "{ran}");
+    assert!(ran.resumed().contains(&"T001"), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 1, "{ran}");
     assert_eq!(garden.times_asked("T001", "review"), 2, "{ran}");
 }
@@ -81,10 +81,7 @@ fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
     std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
     let ran = garden.gardener(&[]).expect(0);
     let session = &garden.env.sessions()[0];
-    assert!(
-        ran.stderr.contains(&format!("T001 does not go on with session {session}: `{BRANCH}` was removed")),
-        "{ran}"
-    );
+    ran.warns("session-abandoned").naming("T001").naming(&session).naming(format!("`{BRANCH}`"));
     assert!(ran.stderr.contains(&tip), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 2);
 
@@ -113,18 +110,15 @@ fn a_task_whose_phase_lost_its_branch_is_done_again_and_the_run_says_where_it_wa
     let listed = garden.env.pleach(&["status", "-v"]).expect(0);
     assert!(standing(&listed.stdout).contains("  landed, not here  "), "{listed}");
     let ran = garden.gardener(&phase).expect(0);
-    let said = format!("warning: T001 is done again: what session {session} has landed is not on `{on}`; ")
-        + &format!("what was done there is {tip}, which its record keeps\n");
-    assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
-    assert_eq!(ran.stderr.matches("is done again").count(), 1, "{ran}");
+    ran.warns_once("task-lost").naming("T001").naming(&session).naming(format!("`{on}`")).naming(&tip);
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (2, 1));
 
     // Whoever says that it is to be done again is told nothing, nor is one who begins all again.
     garden.env.pleach(&["reset", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);
-    assert!(!ran.stderr.contains("has landed is not on"), "{ran}");
+    ran.does_not_warn("task-lost");
     let ran = garden.gardener(&["--fresh"]).expect(0);
-    assert!(!ran.stderr.contains("has landed is not on"), "{ran}");
+    ran.does_not_warn("task-lost");
 }
 
 #[test]
@@ -137,7 +131,7 @@ fn what_two_clones_did_each_by_itself_counts_in_both() {
     garden.garden(&["--task", "T001"]).expect(0);
     garden.env.git(&["pull", "--quiet", "--no-rebase", "--no-edit", name, "main"]);
     let status = garden.env.pleach(&["status"]).expect(0);
-    assert!(status.stdout.contains("3 of 3 tasks done, 1 skipped"), "{status}");
+    assert_eq!(status.tasks_done(), (3, 3), "{status}");
     garden.gardener(&[]).expect(0);
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [1, 1, 0]);
@@ -169,7 +163,7 @@ fn code_a_clone_has_not_fetched_is_said_to_be_missing() {
     garden.agent("echo 1 > mended", APPROVES);
     let place = clone(&garden, &[RECORDS]);
     let ran = gardener(&garden, &place, &["--retry-failed"]).expect(0);
-    assert!(ran.stderr.contains(&format!("T001 starts clean: `{BRANCH}`, which had the code")), "{ran}");
+    ran.warns("code-missing").naming("T001").naming(format!("`{BRANCH}`"));
 }
 
 /// Dates alone would say that the tests of the phase came last.
@@ -190,7 +184,7 @@ fn tests_of_a_phase_say_nothing_of_what_was_done_beside_them() {
         assert!(shown.stdout.contains("2/2  tests must run again\n"), "{shown}");
     }
     let ran = garden.gardener(&[]).expect(1);
-    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(ran.ended(), ("gate_red", "phase1"), "{ran}");
     garden.commit("T001.txt", "mended\n");
     garden.gardener(&[]).expect(0);
     let shown = garden.env.pleach(&["status"]).expect(0);
@@ -232,7 +226,7 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
             assert!(ran.stderr.contains(&format!("  command ({place}, {from}\n    ")), "{ran}");
             assert!(ran.stderr.contains(text), "{ran}");
         }
-        assert!(ran.stderr.contains("supplies 3 things you have not agreed to"), "{ran}");
+        ran.fails_with("trust-missing").naming("3 things");
         assert!(!ran.stderr.contains("goes on"), "{ran}");
         assert_eq!(has_run(&garden), [""; 0], "{ran}");
     }
@@ -268,7 +262,7 @@ fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
     let ran = garden.env.pleach(&["-C", place.to_str().unwrap(), "gardener", "--auto-approve"]).expect(4);
     let asked = "command (`.claude/settings.json` in the repository)\n    {\"hooks\": 1}";
     assert!(ran.stderr.contains(asked), "{ran}");
-    assert!(ran.stderr.contains("supplies 4 things"), "{ran}");
+    ran.fails_with("trust-missing").naming("4 things");
 }
 
 /// A garden whose agents write what one kind of agents obeys, though none of that kind comes to a node.
@@ -294,7 +288,7 @@ fn unasked(garden: &Garden, place: &Path, command: &[&str]) -> Ran {
     garden.env.pleach(&[&["-C", place.to_str().unwrap()], command].concat())
 }
 
-const TOLD: &str = "    {\"hooks\": 1}\n\nerror: this repository supplies 1 thing you have not agreed to";
+const TOLD: &str = "    {\"hooks\": 1}\n\nerror[trust-missing]: ";
 
 #[test]
 fn what_agents_would_obey_on_a_fetched_branch_is_asked_about_first() {
@@ -346,7 +340,7 @@ fn what_agents_would_obey_of_an_earlier_budget_is_asked_about_first() {
     let from = format!("command (`.claude/settings.json` in the repository, as `{BRANCH}` has it)\n");
     assert!(ran.stderr.contains(&format!("{from}{TOLD}")), "{ran}");
     let ran = gardener(&garden, &place, &["--retry-failed"]).expect(0);
-    assert!(ran.stderr.contains("T001 goes on with the code of its last attempt"), "{ran}");
+    ran.warns("code-continued").naming("T001");
 }
 
 #[test]
@@ -433,10 +427,11 @@ fn what_comes_with_a_target_a_task_is_built_anew_on_is_asked_about_before_its_ne
     gate.open(held);
     let before = garden.times_asked("T001", "implement");
     let ran = run.end().expect(4);
-    assert!(ran.stderr.contains("its tests fail there") && ran.stderr.contains(TOLD), "{ran}");
+    ran.warns("rebuilt-red");
+    assert!(ran.stderr.contains(TOLD), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), before, "no agent has worked with it");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("T001 Grow T001 goes on"), "{ran}");
+    assert!(ran.resumed().contains(&"T001"), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), before + 1);
     assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
 }
@@ -518,7 +513,7 @@ fn a_record_that_is_replaced_during_the_run_is_not_gone_on_with() {
     rewrite(&garden, &place, &session, "s/linted/planted/");
     gate.open(held);
     let ran = run.end().expect(0);
-    assert!(ran.stderr.contains(&format!("session {session} is passed over: its record was replaced")), "{ran}");
+    ran.warns("session-replaced").naming(&session);
     assert!(!garden.env.root().join("home/planted").exists(), "{ran}");
 }
 
@@ -542,8 +537,7 @@ fn a_record_has_nothing_pretended() {
     let session = garden.env.sessions().remove(0);
     rewrite(&garden, &place, &session, "s/command:sh -c 'touch ~.mended'/simulation/");
     let ran = gardener(&garden, &place, &["--auto-approve"]).expect(2);
-    assert!(ran.stderr.contains("`mend` would be worked by `simulation`"), "{ran}");
-    assert!(ran.stderr.contains(&format!("`pleach cancel {session}`")), "{ran}");
+    ran.fails_with("no-agent").naming("`mend`").naming("`simulation`").naming(format!("`pleach cancel {session}`"));
     assert_eq!(has_run(&garden), [""; 0], "{ran}");
     garden.env.pleach(&["-C", place.to_str().unwrap(), "cancel", &session]).expect(0);
     let ran = gardener(&garden, &place, &[]).expect(0);

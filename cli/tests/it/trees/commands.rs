@@ -9,13 +9,13 @@ use crate::sessions::Gate;
 fn garden_works_one_task_and_ends() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     let ran = garden.garden(&[]).expect(0);
-    assert!(ran.stderr.starts_with("working `task-tree.json` on branch `main`: 0 of 3 tasks done\n"), "{ran}");
+    assert!(ran.target() == "main" && ran.tasks_done() == (0, 3), "{ran}");
     assert_eq!(ran.stdout, "done: T001\n");
     assert_eq!(garden.completed(), ["T001"]);
     garden.garden(&["--task", "T003"]).expect(0);
     assert_eq!(garden.completed(), ["T001", "T003"]);
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("2 of 3 tasks done"), "{ran}");
+    assert_eq!(ran.tasks_done(), (2, 3), "{ran}");
     assert_eq!(garden.completed(), ["T001", "T003", "T002"]);
     assert_eq!(ran.stdout, "done: every task of `task-tree.json` is complete\n");
 }
@@ -64,17 +64,17 @@ fn a_task_that_is_not_ready_says_what_it_waits_for() {
     let first = "first:   pleach -y gardener --test-command 'make test' --max-retries 2\n";
     assert!(ran.stdout.ends_with(first), "{ran}");
     let ran = garden.garden(&["--task", "T002", "--dry-run"]).expect(0);
-    assert!(ran.stdout.contains("next: T002 cannot start: T002 waits for T001 (not done)\n"), "{ran}");
+    assert_eq!((ran.next(), ran.waits("T002")), (("blocked", "T002"), ("T001", "not_done")), "{ran}");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
     let ran = garden.garden(&["--task", "T009"]).expect(2);
-    assert!(ran.stderr.contains("has no task `T009`") && ran.stderr.contains("`pleach status -v` lists"), "{ran}");
+    ran.fails_with("no-such-task").naming("`T009`").naming("`pleach status -v`");
 }
 
 #[test]
 fn a_phase_is_no_task_to_work_and_its_tasks_are_named() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let ran = garden.garden(&["--task", "phase1"]).expect(2);
-    assert!(ran.stderr.contains("`phase1` is a group of tasks") && ran.stderr.contains("one of T001, T002\n"), "{ran}");
+    ran.fails_with("task-is-group").naming("`phase1`").naming("T001").naming("T002");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn a_stall_names_what_blocks_what() {
     let garden = Garden::new(&tree);
     garden.gardener(&["--max-retries", "1"]).expect(1);
     let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
-    assert!(ran.stdout.starts_with("stalled: nothing can start\n"), "{ran}");
-    assert!(ran.stdout.contains("T002 waits for T001 (failed)"), "{ran}");
-    assert!(ran.stdout.contains("T003 waits for T002 (not done)"), "{ran}");
+    assert_eq!(ran.ended().0, "stalled", "{ran}");
+    assert_eq!(ran.waits("T002"), ("T001", "failed"), "{ran}");
+    assert_eq!(ran.waits("T003"), ("T002", "not_done"), "{ran}");
     let ran = garden.gardener(&["--json"]).expect(1);
     let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["ended"], "stalled");
@@ -100,10 +100,10 @@ fn a_second_gardener_on_the_branch_is_told_who_has_it() {
     let held = gate.reached(&mut run);
     let second = garden.env.pleach(&["-y", "gardener"]).expect(6);
     assert!(second.stderr.contains(&run.id().to_string()), "names the process: {second}");
-    assert!(second.stderr.contains("the list of tasks on `main`"), "{second}");
+    second.fails_with("tree-locked").naming("`main`");
     garden.env.git(&["switch", "--quiet", "-c", "beside"]);
     let ran = garden.env.pleach(&["-y", "gardener", "--dry-run"]).expect(0);
-    assert!(ran.stdout.contains("on branch `beside`"), "{ran}");
+    assert_eq!(ran.target(), "beside", "{ran}");
     gate.open(held);
     run.end().expect(0);
     assert_eq!(garden.completed(), ["T001"]);
@@ -132,8 +132,7 @@ fn without_an_agent_nothing_is_pretended() {
     for config in ["", "agent: simulation\n"] {
         garden.env.configure(config);
         let ran = garden.gardener(&[]).expect(2);
-        assert!(ran.stderr.contains("no agent is configured"), "{ran}");
-        assert!(ran.stderr.contains("--runner"), "{ran}");
+        ran.fails_with("no-agent").naming("no agent is configured").naming("--runner");
     }
     assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "");
     let runner = format!("command:{}", garden.env.root().join("agent.sh").display());
@@ -155,8 +154,7 @@ fn nothing_is_pretended_whoever_says_so() {
     ] {
         garden.configure(config);
         let ran = garden.gardener(more).expect(2);
-        assert!(ran.stderr.contains(&format!("`{node}` would be worked by `")), "{ran}");
-        assert!(ran.stderr.contains("task trees cannot use the simulation agent"), "{ran}");
+        ran.fails_with("no-agent").naming(format!("`{node}`")).naming("task trees cannot use the simulation agent");
         assert!(ran.stderr.contains(place), "{ran}");
     }
     // An entry of that name can be anybody.
@@ -179,7 +177,7 @@ fn a_detached_head_is_refused_with_a_way_out() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["switch", "--quiet", "--detach"]);
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("HEAD is detached") && ran.stderr.contains("git switch"), "{ran}");
+    ran.fails_with("detached-head");
 }
 
 #[test]
@@ -188,25 +186,25 @@ fn a_tree_is_found_where_trees_lie() {
     garden.env.git(&["mv", "task-tree.json", "elsewhere.json"]);
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
-    assert!(ran.stderr.contains("`pleach build --spec-dir DIR -o task-tree.json`"), "it is found there: {ran}");
+    ran.fails_with("no-tree").naming("task-tree.json");
+    assert!(ran.stderr.contains("--tree"), "{ran}");
+    // It is found there.
+    ran.fails_with("no-tree").naming("`pleach build --spec-dir DIR -o task-tree.json`");
     garden.env.write("repo/plans/task-tree.json", Tree::of(&["T001"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("plans/task-tree.json`: name it with --tree"), "{ran}");
+    ran.fails_with("no-tree").naming("plans/task-tree.json`").naming("--tree");
     // Where `pleach build` puts it.
     garden.commit("specs/all.md", "# All\n\n- [ ] T001 Begin\n");
     garden.env.pleach(&["build", "--spec-dir", "specs", "--no-ai"]).expect(0);
     let ran = garden.gardener(&["--dry-run"]).expect(0);
-    assert!(ran.stdout.contains("would work `specs/task-tree.json`"), "{ran}");
+    assert!(ran.stdout.contains("`specs/task-tree.json`"), "{ran}");
     std::fs::remove_file(garden.env.repo_path().join("specs/task-tree.json")).unwrap();
     garden.commit("openspec/changes/one/task-tree.json", &Tree::of(&["A1"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(0);
-    assert!(ran.stdout.contains("would work `openspec/changes/one/task-tree.json`"), "{ran}");
+    assert!(ran.stdout.contains("`openspec/changes/one/task-tree.json`"), "{ran}");
     garden.commit("specs/two/task-tree.json", &Tree::of(&["B1"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(2);
-    assert!(ran.stderr.contains("which one?"), "{ran}");
-    assert!(ran.stderr.contains("openspec/changes/one/task-tree.json"), "{ran}");
-    assert!(ran.stderr.contains("specs/two/task-tree.json"), "{ran}");
+    ran.fails_with("tree-ambiguous").naming("openspec/changes/one/task-tree.json").naming("specs/two/task-tree.json");
     let ran = garden.gardener(&["--dry-run", "--tree", "specs/two/task-tree.json"]).expect(0);
     assert!(ran.stdout.contains("B1"), "{ran}");
 }
@@ -250,7 +248,7 @@ fn a_dry_run_lists_the_tasks_that_get_another_budget() {
 fn a_broken_tree_is_refused_with_every_error() {
     let garden = Garden::new(&Tree::of(&["T001: T002", "T002: T001", "T003: nobody"]));
     let ran = garden.gardener(&[]).expect(2);
-    assert!(ran.stderr.contains("nobody") && ran.stderr.contains("T001"), "{ran}");
+    ran.fails_with("tree-invalid").naming("nobody").naming("T001");
     assert_eq!(garden.refs("refs/heads/"), ["refs/heads/main"]);
 }
 
@@ -336,11 +334,11 @@ fn a_fresh_run_counts_nothing_as_done_from_its_first_line() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     let ran = garden.gardener(&["--dry-run"]).expect(0);
-    assert!(ran.stdout.contains("next: nothing, everything is done"), "{ran}");
+    assert_eq!(ran.next(), ("nothing", ""), "{ran}");
     let ran = garden.gardener(&["--dry-run", "--fresh"]).expect(0);
-    assert!(ran.stdout.contains("next: work T001, attempt 1 of 5\n  T001 Grow T001"), "{ran}");
+    assert_eq!(ran.next(), ("work", "T001"), "{ran}");
     let ran = garden.gardener(&["--fresh"]).expect(0);
-    assert!(ran.stderr.contains("working `task-tree.json` on branch `main`: 0 of 1 task done"), "{ran}");
+    assert!(ran.target() == "main" && ran.tasks_done() == (0, 1), "{ran}");
     assert_eq!(garden.completed(), ["T001", "T001"]);
 }
 
@@ -398,7 +396,7 @@ fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
     garden.env.pleach(&["cancel", &open_session(&garden, "T001"), "--grace", "0"]).expect(0);
     let ran = run.end().expect(1);
     drop(held);
-    assert!(ran.stdout.contains("cancelled: T001") && ran.stdout.contains("again:   pleach -y gardener\n"), "{ran}");
+    assert!(ran.ended() == ("cancelled", "T001") && ran.stdout.contains("again:   pleach -y gardener\n"), "{ran}");
     assert!(!ran.stdout.contains("--retry-failed"), "{ran}");
     garden.agent(WRITES, APPROVES);
     garden.gardener(&[]).expect(0);
@@ -422,10 +420,10 @@ fn tests_of_a_phase_that_were_called_off_let_nothing_through() {
         let ran = run.end().expect(1);
         drop(held);
         gate.stay_open();
-        assert!(ran.stdout.contains("cancelled: phase1"), "{ran}");
+        assert_eq!(ran.ended(), ("cancelled", "phase1"), "{ran}");
         assert_eq!(garden.files("main").contains(&"T001.txt".to_owned()), isolation == "none");
         let ran = garden.gardener(&["--isolation", isolation]).expect(1);
-        assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+        assert_eq!(ran.ended(), ("gate_red", "phase1"), "{ran}");
     }
 }
 
@@ -450,8 +448,7 @@ fn a_base_branch_that_is_not_there_is_refused_at_once() {
     let tip = garden.env.git(&["rev-parse", "feature"]);
     for more in [&["--base-branch", "nope"][..], &["--base-branch", "nope", "--fresh", "--dry-run"]] {
         let ran = garden.gardener(more).expect(2);
-        assert!(ran.stderr.contains("there is no base branch `nope`"), "{ran}");
-        assert!(ran.stderr.contains("name one with `--base-branch`"), "{ran}");
+        ran.fails_with("no-such-branch").naming("`nope`").naming("`--base-branch`");
     }
     garden.configure("tree: {base_branch: nope}\n");
     garden.gardener(&[]).expect(2);

@@ -23,13 +23,13 @@ fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
     garden.garden(&PHASE).expect(0);
     assert_eq!(garden.told("main"), [""; 0]);
     let ran = garden.gardener(&[]).expect(1);
-    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
-    assert!(ran.stderr.contains("T002 landed on pleach/phase/main/phase1"), "{ran}");
-    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    ran.warns("phase-branch-continued").naming("`pleach/phase/main/phase1`");
+    assert!(ran.landed().contains(&("T002", "pleach/phase/main/phase1")), "{ran}");
+    assert_eq!(ran.ended(), ("gate_red", "phase1"), "{ran}");
     assert_eq!(garden.told("main"), [""; 0], "what its tests fail on is not on the target");
     garden.env.write("home/fixed", "");
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("T003 landed on main"), "{ran}");
+    assert!(ran.landed().contains(&("T003", "main")), "{ran}");
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
     assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
     assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
@@ -97,7 +97,7 @@ fn what_is_left_of_a_failed_task_on_the_branch_of_a_phase_gathers_nothing() {
     let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T002"]);
     garden.plant(&tree.tests("T004", &["unit: test -e T002.txt"]));
     let ran = garden.gardener(&[]).expect(0);
-    assert!(ran.stderr.contains("T004 landed on main"), "{ran}");
+    assert!(ran.landed().contains(&("T004", "main")), "{ran}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_tests_of_a_phase_run_again_when_the_target_moved_meanwhile() {
     garden.commit("bad", "");
     gate.open(held);
     let ran = run.end().expect(1);
-    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(ran.ended(), ("gate_red", "phase1"), "{ran}");
     assert_eq!(garden.told("main")[2..], ["T001 complete", "phase1 test-fail"], "no word of what is not there");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
     assert_eq!(standings(&garden, "phase1"), ["cancelled"], "what they said first is no work that waits");
@@ -182,10 +182,10 @@ fn what_was_decided_is_not_undone_by_the_merge_of_what_was_before() {
     let ran = garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.merges(), ["merge: phase1 complete", "merge: phase2 complete"], "{ran}");
     let status = garden.env.pleach(&["status"]).expect(0);
-    assert!(status.stdout.contains("3 of 3 tasks done"), "{status}");
+    assert_eq!(status.tasks_done(), (3, 3), "{status}");
     // Also where nothing is known from before.
     std::fs::remove_dir_all(garden.env.root().join("repo/.git/pleach/cache")).ok();
-    assert!(garden.env.pleach(&["status"]).expect(0).stdout.contains("3 of 3 tasks done"));
+    assert_eq!(garden.env.pleach(&["status"]).expect(0).tasks_done(), (3, 3));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn tests_that_passed_with_what_was_dropped_run_again() {
         garden.env.pleach(&decided).expect(0);
     }
     let ran = garden.gardener(&PHASE).expect(1);
-    assert!(ran.stdout.contains("the tests of G1 fail on `main`"), "{ran}");
+    assert!(ran.ended() == ("gate_red", "G1") && ran.stdout.contains("`main`"), "{ran}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
     garden.garden(&["--task", "T002"]).expect(0);
     garden.plant(&tree(&["T004: T002"]).tests("T004", &["unit: test -e T002.txt"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.stdout.contains("T004 needs T002, which `pleach/phase/main/phase1` does not have"), "{ran}");
+    assert!(ran.ended() == ("refused", "T004") && ran.stdout.contains("T002"), "{ran}");
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
     garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
     garden.env.git(&["switch", "--quiet", "main"]);
@@ -264,10 +264,10 @@ fn a_task_that_waits_to_land_does_not_land_before_what_it_is_built_on() {
     garden.plant(&Tree::default().phase("phase1", &["T001", "T009"]).leaf("T002: T001", None));
     garden.gardener(&["--max-retries", "1"]).expect(1);
     let ran = garden.gardener(&[]).expect(1);
-    assert!(ran.stdout.contains("T002 waits for T001 (its phase is not merged)"), "{ran}");
+    assert_eq!(ran.waits("T002"), ("T001", "not_merged"), "{ran}");
     assert_eq!(garden.told("main"), [""; 0], "T009 is on the branch of its phase");
     let ran = garden.garden(&["--task", "T002"]).expect(1);
-    assert!(ran.stdout.contains("T002 waits for T001 (its phase is not merged)"), "{ran}");
+    assert_eq!(ran.waits("T002"), ("T001", "not_merged"), "{ran}");
     garden.env.pleach(&["skip", "T009"]).expect(0);
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.times_asked("T002", "implement"), 1);
@@ -283,7 +283,7 @@ fn a_task_that_moved_to_another_phase_is_there_for_those_of_the_one_it_was_done_
     let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T003: T002", "T002"]);
     garden.plant(&tree.tests("T004", &["unit: test -e T002.txt"]));
     let ran = garden.garden(&["--task", "T003"]).expect(1);
-    assert!(ran.stdout.contains("T003 waits for T002 (done on the branch of phase1, which is not merged)"), "{ran}");
+    assert_eq!(ran.waits("T003"), ("T002", "elsewhere"), "{ran}");
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
     assert_eq!(garden.completed(), ["T001", "T002", "T004", "T003"]);
@@ -315,7 +315,7 @@ fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done
         garden.plant(&tree.tests("phase1", &of_phase));
         garden.commit("bad", "\n");
         let ran = garden.gardener(&PHASE).expect(1);
-        assert!(ran.stdout.contains("the tests of phase1 fail on what the merge"), "{ran}");
+        assert!(ran.ended() == ("gate_red", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
         assert_eq!(garden.merges(), [""; 0]);
     }
     // Without a rest of it, nothing brings the task along.
@@ -324,7 +324,7 @@ fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done
     garden.env.pleach(&["skip", "T002"]).expect(0);
     garden.plant(&Tree::default().phase("phase1", &["T002"]).phase("phase2", &["T003", "T001"]));
     let ran = garden.gardener(&PHASE).expect(5);
-    assert!(ran.stdout.contains("T001 is not worked as part of that phase any more; take it with"), "{ran}");
+    assert!(ran.ended().0 == "refused" && ran.stdout.contains("T001"), "{ran}");
     garden.env.git(&["merge", "--quiet", "-m", "Take it", "pleach/phase/main/phase1"]);
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -382,7 +382,7 @@ fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
     garden.gardener(&[]).expect(5);
     garden.plant(&Tree::default().phase("T001", &["T002"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.stdout.contains("T001 is no task any more, but a group of tasks"), "{ran}");
+    assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
 }
 
 #[test]

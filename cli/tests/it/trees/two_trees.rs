@@ -36,9 +36,9 @@ fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
     let before = garden.env.git(&["rev-parse", "main"]);
     for more in [&[][..], &["--fresh"][..], &["--retry-failed"][..]] {
         let ran = garden.gardener(&[&B[..], more].concat()).expect(5);
-        assert!(ran.stdout.starts_with(&format!("waiting: T001 could not begin on `{BRANCH}`\n")), "{ran}");
-        assert!(ran.stdout.contains("T001 of `a/task-tree.json`, which is finished and waits to land"), "{ran}");
-        assert!(ran.stdout.contains(&format!("drop it with `pleach rm --force {session}`")), "{ran}");
+        assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains(&format!("`{BRANCH}`")), "{ran}");
+        assert!(ran.stdout.contains("T001 of `a/task-tree.json`"), "{ran}");
+        assert!(ran.stdout.contains(&format!("`pleach rm --force {session}`")), "{ran}");
         assert!(ran.stdout.contains("first:   pleach gardener --tree a/task-tree.json\n"), "{ran}");
     }
     assert_eq!(garden.env.git(&["rev-parse", "main"]), before, "no run is begun");
@@ -71,7 +71,7 @@ fn what_another_tree_has_on_a_branch_can_be_dropped() {
     let tip = garden.env.git(&["rev-parse", BRANCH]);
     garden.env.pleach(&[&["reset", "T001"], &A[..]].concat()).expect(0);
     let ran = garden.gardener(&B).expect(0);
-    assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at refs/pleach/keep/T001-1")));
+    ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming("refs/pleach/keep/T001-1");
     assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
 }
 
@@ -82,7 +82,7 @@ fn a_tree_that_was_moved_is_put_back_or_its_work_dropped() {
     garden.env.git(&["mv", "a/task-tree.json", "a/moved.json"]);
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--tree", "a/moved.json"]).expect(5);
-    assert!(ran.stdout.contains("put `a/task-tree.json` back, which is not there"), "{ran}");
+    assert!(ran.ended().0 == "refused" && ran.stdout.contains("`a/task-tree.json`"), "{ran}");
     assert!(!ran.stdout.contains("first: "), "{ran}");
 }
 
@@ -96,7 +96,7 @@ fn what_was_interrupted_is_gone_on_with_before_another_tree_has_its_branch() {
     run.kill(held);
     garden.agent(WRITES, APPROVES);
     let ran = garden.gardener(&B).expect(5);
-    assert!(ran.stdout.contains("T001 of `a/task-tree.json`, which is under way"), "{ran}");
+    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("T001 of `a/task-tree.json`"), "{ran}");
     garden.gardener(&A).expect(0);
     assert_eq!(garden.file("main", "T001.txt"), "a");
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -131,11 +131,11 @@ fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
         garden.agent(WRITES, APPROVES);
         let ran = garden.gardener(&B).expect(0);
         let kept = "refs/pleach/keep/T001-1";
-        assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at {kept}")), "{ran}");
+        ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming(&kept);
         assert_eq!(garden.env.git(&["rev-parse", kept]), failed);
         garden.agent("ls; test -e half && echo ok > mended", APPROVES);
         let ran = garden.gardener(&[&A[..], &["--retry-failed"]].concat()).expect(0);
-        assert!(ran.stderr.contains(&format!("T001 goes on with the code of its last attempt ({kept})")), "{ran}");
+        ran.warns("code-continued").naming("T001").naming(&kept);
         assert_eq!(garden.file("main", "half"), "half");
         assert_eq!(garden.file("main", "mended"), "ok");
     }
@@ -147,7 +147,7 @@ fn a_chosen_task_waits_for_no_other_tree_that_has_none_of_it() {
     garden.commit("b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
     let dry = |task: &str| garden.env.pleach(&[&["garden"], &B[..], &["--task", task, "--dry-run"]].concat()).expect(0);
     assert!(!dry("T001").stdout.contains("next: work"), "{}", dry("T001"));
-    assert!(dry("T002").stdout.contains("next: work T002"), "{}", dry("T002"));
+    assert_eq!(dry("T002").next(), ("work", "T002"), "{}", dry("T002"));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_fresh_run_says_what_it_does_again() {
     assert!(dry.stderr.contains(said), "{dry}");
     let ran = garden.gardener(&["--fresh"]).expect(0);
     assert!(ran.stderr.contains(said), "{ran}");
-    assert!(ran.stderr.contains("what it had is kept at refs/pleach/keep/T001-1"), "{ran}");
+    ran.warns("task-branch-restarted").naming("refs/pleach/keep/T001-1");
     assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
 }
 
@@ -184,8 +184,8 @@ fn a_phase_of_one_tree_is_not_gathered_with_that_of_another() {
         let garden = phases(delete);
         garden.garden(&[B, PHASE].concat()).expect(0);
         let ran = garden.gardener(&[A, PHASE].concat()).expect(5);
-        assert!(ran.stdout.starts_with("waiting: phase1 could not begin on `pleach/phase/main/phase1`\n"), "{ran}");
-        assert!(ran.stdout.contains("has tasks of `b/task-tree.json` that are not merged"), "{ran}");
+        assert!(ran.ended() == ("refused", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
+        assert!(ran.stdout.contains("`b/task-tree.json`"), "{ran}");
         assert!(ran.stdout.contains("first:   pleach gardener --isolation phase --tree b/task-tree.json\n"), "{ran}");
         assert_eq!(garden.times_asked("T001", "implement"), 0);
         garden.gardener(&[B, PHASE].concat()).expect(0);
@@ -206,7 +206,7 @@ fn what_a_run_that_is_over_left_on_a_phase_goes_with_no_other_tree() {
     garden.garden(&[A, PHASE].concat()).expect(0);
     garden.garden(&[&A[..], &["--fresh", "--task", "T002"]].concat()).expect(0);
     let ran = garden.gardener(&[B, PHASE].concat()).expect(0);
-    assert!(ran.stderr.contains("`pleach/phase/main/phase1` begins anew"), "{ran}");
+    ran.warns("phase-branch-restarted").naming("`pleach/phase/main/phase1`");
     assert!(!garden.files("main").contains(&"T001.txt".to_owned()), "{ran}");
     assert!(garden.files("main").contains(&"B1.txt".to_owned()), "{ran}");
 }

@@ -13,6 +13,7 @@ use super::rpc::{self, AUTH_REQUIRED, Heard, INTERNAL, RpcError};
 use super::schema::{AuthMethod, Initialized, Opened, Permission, Prompted, SessionUpdate, Update, VERSION};
 use super::state::State;
 use crate::agent::{AgentError, Turn};
+use crate::event::{Warning, WarningCode};
 use crate::text::listed;
 
 /// How many models or modes a message names.
@@ -105,7 +106,7 @@ pub(super) struct Client {
     answer: Option<Prompted>,
     is_cancelled: bool,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The first line that was no message.
     pub noise: Option<String>,
 }
@@ -260,8 +261,8 @@ impl Client {
                 self.choose(Opened::deserialize(answer).unwrap_or_default())
             }
             (Awaited::Load, Err(error)) => {
-                self.warnings
-                    .push(format!("the agent could not take its session up again and begins a new one: {error}"));
+                let text = format!("the agent could not take its session up again and begins a new one: {error}");
+                self.warnings.push(WarningCode::AgentCannotResume.with(text));
                 self.ask.resume = None;
                 Ok(self.open())
             }
@@ -276,7 +277,8 @@ impl Client {
                 Err(ended)
             }
             (Awaited::Prompt, Err(error)) if self.is_cancelled => {
-                self.warnings.push(format!("the agent answered with an error to being stopped: {error}"));
+                let text = format!("the agent answered with an error to being stopped: {error}");
+                self.warnings.push(WarningCode::AgentStopError.with(text));
                 Err(Ended::Cancelled)
             }
             (Awaited::Prompt, Err(error)) => {
@@ -305,7 +307,8 @@ impl Client {
             self.model = answer.agent_info.name;
         }
         if self.ask.resume.is_some() && !self.can_load {
-            self.warnings.push("the agent cannot take up a session again, so it begins a new one".into());
+            let text = "the agent cannot take up a session again, so it begins a new one";
+            self.warnings.push(WarningCode::AgentCannotResume.with(text));
             self.ask.resume = None;
         }
         Ok(self.open())

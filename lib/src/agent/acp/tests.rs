@@ -10,6 +10,7 @@ use super::policy::Policy;
 use super::state::State;
 use crate::agent::{AgentError, Job, Turn};
 use crate::config::{AgentSettings, Environment};
+use crate::event::{Warning, WarningCode};
 use crate::ids::NodeId;
 use crate::llm::Role;
 use crate::process::{Sandbox, Spawner};
@@ -367,7 +368,8 @@ fn a_session_is_taken_up_again_where_the_agent_can() {
     lost.answer(json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}));
     lost.refuse(-32602, "no such session");
     assert_eq!(lost.newest()["method"], "session/new");
-    assert!(lost.client.warnings[0].contains("no such session"));
+    let [Warning { code: WarningCode::AgentCannotResume, text }] = &lost.client.warnings[..] else { panic!() };
+    assert!(text.contains("no such session"), "{text}");
 }
 
 #[test]

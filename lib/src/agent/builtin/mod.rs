@@ -24,7 +24,7 @@ use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config;
-use crate::event::ToolCall;
+use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
     Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
 };
@@ -324,11 +324,11 @@ impl<'a> Run<'a> {
     /// Makes room in the conversation, as a turn of its own.
     async fn make_room(&mut self, (mark, count): (Message, usize), turns: &Turns) -> Verdict {
         let outputs = counted(count as u64, "old tool output");
-        let warning = format!(
+        let warning = WarningCode::OutputsElided.with(format!(
             "the conversation filled about {:.0} % of the {} tokens of context in use; {outputs} elided",
             self.share() * 100.0,
             self.context()
-        );
+        ));
         self.request.messages.push(mark);
         self.unreported += 1;
         let Aside { calls, messages } = std::mem::take(&mut self.aside);
@@ -367,7 +367,7 @@ impl<'a> Run<'a> {
     }
 
     /// A word to the user, once, when the provider does not say what a call of this model took.
-    fn uncounted(&mut self, model: Option<String>) -> Vec<String> {
+    fn uncounted(&mut self, model: Option<String>) -> Vec<Warning> {
         let Some(model) = model.filter(|_| !self.has_warned) else { return Vec::new() };
         self.has_warned = true;
         vec![uncounted(&model)]
@@ -514,12 +514,14 @@ impl<'a> Run<'a> {
     }
 
     /// A word to the user when the conversation comes near to what the model can take and no room can be made.
-    fn context_warning(&self) -> Vec<String> {
+    fn context_warning(&self) -> Vec<Warning> {
         let (share, most) = (self.share(), self.context());
         if share < context::FULL {
             return Vec::new();
         }
-        vec![format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0)]
+        let text =
+            format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0);
+        vec![WarningCode::ContextFull.with(text)]
     }
 }
 

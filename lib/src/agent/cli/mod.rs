@@ -33,7 +33,7 @@ use super::driven::why_failed;
 use super::intent::{LONGEST, intent_of};
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{Environment, ParserName, TurnMode};
-use crate::event::Usage;
+use crate::event::{Usage, Warning, WarningCode};
 use crate::gateway::Upstream;
 use crate::llm::{LlmError, Message, Named, Prices, Pricing, Role, Unusable};
 use crate::process::{Cancel, Output, Spawner};
@@ -127,7 +127,10 @@ impl CliAgent {
         }
         let (ran, last) = self.run_once(&job, None, turns, cancel).await?;
         let warning = session.map(|session| {
-            format!("`{}` could not go on with its conversation {session} and began a new one", self.preset.program)
+            WarningCode::AgentCannotResume.with(format!(
+                "`{}` could not go on with its conversation {session} and began a new one",
+                self.preset.program
+            ))
         });
         self.finish(&job, ran, last, warning.into_iter().collect(), turns).await
     }
@@ -184,7 +187,7 @@ impl CliAgent {
         job: &Job,
         ran: Ran,
         last: Option<Turn>,
-        warnings: Vec<String>,
+        warnings: Vec<Warning>,
         turns: &Turns,
     ) -> Result<Reply, AgentError> {
         let Ran { output, mut gathered, stopped, undone, given_up, unanswered } = ran;
@@ -248,7 +251,7 @@ impl CliAgent {
         turn.warnings.extend(warnings);
         if !gathered.denied.is_empty() {
             turn.warnings.extend(match &judged {
-                Ok(End::Doubtful(why)) => Some(why.clone()),
+                Ok(End::Doubtful(why)) => Some(WarningCode::AgentDenied.with(why.clone())),
                 _ => None,
             });
         }

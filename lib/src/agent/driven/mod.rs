@@ -19,7 +19,7 @@ use self::tape::Tapes;
 use super::intent::intent_of;
 use super::{AgentError, Job, Turn, Turns, Verdict};
 use crate::budget::Amount;
-use crate::event::{SideCall, ToolCall};
+use crate::event::{SideCall, ToolCall, Warning};
 use crate::gateway::{
     Arrival, Exchange, FEW, Facts, Failing, Gate, Gateway, Meter, Spent, Upstream, answers_on_record,
     is_beside_the_script,
@@ -323,7 +323,7 @@ struct Log<'a> {
     repeating: bool,
     state: StateRef,
     aside: Vec<SideCall>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
     reported: usize,
     said: String,
     asked: bool,
@@ -500,7 +500,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    fn put_aside(&mut self, spent: Vec<SideCall>, warnings: Vec<String>) {
+    fn put_aside(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
         self.aside.extend(spent);
         self.warnings.extend(warnings);
     }

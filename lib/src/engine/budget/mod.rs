@@ -16,7 +16,7 @@ use super::{Engine, Error, Session};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
-use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown};
+use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown, Warning};
 use crate::git::Repo;
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::record::Batch;
@@ -37,7 +37,7 @@ pub struct Budget {
     limits: config::Budget,
     ledger: Mutex<Ledger>,
     /// Chains of records that could not be read, with what is still to be told of each.
-    passed_over: Mutex<BTreeMap<String, Option<String>>>,
+    passed_over: Mutex<BTreeMap<String, Option<Warning>>>,
 }
 
 impl Budget {

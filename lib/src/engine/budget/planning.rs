@@ -10,7 +10,7 @@ use crate::budget::{Account, Allowance, Amount, Exceeded, Limit, Limits, day_of}
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::engine::Error;
-use crate::event::AgentTurn;
+use crate::event::{AgentTurn, Warning, WarningCode};
 use crate::git::Repo;
 use crate::ids::{NodeId, TurnId};
 use crate::record::record_planning;
@@ -37,7 +37,7 @@ pub(in crate::engine) struct Balance {
     /// The widest limit that was reached, unless a warning is all that follows.
     pub over: Option<Exceeded>,
     /// What is told once.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl<'a> Purse<'a> {
@@ -112,7 +112,7 @@ impl<'a> Purse<'a> {
         let warns = self.budget.action() == OnExceeded::Warn;
         for over in reached.iter().filter(|_| warns) {
             if self.warned.insert(over.limit.clone()) {
-                warnings.push(over.to_string());
+                warnings.push(WarningCode::BudgetReached.with(over.to_string()));
             }
         }
         if let Some(turn) = turn.filter(|_| allowance.limits.is_in_dollars()) {
@@ -121,7 +121,7 @@ impl<'a> Purse<'a> {
             let all = std::iter::once(own).chain(side).filter(|_| !turn.unbilled && turn.provider != SCRIPT);
             for (model, _) in all.filter(|(_, amount)| amount.unpriced > 0) {
                 if self.unpriced.insert(model.clone()) {
-                    warnings.push(price_unknown(model).text);
+                    warnings.push(WarningCode::PriceUnknown.with(price_unknown(model).text));
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use super::Budget;
 use crate::config::OnExceeded;
 use crate::engine::Error;
+use crate::event::{Warning, WarningCode};
 use crate::ids::SessionId;
 use crate::record::{self, PLANNING, SESSIONS};
 use crate::text::shell_word;
@@ -77,13 +78,15 @@ impl Budget {
         let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
         passed_over.entry(chain.to_owned()).or_insert_with(|| {
             let (spender, source) = (lost.spender(), &lost.source);
-            Some(format!("what {spender} cannot be read, so it counts for nothing: {source}; {}", lost.remedy()))
+            let remedy = lost.remedy();
+            let text = format!("what {spender} cannot be read, so it counts for nothing: {source}; {remedy}");
+            Some(WarningCode::SpendingUnreadable.with(text))
         });
         Ok(None)
     }
 
     /// What was passed over and nobody was told of yet.
-    pub(super) fn take_warnings(&self) -> Vec<String> {
+    pub(super) fn take_warnings(&self) -> Vec<Warning> {
         let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
         passed_over.values_mut().filter_map(Option::take).collect()
     }

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::engine::Error;
 use crate::engine::task::shared_copy;
 use crate::engine::worker::own_refs;
-use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, WorktreeCreated};
+use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, WarningCode, WorktreeCreated};
 use crate::git::{Scan, Worktree};
 use crate::ids::{BranchName, CommitId, RepoName, RepoPath};
 use crate::process::{Command, Exit, Limits};
@@ -109,9 +109,9 @@ impl Context {
         // What lies there is none of a session that begins.
         if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
             let place = place.display();
-            self.warnings.push(format!(
+            self.warnings.push(WarningCode::WorktreeAbandoned.with(format!(
                 "the working copy at `{place}` is not gone on with: {why}; what was not committed there stays there"
-            ));
+            )));
         }
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.state.task.is_none() || self.has_begun();
@@ -120,8 +120,11 @@ impl Context {
         let odd = worktree.take_cleared();
         if !odd.is_empty() {
             let odd = listed(odd, NAMED);
-            self.warnings
-                .push(format!("changed where no agent should write before this run, and put back or removed: {odd}"));
+            self.warnings.push(
+                WarningCode::WorktreeRepaired.with(format!(
+                    "changed where no agent should write before this run, and put back or removed: {odd}"
+                )),
+            );
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
@@ -205,7 +208,7 @@ impl Context {
             self.run_setup(&repo).await?;
             if self.engine.worktrees.setup.is_some() {
                 let why = "git had come to see what it had made, which was removed";
-                self.warnings.push(format!("`worktrees.setup` has run again: {why}"));
+                self.warnings.push(WarningCode::SetupRanAgain.with(format!("`worktrees.setup` has run again: {why}")));
             }
             self.begin_with_setup(&repo, Some(before))?;
             self.copy_of_mut(&repo).keep_look(look);
@@ -229,10 +232,10 @@ impl Context {
             true => format!("`{path}` (tracked)"),
             false => format!("`{path}`"),
         };
-        self.warnings.push(format!(
+        self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
             "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
             listed(changed.iter().map(named), NAMED)
-        ));
+        )));
         Ok(())
     }
 
@@ -268,6 +271,9 @@ impl Context {
 }
 
 /// What is said of something that stood in the way of a working copy.
-pub(in crate::engine) fn moved_aside_warning(place: &Path) -> String {
-    format!("what stood in the way of the working copy is now at `{}`; delete it if nobody needs it", place.display())
+pub(in crate::engine) fn moved_aside_warning(place: &Path) -> Warning {
+    WarningCode::MovedAside.with(format!(
+        "what stood in the way of the working copy is now at `{}`; delete it if nobody needs it",
+        place.display()
+    ))
 }

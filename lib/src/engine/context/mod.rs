@@ -17,7 +17,7 @@ pub(super) use recording::{MadeStep, PendingRecord, Writers};
 use self::memory::Memory;
 use super::session::SessionPlan;
 use super::{Engine, Error};
-use crate::event::Recorded;
+use crate::event::{Recorded, Warning};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 use crate::record::Recorder;
@@ -57,7 +57,7 @@ pub struct Context {
     /// The repositories with a checkout that has followed its branch, which the worker does not know yet.
     followed: Vec<RepoName>,
     /// What a person should know and was not told yet.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// A context that was just made or found, before anything is done with it.
@@ -134,9 +134,9 @@ impl Context {
     }
 
     /// What a person should know and was not told yet.
-    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
         let of_branches = self.followers.values_mut().flat_map(BranchFollower::take_warnings);
-        let of_branches: Vec<String> = of_branches.collect();
+        let of_branches: Vec<Warning> = of_branches.collect();
         std::mem::take(&mut self.warnings).into_iter().chain(of_branches).collect()
     }
 

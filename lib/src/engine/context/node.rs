@@ -17,7 +17,7 @@ use crate::engine::worker::{Effect, Finished, Stopped, TurnReport, output_messag
 use crate::engine::{Error, Question};
 use crate::event::{
     AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
-    PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted,
+    PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted, Warning,
 };
 use crate::ids::{CommitId, NodeId, RepoName, TurnId};
 use crate::llm::Message;
@@ -494,7 +494,7 @@ impl Context {
     }
 
     /// What a person should know beside what the worker has said.
-    fn last_warnings(&mut self, node: &Node, route: &Route, ending: &mut Ending) -> Result<Vec<String>, Error> {
+    fn last_warnings(&mut self, node: &Node, route: &Route, ending: &mut Ending) -> Result<Vec<Warning>, Error> {
         let mut warnings = self.take_warnings();
         // A node that is tried again makes no step.
         if *route != Route::Retry {

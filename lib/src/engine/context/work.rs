@@ -13,7 +13,7 @@ use crate::beneath::Beneath;
 use crate::engine::human::Question;
 use crate::engine::preamble::{self, NodeResult, Telling};
 use crate::engine::{Error, Handler, HandlerContext, RUN_DIR};
-use crate::event::{Outcome, Status};
+use crate::event::{Outcome, Status, WarningCode};
 use crate::git::TreeId;
 use crate::ids::{NodeId, RepoName};
 use crate::llm::Message;
@@ -230,7 +230,8 @@ impl Context {
         for result in &mut results {
             let failed = unwritten.iter().find(|(id, _)| *id == result.id);
             if let Some((file, (_, error))) = result.file.take_if(|_| failed.is_some()).zip(failed) {
-                self.warnings.push(format!("cannot write `{}` for the next agent: {error}", file.display()));
+                let text = format!("cannot write `{}` for the next agent: {error}", file.display());
+                self.warnings.push(WarningCode::FileNotOffered.with(text));
             }
         }
         Ok(self.preamble(&results, conversation.fidelity).0)

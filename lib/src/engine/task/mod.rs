@@ -20,7 +20,7 @@ use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
 use crate::clock;
-use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
+use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
@@ -139,7 +139,7 @@ pub struct Retested {
     /// How they ended.
     pub outcome: Retest,
     /// What a person should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Seat {
@@ -340,7 +340,7 @@ impl Session {
     }
 
     /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
-    pub fn leave_branch(&mut self) -> Result<Option<String>, Error> {
+    pub fn leave_branch(&mut self) -> Result<Vec<Warning>, Error> {
         tokio::task::block_in_place(|| self.root_mut().leave_branches())
     }
 
@@ -461,10 +461,9 @@ impl Context {
     }
 
     /// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
-    fn leave_branches(&mut self) -> Result<Option<String>, Error> {
+    fn leave_branches(&mut self) -> Result<Vec<Warning>, Error> {
         let stays = self.followers.values_mut().map(|follower| follower.leave());
-        let stays: Vec<String> = stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-        Ok((!stays.is_empty()).then(|| stays.join("; ")))
+        Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     pub(super) fn task_of(&self) -> &TaskOf {

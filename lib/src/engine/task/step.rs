@@ -5,7 +5,7 @@ use crate::clock;
 use crate::engine::Error;
 use crate::engine::context::{Context, MadeStep, PendingRecord, Writers};
 use crate::engine::worker::output_message;
-use crate::event::{Commits, Snapshot, StepFinished};
+use crate::event::{Commits, Snapshot, StepFinished, Warning, WarningCode};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
@@ -285,9 +285,9 @@ impl Context {
         }
         let Some(first) = touched.first() else { return Ok(tree) };
         let more = if touched.len() > 1 { format!(" and {} more", touched.len() - 1) } else { String::new() };
-        self.warnings.push(format!(
+        self.warnings.push(WarningCode::OwnLogsRestored.with(format!(
             "`{first}`{more} is undone: by its name it is a log or a report of pleach's own, which nobody else writes"
-        ));
+        )));
         let tree = writer.tree(Some(tree), &edits)?;
         writer.flush()?;
         Ok(tree)
@@ -428,7 +428,7 @@ impl Context {
         node: &Node,
         report: Option<&StepReport>,
         changes: Option<&mut Changes>,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<Warning>, Error> {
         let Some(job) = self.plan.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
         if node.step.is_none() || report.is_none_or(|report| report.log.is_none()) {
             return Ok(None);
@@ -463,8 +463,9 @@ impl Context {
 }
 
 /// Says that something is in the session's record alone.
-pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> String {
-    format!("{what} is in the session's record alone: `{}` is no directory", found.display())
+pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
+    WarningCode::LogNotCommitted
+        .with(format!("{what} is in the session's record alone: `{}` is no directory", found.display()))
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

@@ -16,7 +16,7 @@ use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
-use crate::event::{AttemptStarted, PauseReason, TaskOf};
+use crate::event::{AttemptStarted, PauseReason, TaskOf, WarningCode};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::plan;
@@ -76,7 +76,10 @@ impl TreeRun<'_> {
         if history.first != first {
             self.course.unfinished.remove(task);
             // Nobody has agreed to what it would run now.
-            notes(Note::Said(format!("session {id} is passed over: its record was replaced since this run began")));
+            notes(Note::Warning(
+                WarningCode::SessionReplaced
+                    .with(format!("session {id} is passed over: its record was replaced since this run began")),
+            ));
             return Ok(None);
         }
         let state = state_of(&history)?;
@@ -98,7 +101,7 @@ impl TreeRun<'_> {
         let (mut session, kept) = resumed?;
         self.tell_spent(&mut session)?;
         tell_kept("work nobody had committed", kept, notes);
-        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
+        session.take_warnings().into_iter().for_each(|warning| notes(Note::Warning(warning)));
         tell_began(&session, job, true, notes);
         Ok(Some(session))
     }
@@ -142,10 +145,10 @@ impl TreeRun<'_> {
             Some(_) => format!("`{branch}` has gone another way"),
             None => format!("`{branch}` was removed"),
         };
-        notes(Note::Said(format!(
+        notes(Note::Warning(WarningCode::SessionAbandoned.with(format!(
             "{task} does not go on with session {id}: {why}; what was done there is {}, which its record keeps",
             done.short()
-        )));
+        ))));
         Ok(())
     }
 
@@ -153,11 +156,11 @@ impl TreeRun<'_> {
     fn tell_lost(&self, task: &TaskNode, notes: Notes<'_>) -> Result<(), Error> {
         if let Some((id, landed)) = self.lost(&task.id)?.filter(|_| task.is_leaf()) {
             let (task, on) = (&task.id, self.lands_on(&task.id)?);
-            notes(Note::Said(format!(
+            notes(Note::Warning(WarningCode::TaskLost.with(format!(
                 "{task} is done again: what session {id} has landed is not on `{on}`; what was done there is {}, which \
                  its record keeps",
                 landed.short()
-            )));
+            ))));
         }
         Ok(())
     }
@@ -290,7 +293,7 @@ impl TreeRun<'_> {
         self.tell_spent(&mut session)?;
         // A session that was put aside has committed what it did, and yet there is no step of it.
         tell_kept("work that is in no step", kept, notes);
-        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
+        session.take_warnings().into_iter().for_each(|warning| notes(Note::Warning(warning)));
         tell_began(&session, job, false, notes);
         Ok(session)
     }
@@ -330,9 +333,9 @@ impl TreeRun<'_> {
             let task_base = self.own_base(task, tip, base)?.unwrap_or(base);
             let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
-                    notes(Note::Said(format!(
+                    notes(Note::Warning(WarningCode::CodeNewerThanSteps.with(format!(
                         "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
-                    )));
+                    ))));
                     (unlooked_at(state), unlooked_at(state))
                 }
                 false => (state.unfinished().last().map(Arc::as_ref), state.newest()),
@@ -378,25 +381,30 @@ impl TreeRun<'_> {
             && !self.are_earlier_runs(task, tip, base)?
         {
             let branch = self.branch_of(task)?;
-            notes(Note::Said(format!("`{branch}` begins anew; what it had is kept at {name}")));
+            notes(Note::Warning(
+                WarningCode::TaskBranchRestarted.with(format!("`{branch}` begins anew; what it had is kept at {name}")),
+            ));
         }
         let Some((_, name)) = last else {
             let branch = self.branch_of(task)?;
             let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
             let state = self.progress.task(task);
             if is_gone && state.status == Status::Failed && state.had_branch() {
-                notes(Note::Said(format!(
+                notes(Note::Warning(WarningCode::CodeMissing.with(format!(
                     "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
-                )));
+                ))));
             }
             return Ok(None);
         };
-        notes(Note::Said(match laid {
-            Some(_) => format!("{task} goes on with the code of its last attempt ({name})"),
-            None => format!(
+        notes(Note::Warning(match laid {
+            Some(_) => {
+                let text = format!("{task} goes on with the code of its last attempt ({name})");
+                WarningCode::CodeContinued.with(text)
+            }
+            None => WarningCode::CodeConflicts.with(format!(
                 "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {name}",
                 self.plan.target
-            ),
+            )),
         }));
         Ok(laid)
     }
@@ -515,7 +523,9 @@ pub(super) fn is_open(state: &TaskState) -> bool {
 
 fn tell_kept(what: &str, kept: Option<String>, notes: Notes<'_>) {
     if let Some(name) = kept {
-        notes(Note::Said(format!("{what} was in the working copy; it is kept at {name}")));
+        notes(Note::Warning(
+            WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")),
+        ));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::run::{TreeRun, target_tip};
 use super::{Error, Note, Notes};
+use crate::event::WarningCode;
 use crate::git::SwapError;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Place, Status, print};
@@ -29,7 +30,10 @@ impl TreeRun<'_> {
                     Ok(()) => {}
                     // Somebody is just using it.
                     Err(SwapError::Stale { .. }) => {}
-                    Err(error) => notes(Note::Said(format!("`{branch}` has landed and is not deleted: {error}"))),
+                    Err(error) => notes(Note::Warning(
+                        WarningCode::BranchNotDeleted
+                            .with(format!("`{branch}` has landed and is not deleted: {error}")),
+                    )),
                 }
             }
             Ok(())

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use super::run::{TreePlan, TreeRun};
 use super::{Note, Notes};
 use crate::engine::task::TREE_FILE;
+use crate::event::WarningCode;
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::plan::tree::TaskTree;
@@ -82,9 +83,9 @@ pub(super) fn or_told<T>(read: Result<T, record::Error>, id: &SessionId, notes: 
         Ok(read) => Some(read),
         Err(record::Error::Missing { .. }) => None,
         Err(error) => {
-            notes(Note::Said(format!(
+            notes(Note::Warning(WarningCode::SessionUnreadable.with(format!(
                 "session {id} is passed over: {error}; `pleach rm --force {id}` removes it and keeps its work"
-            )));
+            ))));
             None
         }
     }

@@ -4,6 +4,7 @@
 use super::run::TreeRun;
 use super::{Error, Note, Notes, bookkeeping};
 use crate::engine::landing;
+use crate::event::WarningCode;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandedBranch;
 use crate::progress::{Place, Status};
@@ -34,12 +35,12 @@ impl TreeRun<'_> {
             if let Some(LandedBranch { from, commit, .. }) = landed {
                 self.made(from.as_slice(), commit);
                 self.read_again()?;
-                notes(Note::Said(format!(
+                notes(Note::Warning(WarningCode::FailedAttemptsLanded.with(format!(
                     "the failed attempts at {} on `{branch}` are on {} now ({})",
                     listed(tasks, NAMED),
                     self.plan.target,
                     commit.short()
-                )));
+                ))));
             }
         }
         Ok(())

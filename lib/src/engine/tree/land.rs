@@ -12,7 +12,7 @@ use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
-use crate::event::{self, Landing, PipelineStarted};
+use crate::event::{self, Landing, PipelineStarted, WarningCode};
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::merge::{
@@ -82,12 +82,11 @@ impl TreeRun<'_> {
                 }
                 LandingAsk::Rewind(rewind) => {
                     let begun = self.before_tests(session, onto(rewind.moves()))?;
-                    notes(Note::Said(match begun {
-                        Some(_) => format!("{task} was built anew on `{on}` and is tested again there"),
-                        None => format!(
-                            "{task} was built anew on `{on}`, where only an agent can test it, in another attempt"
-                        ),
-                    }));
+                    let (code, how) = match begun {
+                        Some(_) => (WarningCode::RebuiltRetested, " and is tested again there"),
+                        None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
+                    };
+                    notes(Note::Warning(code.with(format!("{task} was built anew on `{on}`{how}"))));
                     rewind.rewound(begun)
                 }
                 LandingAsk::Record(record) => {
@@ -221,17 +220,19 @@ impl TreeRun<'_> {
         let task = session.task().id.clone();
         let retested = session.tests_at(step.to).await?;
         for warning in retested.iter().flat_map(|retested| &retested.warnings) {
-            notes(Note::Said(warning.clone()));
+            notes(Note::Warning(warning.clone()));
         }
         Ok(match retested.map(|retested| retested.outcome) {
             None => (LandingVerdict::NoTests { passed_before: self.has_passed_tests(session.task_tip())? }, None),
             Some(Retest::Green) => {
-                notes(Note::Said(format!("{task} was built anew on `{on}` and its tests pass there")));
+                let text = format!("{task} was built anew on `{on}` and its tests pass there");
+                notes(Note::Warning(WarningCode::RebuiltGreen.with(text)));
                 (LandingVerdict::Green, None)
             }
             Some(Retest::Interrupted) => (LandingVerdict::Stopped, None),
             Some(Retest::Red(red)) => {
-                notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
+                let text = format!("{task} was built anew on `{on}` and its tests fail there");
+                notes(Note::Warning(WarningCode::RebuiltRed.with(text)));
                 (LandingVerdict::Red, Some(red))
             }
             Some(Retest::Unknown(red)) => (LandingVerdict::ByAgent, Some(red)),
@@ -460,7 +461,7 @@ impl TreeRun<'_> {
             notes(Note::Landed { task: &task, commit, on: &target.branch, progress: &self.progress });
         }
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
-        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Said(warning)));
+        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Warning(warning)));
         if is_on_target { self.delete_landed_branches(notes) } else { Ok(()) }
     }
 

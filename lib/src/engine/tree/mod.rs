@@ -37,7 +37,7 @@ pub use run::{TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_tar
 pub use told::told;
 
 use crate::engine;
-use crate::event::Recorded;
+use crate::event::{Recorded, Warning};
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, SessionId, TaskId};
 use crate::progress::Progress;
@@ -102,7 +102,7 @@ pub enum Note<'a> {
         progress: &'a Progress,
     },
     /// Something a person should know.
-    Said(String),
+    Warning(Warning),
 }
 
 /// Is told what a run over a tree does.

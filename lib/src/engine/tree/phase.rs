@@ -9,6 +9,7 @@ use super::testing::without_tests;
 use super::work::Worked;
 use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing;
+use crate::event::WarningCode;
 use crate::git::{MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::{
@@ -55,7 +56,10 @@ impl TreeRun<'_> {
         }
         if let Some(tip) = unmerged {
             let kept = self.keep(phase, tip)?;
-            notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
+            notes(Note::Warning(
+                WarningCode::PhaseBranchRestarted
+                    .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
+            ));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }

@@ -10,6 +10,7 @@ use crate::budget::Exceeded;
 use crate::engine;
 use crate::engine::bounds::apart;
 use crate::engine::budget::Purse;
+use crate::event::{Warning, WarningCode};
 use crate::ids::NodeId;
 use crate::llm::{Message, Pricing};
 use crate::plan::planner;
@@ -80,14 +81,15 @@ impl Planner<'_> {
         &self,
         files: &[(String, String)],
         purse: &mut Purse<'_>,
-        warn: &mut (dyn FnMut(String) + Send),
+        warn: &mut (dyn FnMut(Warning) + Send),
     ) -> Result<TaskTree, PlanError> {
         let asked = planner::prompt(files);
         let mut spoken = Vec::new();
         let answer = self.ask(asked.clone(), &mut spoken, purse, warn).await?;
         let errors = match planner::read(&answer, files) {
             Ok(tree) => {
-                planner::shortfall(&answer, &tree).into_iter().for_each(warn);
+                let shortfall = planner::shortfall(&answer, &tree);
+                shortfall.map(|text| WarningCode::PlanIncomplete.with(text)).into_iter().for_each(warn);
                 return Ok(tree);
             }
             Err(errors) => errors,
@@ -100,7 +102,8 @@ impl Planner<'_> {
         };
         let answer = self.ask(again, &mut spoken, purse, warn).await?;
         let tree = planner::read(&answer, files).map_err(PlanError::Refused)?;
-        planner::shortfall(&answer, &tree).into_iter().for_each(warn);
+        let shortfall = planner::shortfall(&answer, &tree);
+        shortfall.map(|text| WarningCode::PlanIncomplete.with(text)).into_iter().for_each(warn);
         Ok(tree)
     }
 
@@ -110,7 +113,7 @@ impl Planner<'_> {
         prompt: String,
         spoken: &mut Vec<Message>,
         purse: &mut Purse<'_>,
-        warn: &mut (dyn FnMut(String) + Send),
+        warn: &mut (dyn FnMut(Warning) + Send),
     ) -> Result<String, PlanError> {
         let node = planner_node();
         let pauses = purse.pauses();

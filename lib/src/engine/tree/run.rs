@@ -22,7 +22,7 @@ use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause, unsecret};
-use crate::event::Commits;
+use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::LandedBranch;
@@ -307,11 +307,11 @@ impl<'p> TreeRun<'p> {
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 _ => {}
             }
-            begun_again(&self.progress).into_iter().for_each(|text| notes(Note::Said(text)));
+            begun_again(&self.progress).into_iter().for_each(|warning| notes(Note::Warning(warning)));
             self.start(notes)?;
         }
         if !std::mem::replace(&mut self.greeted, true) {
-            self.gathered_before().into_iter().for_each(|text| notes(Note::Said(text)));
+            self.gathered_before().into_iter().for_each(|warning| notes(Note::Warning(warning)));
             self.bring_failed_attempts(notes)?;
             // A run before this one may have been killed before it could.
             self.delete_landed_branches(notes)?;
@@ -323,7 +323,7 @@ impl<'p> TreeRun<'p> {
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
-                notes(Note::Said(edited));
+                notes(Note::Warning(WarningCode::TreeEdited.with(edited)));
             }
             let next = self.next();
             let worked = match next {
@@ -379,10 +379,11 @@ impl<'p> TreeRun<'p> {
     }
 
     /// The phases that end on a branch of their own though this run gathers none.
-    fn gathered_before(&self) -> Vec<String> {
+    fn gathered_before(&self) -> Vec<Warning> {
         let told = |phase: &TaskNode| {
             let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, &phase.id).ok()?;
-            Some(format!("{} ends on `{branch}`, where it was begun", phase.id))
+            let text = format!("{} ends on `{branch}`, where it was begun", phase.id);
+            Some(WarningCode::PhaseBranchContinued.with(text))
         };
         let is_told = self.plan.limits.isolation == Isolation::Phase;
         self.plan.tree.nodes().filter(|node| !is_told && self.schedule.gathers(&node.id)).filter_map(told).collect()
@@ -448,10 +449,11 @@ impl<'p> TreeRun<'p> {
 }
 
 /// What a tree that is begun again leaves behind, in words.
-pub fn begun_again(progress: &Progress) -> Vec<String> {
+pub fn begun_again(progress: &Progress) -> Vec<Warning> {
     let words = |(task, state): (&TaskId, &TaskState)| {
         let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
-        format!("{task} {stands}, and is done again all the same; what its branch has is kept then")
+        let text = format!("{task} {stands}, and is done again all the same; what its branch has is kept then");
+        WarningCode::TaskRestarted.with(text)
     };
     progress.not_landed().map(words).collect()
 }

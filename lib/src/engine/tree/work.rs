@@ -9,7 +9,7 @@ use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
 use crate::engine::{Ended, Pause, Session};
-use crate::event::{AttemptStarted, PauseReason};
+use crate::event::{AttemptStarted, PauseReason, WarningCode};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::Found;
@@ -95,7 +95,10 @@ impl TreeRun<'_> {
         let tested = self.begun_on(session.started())?;
         let tried = self.try_land(&mut session, notes).await?;
         if matches!(tried, Tried::Moved) {
-            notes(Note::Said(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)));
+            notes(Note::Warning(
+                WarningCode::TestsAgain
+                    .with(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)),
+            ));
             self.take_back(session);
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
             return Ok(None);
@@ -241,7 +244,7 @@ impl TreeRun<'_> {
         };
         let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
         if let Some(Err(found)) = &place {
-            notes(Note::Said(in_the_record(&format!("the report of {}", job.task.id), found)));
+            notes(Note::Warning(in_the_record(&format!("the report of {}", job.task.id), found)));
         }
         let (named, report) = match place {
             Some(Ok(path)) => {

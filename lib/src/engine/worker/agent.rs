@@ -16,7 +16,7 @@ use crate::budget::Amount;
 use crate::clock;
 use crate::engine::budget::Order;
 use crate::engine::context::work::AgentWork;
-use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage};
+use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
 use crate::ids::{RepoName, RepoPath};
 use crate::llm::{Message, Part, Role};
@@ -114,7 +114,9 @@ impl Worker {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
-                end.warnings.push("no verdict in the review; the reviewer is asked once more".to_owned());
+                end.warnings.push(
+                    WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"),
+                );
                 end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
@@ -149,7 +151,8 @@ impl Worker {
             _ => outcome,
         };
         // Of what it was refused in between nobody knows what came of it.
-        end.warnings.extend(std::mem::take(&mut end.refused).of_success().in_words());
+        let refused = std::mem::take(&mut end.refused).of_success().in_words();
+        end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
         let outcome = self.must_be_committed(outcome)?;
@@ -327,7 +330,7 @@ impl Worker {
         turn: Turn,
         then: Option<BTreeMap<RepoName, TreeId>>,
         turns: &Turns,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let is_empty = turn.is_empty();
@@ -351,10 +354,10 @@ impl Worker {
         if let Some(then) = then {
             let paths = block(|| self.differing(&then, &recorded.changes))?;
             if !paths.is_empty() {
-                warnings.push(format!(
+                warnings.push(WarningCode::ReplayDiffers.with(format!(
                     "answered from the record, the agent left other files than before it was interrupted: {}",
                     listed(&paths, NAMED)
-                ));
+                )));
             }
         }
         self.next_turn += 1;
@@ -469,7 +472,9 @@ impl Worker {
             });
         }
         if let Some(why) = written.fallback {
-            changes.warn([format!("the commit message is in the agent's own words: {why}")]);
+            changes.warn([
+                WarningCode::MessageFallback.with(format!("the commit message is in the agent's own words: {why}"))
+            ]);
         }
         Ok(written.text)
     }

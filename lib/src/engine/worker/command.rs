@@ -11,7 +11,7 @@ use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis, some};
 use crate::agent::command_message;
 use crate::clock;
 use crate::engine::preamble::STDERR_MARK;
-use crate::event::{Outcome, PauseReason, ToolExecution};
+use crate::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
 use crate::process::sandbox::Refused;
@@ -94,7 +94,8 @@ impl Worker {
                 self.within_time(Outcome::fail(format!("{exit}{last}{refused}")), cancel)
             }
         };
-        end.warnings.extend(refused.filter(|_| output.exit == Exit::Code(0)));
+        let refused = refused.filter(|_| output.exit == Exit::Code(0));
+        end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
         let mut outcome = self.judged(outcome, &stdout);
         let seen = seen_by_others(stdout.trim_end());
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());

@@ -28,7 +28,9 @@ use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
 use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
-use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
+use crate::event::{
+    AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution, Warning, WarningCode,
+};
 use crate::git::InSubmodules;
 use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
@@ -89,7 +91,7 @@ pub struct Finished {
     /// How long it took.
     pub duration: Duration,
     /// What a person should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The answer of an agent.
     pub response: Option<String>,
     /// What the agent's program said beside its answers.
@@ -274,7 +276,7 @@ impl Worker {
         Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
     }
 
-    fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<String>) -> Result<Outcome, Stopped> {
+    fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<Warning>) -> Result<Outcome, Stopped> {
         if self.node.write != WritePolicy::Never {
             return Ok(outcome);
         }
@@ -284,9 +286,9 @@ impl Worker {
         for undone in block(|| self.workspace.undo(&node))? {
             if !undone.lost.is_empty() {
                 let lost = listed(&undone.lost);
-                warnings.push(format!(
+                warnings.push(WarningCode::ReadOnlyLost.with(format!(
                     "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
-                ));
+                )));
             }
             warnings.extend(undone.warnings);
             if undone.kept.is_some() || !undone.given_back.is_empty() {
@@ -296,7 +298,9 @@ impl Worker {
                 let listed =
                     if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
                 let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
-                warnings.push(format!("`{node}` must not write; {listed} were undone{kept}"));
+                warnings.push(
+                    WarningCode::ReadOnlyUndone.with(format!("`{node}` must not write; {listed} were undone{kept}")),
+                );
             }
         }
         Ok(outcome)
@@ -355,30 +359,37 @@ impl Worker {
     }
 
     /// Ties the working copy to its repository again, for whoever works there next.
-    fn tie(&mut self, warnings: &mut Vec<String>) -> Result<(), Stopped> {
+    fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let moved_aside = block(|| self.workspace.tie())?;
         warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
         Ok(())
     }
 
     /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
-    fn name_submodules(&mut self, warnings: &mut Vec<String>) {
+    fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
         match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
             Ok(all) => {
                 let missing = |work| InSubmodules { moved: BTreeSet::new(), ..work }.missing();
                 warnings.extend(all.into_iter().flat_map(missing).map(|missing| {
-                    format!("changed in submodules and {missing}; commit and push that in their own repository")
+                    WarningCode::SubmoduleWork.with(format!(
+                        "changed in submodules and {missing}; commit and push that in their own repository"
+                    ))
                 }));
             }
-            Err(error) => warnings.push(format!("cannot look into submodules: {error}")),
+            Err(error) => {
+                warnings.push(WarningCode::SubmodulesUnreadable.with(format!("cannot look into submodules: {error}")))
+            }
         }
     }
 
     /// Names what is the user's and has changed: nobody knows by whom.
-    fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<String>) {
+    fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<Warning>) {
         if !foreign.is_empty() {
             let what = listed(foreign, NAMED);
-            warnings.push(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id));
+            warnings.push(
+                WarningCode::ChangedOutside
+                    .with(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id)),
+            );
         }
     }
 
@@ -483,7 +494,7 @@ const NAMED: usize = 10;
 #[derive(Default)]
 struct Gathered {
     effect: Effect,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
     response: Option<String>,
     /// What the agent's program said beside its response.
     stderr: String,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::cancel::NodeCancel;
 use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
-use crate::event::{Outcome, PauseReason};
+use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
 use crate::step::counts::Heard;
@@ -61,7 +61,8 @@ impl Worker {
         }
         if let Some(setup) = ran.iter_mut().find(|ran| is_failed_setup(ran)) {
             let command = self.engine.redactor.text(&setup.command);
-            end.warnings.push(text::add_failed_setup(&mut setup.stderr, &command, &setup.exit));
+            let why = text::add_failed_setup(&mut setup.stderr, &command, &setup.exit);
+            end.warnings.push(WarningCode::TestSetupFailed.with(why));
         }
         // A test that was interrupted or killed still gets cleaned up after.
         let (canceller, late) = Cancel::new();
@@ -76,7 +77,8 @@ impl Worker {
             for command in &teardown {
                 if let Ok(test) = self.test(command, &late, &|| false).await {
                     if !test.passed {
-                        end.warnings.push(format!("the teardown `{}` failed ({})", command.command, test.exit));
+                        let text = format!("the teardown `{}` failed ({})", command.command, test.exit);
+                        end.warnings.push(WarningCode::TeardownFailed.with(text));
                     }
                     ran.push(test);
                 }

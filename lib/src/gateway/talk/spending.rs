@@ -1,7 +1,7 @@
 //! What was spent, in the conversations and beside them.
 
 use super::Talks;
-use crate::event::{SideCall, Usage};
+use crate::event::{SideCall, Usage, Warning};
 use crate::gateway::Spent;
 use crate::llm::uncounted;
 
@@ -56,9 +56,9 @@ impl Talks {
     }
 
     /// Something the user should know.
-    pub(in crate::gateway) fn warn(&mut self, text: String) {
-        if !self.warnings.contains(&text) {
-            self.warnings.push(text);
+    pub(in crate::gateway) fn warn(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -70,7 +70,7 @@ impl Talks {
     }
 
     /// What was spent beside the conversations, and what the user should know, since the last time.
-    pub(in crate::gateway) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<String>) {
+    pub(in crate::gateway) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<Warning>) {
         let mut aside = std::mem::take(&mut self.aside);
         aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
         (aside, std::mem::take(&mut self.warnings))

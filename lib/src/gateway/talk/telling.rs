@@ -2,6 +2,7 @@
 
 use super::spending::{ASIDE, BROKEN_OFF};
 use super::{Answer, State, Talks};
+use crate::event::WarningCode;
 use crate::gateway::Exchange;
 use crate::llm::Message;
 
@@ -51,7 +52,8 @@ impl Talks {
         };
         known.state = State::Told(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
         if let Some(why) = &answer.unheard {
-            self.warnings.push(format!("an answer of the model is not recorded: {why}"));
+            let text = format!("an answer of the model is not recorded: {why}");
+            self.warnings.push(WarningCode::AnswerUnrecorded.with(text));
         }
         let (results, opening) = if answer.asks() { (tail, Vec::new()) } else { (Vec::new(), tail) };
         let spent = std::mem::take(&mut known.spent);

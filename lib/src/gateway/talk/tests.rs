@@ -330,7 +330,7 @@ fn an_answer_nobody_could_read_is_a_turn_with_a_warning() {
     let next = talks.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.talk, next.ended.len()), (0, 1));
     assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
-    assert!(talks.take_aside("p").1[0].contains("too long to be kept"));
+    assert!(talks.take_aside("p").1[0].text.contains("too long to be kept"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::filters::Filters;
 use super::known_content::Reading;
 use super::scan::parents;
 use super::{Past, Scan, Seen, Worktree};
+use crate::event::{Warning, WarningCode};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::{BlobId, TreeId};
 use crate::git::object::EntryKind;
@@ -125,13 +126,13 @@ pub struct Written {
     /// Submodules in whose place is nothing, or nothing a tree can have. Their links are left alone.
     pub gone: Vec<RepoPath>,
     /// What a person should know, one line each.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Written {
     /// What is held back, in words.
     pub fn held_in_words(&self) -> Vec<String> {
-        in_words(&self.held_back).collect()
+        in_words(&self.held_back).map(|warning| warning.text).collect()
     }
 }
 
@@ -369,28 +370,38 @@ fn warnings(
     (gone, replaced): (&[RepoPath], &[RepoPath]),
     held_back: &[HeldBack],
     unfiltered: &[(BString, BString)],
-) -> Vec<String> {
-    let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
+) -> Vec<Warning> {
+    let nested = scan.nested.iter().map(|path| {
+        WarningCode::NestedRepository.with(format!("`{path}` is a repository of its own and is not committed"))
+    });
     let links = [(scan.submodules.as_slice(), "moved"), (gone, "is gone"), (replaced, "is replaced")];
     let links = links.into_iter().flat_map(|(paths, what)| {
-        paths.iter().map(move |path| format!("submodule `{path}` {what}; its link is left alone"))
+        let text = move |path: &RepoPath| format!("submodule `{path}` {what}; its link is left alone");
+        paths.iter().map(move |path| WarningCode::SubmoduleChanged.with(text(path)))
     });
     let cleared = scan.cleared.iter().take(SHOWN);
-    let cleared = cleared.map(|path| format!("`{path}` was no file git could have read; it is removed"));
+    let cleared = cleared.map(|path| {
+        WarningCode::FileUnreadable.with(format!("`{path}` was no file git could have read; it is removed"))
+    });
     let unlocked = scan.unlocked.iter().take(SHOWN);
-    let unlocked = unlocked.map(|path| format!("nobody could look into `{path}`; its permissions are put back"));
+    let unlocked = unlocked.map(|path| {
+        WarningCode::PermissionsRestored.with(format!("nobody could look into `{path}`; its permissions are put back"))
+    });
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
-        format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
+        WarningCode::FilterMissing.with(format!(
+            "`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed"
+        ))
     });
     nested.chain(links).chain(cleared).chain(unlocked).chain(in_words(held_back)).chain(raw).collect()
 }
 
 /// Which files are held back and why, one line each, and how many more.
-fn in_words(held_back: &[HeldBack]) -> impl Iterator<Item = String> {
+fn in_words(held_back: &[HeldBack]) -> impl Iterator<Item = Warning> {
     const LONGEST_NAME: usize = 160;
     let name = |path: &RepoPath| shorten(&path.to_string(), LONGEST_NAME);
     let held = held_back.iter().take(SHOWN);
     let held = held.map(move |held| format!("`{}` is not committed: {}", name(&held.path), held.reason));
     let rest = held_back.len().saturating_sub(SHOWN);
-    held.chain((rest > 0).then(|| format!("{rest} more files are not committed")))
+    let held = held.chain((rest > 0).then(|| format!("{rest} more files are not committed")));
+    held.map(|text| WarningCode::FileHeldBack.with(text))
 }

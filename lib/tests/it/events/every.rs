@@ -7,7 +7,7 @@ use pleach::event::{
     FeedbackKind, ForkKind, HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome,
     PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown,
     Recorded, Resumed, RetryAt, Route, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
-    StepFinished, TaskOf, ToolCall, ToolExecution, TurnCommitted, Usage, WorktreeCreated,
+    StepFinished, TaskOf, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn executed(outcome: Outcome, route: Route) -> NodeExecution {
         stderr: None,
         trees: at(3),
         output_digest: None,
-        warnings: vec!["big.bin was held back".into()],
+        warnings: vec![WarningCode::FileHeldBack.with("big.bin was held back")],
         extra: Default::default(),
     }
 }

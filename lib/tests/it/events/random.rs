@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pleach::event::{Event, Extra, MessageRange, Outcome, Recorded, Route, Snapshot, Status, Usage};
+use pleach::event::{Event, Extra, MessageRange, Outcome, Recorded, Route, Snapshot, Status, Usage, WarningCode};
 use pleach::ids::{CommitId, NodeId, RepoName, RepoPath};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -197,7 +197,8 @@ fn fill(mut event: Event, with: Filling) -> Event {
             (data.node_id, data.outcome, data.route) = (with.node, with.outcome, with.route);
             (data.trees, data.duration_ms) = (with.commits, with.number);
             (data.prompt, data.response) = (of_flag(with.flag, with.number), of_flag(!with.flag, with.number));
-            (data.warnings, data.extra) = (with.words.into_keys().collect(), with.extra);
+            let warnings = with.words.into_iter().map(|(code, text)| WarningCode::Other(code).with(text));
+            (data.warnings, data.extra) = (warnings.collect(), with.extra);
         }
         Event::RetryAt(data) => (data.node_id, data.at, data.extra) = (with.node, with.time, with.extra),
         Event::Checkpoint(data) => {

@@ -4,7 +4,7 @@ use std::fs;
 
 use pleach::git::{Held, Worktree};
 
-use super::{Sandbox, names, record};
+use super::{Sandbox, names, record, told};
 
 /// A filter that speaks git's protocol for long-running filters and makes everything upper case.
 const PROCESS_FILTER: &str = r#"#!/bin/sh
@@ -116,11 +116,8 @@ fn a_required_filter_that_fails_holds_the_file_back() {
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
     assert!(matches!(&written.held_back[..], [held] if matches!(held.reason, Held::Filter(_))), "{written:?}");
-    assert!(
-        written.warnings[0].starts_with("`x.must` is not committed: its git filter failed"),
-        "{:?}",
-        written.warnings
-    );
+    let said = told(&written.warnings);
+    assert!(said[0].starts_with("file-held-back: `x.must` is not committed: its git filter failed"), "{said:?}");
 }
 
 #[test]
@@ -135,8 +132,8 @@ fn lfs_attributes_without_lfs_are_pointed_out() {
     let written = record(&repo, &mut worktree);
     assert_eq!(written.tree.to_string(), expected, "git commits the content, so do we");
     assert_eq!(
-        written.warnings,
-        ["`x.big` is committed as it is: git's filter `lfs`, which it asks for, is not installed"]
+        told(&written.warnings),
+        ["filter-missing: `x.big` is committed as it is: git's filter `lfs`, which it asks for, is not installed"]
     );
     // Configured, as `git lfs install` leaves it, but the program is gone.
     for (key, value) in

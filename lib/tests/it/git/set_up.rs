@@ -151,7 +151,7 @@ fn what_a_setup_makes_of_a_submodule_is_nobody_s_change() {
     fs::remove_dir(root.join("removed")).unwrap();
     worktree.set_up(true).unwrap();
     let written = record(&repo, &mut worktree);
-    assert_eq!((written.tree, written.warnings), (tree, Vec::<String>::new()));
+    assert_eq!((written.tree, written.warnings), (tree, Vec::new()));
     fs::write(root.join("copied/g"), "x").unwrap();
     fs::write(root.join("copied/f"), "y").unwrap();
     assert_eq!(record(&repo, &mut worktree).held_back.len(), 2);

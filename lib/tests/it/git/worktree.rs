@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use pleach::git::{EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
-use super::{Sandbox, names, record, spec};
+use super::{Sandbox, names, record, spec, told};
 
 #[test]
 fn a_turn_becomes_a_commit_and_the_worktree_follows() {
@@ -377,7 +377,10 @@ fn what_is_too_much_is_held_back() {
         (written.held_back[0].path.to_string(), &written.held_back[0].reason),
         ("a.txt".into(), &Held::TooLarge(101))
     );
-    assert_eq!(written.warnings, ["`a.txt` is not committed: 1 MiB is over the size limit (`commit.max_file_mb`)"]);
+    assert_eq!(
+        told(&written.warnings),
+        ["file-held-back: `a.txt` is not committed: 1 MiB is over the size limit (`commit.max_file_mb`)"]
+    );
 
     fs::write(root.join("3"), "new").unwrap();
     let scan = worktree.scan().unwrap();
@@ -400,7 +403,10 @@ fn names_git_refuses_are_held_back() {
     }
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["\"a\\\\b\"", "aux.c", "c:d", "trailing "]);
-    assert_eq!(written.warnings, ["`GIT~1/config` is not committed: git does not allow its name"]);
+    assert_eq!(
+        told(&written.warnings),
+        ["file-held-back: `GIT~1/config` is not committed: git does not allow its name"]
+    );
     assert!(sandbox.try_git(&root, &["add", "-A"]).unwrap_err().contains("invalid path 'GIT~1/config'"));
 }
 
@@ -450,7 +456,7 @@ fn nested_repositories_are_named_and_not_committed() {
     fs::write(root.join("src/b.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["src/b.txt"]);
-    assert_eq!(written.warnings, ["`inner` is a repository of its own and is not committed"]);
+    assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a repository of its own and is not committed"]);
     let named = worktree.scan_paths(&["inner/file".into()]).unwrap();
     assert_eq!((named.is_empty(), names(&named.nested)), (true, vec!["inner".to_owned()]));
 }
@@ -479,7 +485,7 @@ fn submodule_links_are_left_alone() {
     fs::write(root.join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    assert_eq!(written.warnings, ["submodule `lib` moved; its link is left alone"]);
+    assert_eq!(told(&written.warnings), ["submodule-changed: submodule `lib` moved; its link is left alone"]);
     assert_eq!(
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
@@ -488,8 +494,8 @@ fn submodule_links_are_left_alone() {
     fs::remove_dir_all(root.join("lib")).unwrap();
     let gone = record(&repo, &mut worktree);
     assert_eq!(
-        (gone.tree, gone.warnings),
-        (written.tree, vec!["submodule `lib` is gone; its link is left alone".into()])
+        (gone.tree, told(&gone.warnings)),
+        (written.tree, vec!["submodule-changed: submodule `lib` is gone; its link is left alone".into()])
     );
     worktree.restore(written.tree).unwrap();
     assert!(worktree.scan().unwrap().is_empty() && root.join("lib").is_dir());
@@ -498,7 +504,7 @@ fn submodule_links_are_left_alone() {
 /// What is told of held back files that lie where submodules belong.
 fn in_the_place(files: &[&str]) -> Vec<String> {
     let why = "it lies in the place of a submodule, whose link is left alone";
-    files.iter().map(|file| format!("`{file}` is not committed: {why}")).collect()
+    files.iter().map(|file| format!("file-held-back: `{file}` is not committed: {why}")).collect()
 }
 
 #[test]
@@ -575,7 +581,7 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
         fs::write(root.join("a.txt"), format!("{at}")).unwrap();
         let mut expected: Vec<String> = Vec::new();
         if let [path, what] = said {
-            expected.push(format!("submodule `{path}` {what}; its link is left alone"));
+            expected.push(format!("submodule-changed: submodule `{path}` {what}; its link is left alone"));
         }
         expected.extend(in_the_place(held));
         let own =
@@ -585,7 +591,7 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
             None => worktree.scan().unwrap(),
         };
         let written = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
-        assert_eq!((names(&written.paths), written.warnings), (vec!["a.txt".to_owned()], expected), "case {at}");
+        assert_eq!((names(&written.paths), told(&written.warnings)), (vec!["a.txt".to_owned()], expected), "case {at}");
         // A look at what is named sees the same.
         let paths = ["a.txt", "dir", "sm", "sm/f"].map(PathBuf::from);
         let scan = worktree.scan_paths(&paths).unwrap();
@@ -625,7 +631,7 @@ fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
         fs::write(root.join(path), "x").unwrap();
     }
     sandbox.git(&root, &["init", "-q", "dir/sm/inner"]);
-    let nested = "`dir/sm/inner` is a repository of its own and is not committed".to_owned();
+    let nested = "nested-repository: `dir/sm/inner` is a repository of its own and is not committed".to_owned();
     let mut expected = vec![nested];
     expected.extend(in_the_place(&["dir/sm/.GIT/x", "dir/sm/deep/g", "dir/sm/f"]));
     let look = |worktree: &mut Worktree| {
@@ -634,14 +640,14 @@ fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
         [all, named].map(|scan| worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap())
     };
     for written in look(&mut worktree) {
-        assert_eq!((written.paths.len(), written.warnings), (0, expected.clone()));
+        assert_eq!((written.paths.len(), told(&written.warnings)), (0, expected.clone()));
     }
     // The library looks where there is another repository, and nobody before it where nobody may.
     sandbox.git(&root, &["init", "-q", "another"]);
     fs::set_permissions(root.join("dir"), fs::Permissions::from_mode(0o000)).unwrap();
     for written in look(&mut worktree) {
-        let of_those = written.warnings.iter().filter(|warning| warning.contains("dir/sm"));
-        assert_eq!(of_those.cloned().collect::<Vec<_>>(), expected);
+        let of_those = told(&written.warnings).into_iter().filter(|warning| warning.contains("dir/sm"));
+        assert_eq!(of_those.collect::<Vec<_>>(), expected);
     }
     // They count as all new files do.
     fs::write(root.join("new"), "").unwrap();

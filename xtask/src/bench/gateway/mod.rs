@@ -135,7 +135,7 @@ impl Open {
         let through_rate = rate(&self.base(), streams, each).await?;
         let rest = self.gateway.close().await;
         if !rest.warnings.is_empty() {
-            return Err(rest.warnings.join("\n").into());
+            return Err(rest.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n").into());
         }
         let (came, made) = (self.came.await?, WARM_UP + calls + streams * (each + 1));
         if came != made {

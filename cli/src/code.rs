@@ -1,0 +1,205 @@
+//! The cause of every failure, as a code that programs and tests can rely on while the words change.
+//!
+//! `docs/codes.md` is the user's page; a test keeps it in step with [`Code::ALL`].
+
+use crate::exit::Exit;
+
+macro_rules! codes {
+    ($($name:ident $code:literal $exit:ident $meaning:literal)+) => {
+        /// Why a command could not do what it was asked to. It never changes its meaning, and decides the exit code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $meaning] $name,)+
+        }
+
+        impl Code {
+            /// Every code with its meaning, by what it is about.
+            #[cfg(test)]
+            pub const ALL: &[(Self, &str)] = &[$((Self::$name, $meaning),)+];
+
+            /// The code as it is written.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $code,)+
+                }
+            }
+
+            /// How a command ends that fails for it.
+            pub fn exit(self) -> Exit {
+                match self {
+                    $(Self::$name => Exit::$exit,)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // The command line.
+    CommandLine "command-line" Usage "an option, an argument or a command is unknown or missing"
+    OptionConflict "option-conflict" Usage "two options do not go together"
+    NotADirectory "not-a-directory" Usage "a directory was asked for, and none is there"
+    AnswerMalformed "answer-malformed" Usage "an answer is not written as NODE=CHOICE"
+    AnswersUnreadable "answers-unreadable" Usage "the file of answers cannot be used"
+    AnswerUnknown "answer-unknown" Usage "an answer is none of the choices of its gate"
+    AnswerAmbiguous "answer-ambiguous" Usage "an answer fits several choices of its gate"
+    NoSuchGate "no-such-gate" Usage "an answer is for a gate the pipeline does not have"
+    InputMalformed "input-malformed" Usage "an input is not written as KEY=VALUE"
+    NameInvalid "name-invalid" Usage "a name cannot be used as one"
+    PathInvalid "path-invalid" Environment "a path cannot be used in git"
+    OutputExists "output-exists" Usage "a file that would be written exists"
+    OutputMisnamed "output-misnamed" Usage "an output cannot be written under this name or in this format"
+    OutputMisplaced "output-misplaced" Usage "the directory of an output does not exist"
+    OutputUnwritable "output-unwritable" Environment "an output cannot be written"
+    StdoutUnwritable "stdout-unwritable" Environment "standard output cannot be written"
+    OutputClosed "output-closed" Done "the reader of standard output has seen enough; no failure"
+    CrashPointInvalid "crash-point-invalid" Usage "`PLEACH_CRASH` names no place to crash at"
+
+    // Settings.
+    SettingsInvalid "settings-invalid" Usage "settings are unknown or have values they cannot have"
+    SettingsMissing "settings-missing" Usage "the configuration file that was named does not exist"
+    SettingsNotText "settings-not-text" Usage "a configuration file is not UTF-8"
+    SettingsUnreadable "settings-unreadable" Environment "a configuration file cannot be read"
+    SettingsExist "settings-exist" Usage "`pleach init` does not overwrite the configuration that is there"
+    NoSuchSetting "no-such-setting" Usage "there is no setting of this name"
+    NoStateDirectory "no-state-directory" Environment "there is no place for pleach's state"
+    NotSupported "not-supported" Usage "what is asked for is not built yet"
+    ScriptInvalid "script-invalid" Usage "the file of the scripted provider cannot be used"
+    LayerInvalid "layer-invalid" Usage "a file of instructions for an agent cannot be used"
+    LogDirectory "log-directory" Usage "logs or reports cannot be kept in the directory that is configured"
+
+    // Repositories and git.
+    NotARepository "not-a-repository" Usage "there is no git repository"
+    BareRepository "bare-repository" Usage "a bare repository has no files, which the command needs"
+    RepositoryUnsupported "repository-unsupported" Usage "the repository is of a kind pleach cannot work in"
+    RepositoryRefused "repository-refused" Usage "git does not trust the owner of the repository"
+    RepositoryDeleted "repository-deleted" Environment "the repository was deleted while the run worked"
+    NoSuchRevision "no-such-revision" Usage "git knows no commit of this name"
+    NoSuchBranch "no-such-branch" Usage "a branch is not there"
+    DetachedHead "detached-head" Usage "no branch is checked out that tasks could land on"
+    OwnBranch "own-branch" Usage "a branch of pleach's own is checked out, on which no task can land"
+    BranchNameTooLong "branch-name-too-long" Usage "the name of the branch leaves no room for those of tasks"
+    GitMissing "git-missing" Environment "git is not installed"
+    GitTooOld "git-too-old" Environment "git is too old"
+    GitFailed "git-failed" Environment "git failed"
+    GitInterrupted "git-interrupted" Environment "git was interrupted and has left something half done"
+    GitLocked "git-locked" Environment "a lock of git is held by another process, or was left by one"
+    ObjectUnreadable "object-unreadable" Environment "an object of the repository is missing or damaged"
+    ObjectOverwritten "object-overwritten" Environment "an object of the repository was overwritten"
+    ShallowClone "shallow-clone" Usage "the clone is shallow, and what was done may lie beyond where its history is cut off"
+
+    // Worktrees and the disk.
+    WorktreeFailed "worktree-failed" Environment "git cannot make a worktree"
+    WorktreeBase "worktree-base" Environment "the directory for worktrees cannot be made"
+    WorktreeLinkReplaced "worktree-link-replaced" Environment "the link of a worktree to its repository was replaced"
+    WorktreePlaceTaken "worktree-place-taken" Environment "something else lies where a worktree belongs"
+    SubmoduleWork "submodule-work" Environment "work lies in a submodule alone and would be lost"
+    SetupFailed "setup-failed" Environment "`worktrees.setup` failed"
+    DiskFull "disk-full" Environment "there is no room on a disk"
+    DiskDenied "disk-denied" Environment "a file may not be read or written"
+    DiskFailed "disk-failed" Environment "a file cannot be read or written"
+
+    // Pipelines.
+    PipelineUnreadable "pipeline-unreadable" Usage "the file of a pipeline cannot be read"
+    PipelineInvalid "pipeline-invalid" Usage "a pipeline has errors"
+    TaskPipelineInvalid "task-pipeline-invalid" Usage "a pipeline cannot be used for tasks"
+    NoSuchNode "no-such-node" Usage "the pipeline has no node of this name"
+    SecretFound "secret-found" Usage "a secret would be recorded, or stands where its name belongs"
+
+    // Agents.
+    NoAgent "no-agent" Usage "no agent is configured that could do the work"
+    AgentAmbiguous "agent-ambiguous" Usage "no agent is configured, and several are installed"
+    NoAgentInstalled "no-agent-installed" Environment "no agent is configured, and none is installed"
+    AgentMissing "agent-missing" Environment "the agent of a node is not configured or not installed"
+    AgentUnpaid "agent-unpaid" Environment "an agent has neither a login nor a key it may use"
+    AgentUnusable "agent-unusable" Environment "an agent or its provider cannot work: a key, credit, the model or the server is missing"
+    PriceUnknown "price-unknown" Usage "a limit in dollars cannot hold, because the price of a model is not known"
+    SandboxMissing "sandbox-missing" Environment "the sandbox the settings ask for cannot be had"
+    ProgramFailed "program-failed" Environment "a program cannot be started"
+    RuntimeUnavailable "runtime-unavailable" Environment "the machine gives pleach no threads or signals"
+    Internal "internal" Environment "a part of pleach ended without a result"
+
+    // Trust.
+    TrustMissing "trust-missing" WaitsForPerson "the repository supplies something nobody has agreed to, and nobody can be asked"
+    TrustDeclined "trust-declined" WaitsForPerson "somebody was asked and did not agree"
+    TrustUnanswered "trust-unanswered" WaitsForPerson "the answer to a question cannot be read"
+    NotConfirmed "not-confirmed" WaitsForPerson "nothing is written without a yes"
+    TrustStore "trust-store" Environment "the file of agreements cannot be used"
+    HashDeceived "hash-deceived" Usage "something is made to deceive the hash it would be agreed to by"
+    NoSuchAgreement "no-such-agreement" Usage "no agreement, or not one, is meant"
+
+    // Sessions.
+    NoSuchSession "no-such-session" Usage "there is no such session"
+    SessionAmbiguous "session-ambiguous" Usage "several sessions begin with this id"
+    SessionOver "session-over" Usage "the session has ended"
+    SessionNotRunning "session-not-running" Usage "the session is not running"
+    SessionOfTask "session-of-task" Usage "the session works on a task, which a tree goes on with"
+    SessionReplaced "session-replaced" WaitsForPerson "the session was replaced since it was looked at"
+    SessionCancelled "session-cancelled" WorkFailed "the session was cancelled"
+    SessionLocked "session-locked" Locked "another process works on the session"
+    SessionInterrupted "session-interrupted" Paused "the run was interrupted and can be resumed"
+    NodeNotVisited "node-not-visited" Usage "the session never came to this node"
+    NoSuchTurn "no-such-turn" Usage "there is no such turn"
+    BranchMoved "branch-moved" WorkFailed "somebody has moved the session's branch"
+    BranchGone "branch-gone" WorkFailed "somebody has removed the session's branch"
+    RecordDamaged "record-damaged" Environment "the record of a session cannot be read"
+    RecordMoved "record-moved" Environment "somebody else has written the record meanwhile"
+    SpendingUnreadable "spending-unreadable" Environment "what was spent cannot be read, and a limit counts it"
+    RemovalRefused "removal-refused" WorkFailed "something would be lost with the session"
+    BranchCheckedOut "branch-checked-out" WorkFailed "the session's branch is checked out"
+    WorktreeLocked "worktree-locked" WorkFailed "the worktree of the session is locked"
+    ExportTaken "export-taken" Usage "the directory to export to is not empty or no directory"
+    ExportFailed "export-failed" Environment "a file of the export cannot be written"
+
+    // Task trees.
+    NoTree "no-tree" Usage "there is no task tree"
+    TreeAmbiguous "tree-ambiguous" Usage "there are several task trees"
+    TreeUnreadable "tree-unreadable" Usage "the file of a tree cannot be read"
+    TreeInvalid "tree-invalid" Usage "a tree has errors"
+    PhaseCycle "phase-cycle" Usage "phases wait for each other, so they cannot be worked one by one"
+    NoSuchTask "no-such-task" Usage "there is no such task"
+    TaskAmbiguous "task-ambiguous" Usage "several trees have this task"
+    TaskIsGroup "task-is-group" Usage "what is named is a group of tasks"
+    TaskStillOpen "task-still-open" Environment "a task has landed and still reads as open"
+    TaskBranchMoved "task-branch-moved" LandingRefused "somebody has moved or removed the branch of a task"
+    TreeLocked "tree-locked" Locked "another run works on the tasks of this branch"
+    LandingRefused "landing-refused" LandingRefused "finished work cannot be brought into its target"
+    WorkOverwritten "work-overwritten" LandingRefused "an object of finished work was overwritten"
+    NoSuchLog "no-such-log" Usage "there is no such log"
+    LogAmbiguous "log-ambiguous" Usage "there are several logs of this name"
+
+    // Making trees.
+    SpecUnreadable "spec-unreadable" Usage "a spec cannot be read"
+    SpecInvalid "spec-invalid" Usage "a spec has no tasks, or errors"
+    PlanRefused "plan-refused" WorkFailed "what a planner answered is no valid tree"
+    PlanInterrupted "plan-interrupted" Paused "a planner was interrupted"
+    PlannerFailed "planner-failed" WorkFailed "a planner failed"
+    PlannerUnusable "planner-unusable" Environment "a planner or its provider cannot work"
+    BudgetPaused "budget-paused" Paused "a limit of the budget is reached; once it is raised the work goes on"
+    BudgetReached "budget-reached" WorkFailed "a limit of the budget is reached"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_different_and_in_kebab_case() {
+        let codes: BTreeSet<&str> = Code::ALL.iter().map(|(code, _)| code.as_str()).collect();
+        assert_eq!(codes.len(), Code::ALL.len(), "two causes share a code");
+        for code in codes {
+            assert!(code.split('-').all(|part| part.chars().all(|char| char.is_ascii_lowercase())), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_codes_lists_every_failure() {
+        let page = include_str!("../../docs/codes.md");
+        for (code, meaning) in Code::ALL.iter().filter(|(code, _)| code.exit() != Exit::Done) {
+            let row = format!("| `{}` | {} | {meaning} |", code.as_str(), code.exit().code());
+            assert!(page.contains(&row), "docs/codes.md lacks `{row}`");
+        }
+    }
+}
