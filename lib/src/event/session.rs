@@ -51,7 +51,7 @@ impl PipelineStarted {
 
     /// The repository that holds the record: the first by name.
     pub fn first_repo(&self) -> &RepoName {
-        self.branches.keys().next().expect("a session has a branch in at least one repository")
+        self.branches.keys().next().expect("no session is started, and none is read, without a branch")
     }
 }
 

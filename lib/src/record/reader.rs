@@ -153,6 +153,13 @@ impl History {
         let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
             return Err(unreadable(session, first, "the session does not begin with its start".into()));
         };
+        if started.branches.is_empty() || started.branches.keys().any(|repo| !started.base.contains_key(repo)) {
+            return Err(unreadable(
+                session,
+                first,
+                "the session's start names no branch, or one without its base".into(),
+            ));
+        }
         Ok(Self {
             session: session.clone(),
             context: context.clone(),
