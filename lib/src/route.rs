@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::event::{FailureClass, Outcome, Route, Snapshot, Status};
-use crate::ids::NodeId;
+use crate::ids::{ContextId, NodeId};
 use crate::plan::OF_TASKS;
 use crate::plan::condition::Condition;
 use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
@@ -33,16 +33,24 @@ pub enum Action {
     WakeAt(Timestamp),
 }
 
-/// What the engine is to do now. Empty while a node runs and after the end.
-pub fn next(state: &State, now: Timestamp) -> Vec<Action> {
-    if state.phase != Phase::Running {
+/// What the engine is to do now in each of a session's contexts. Nothing while its node runs, after its end, and while
+/// the session does not go on, which the root tells.
+pub fn next(contexts: &[&State], now: Timestamp) -> Vec<(ContextId, Action)> {
+    let goes_on = |state: &&&State| state.phase == Phase::Running;
+    let root = contexts.iter().find(|state| !state.is_branch);
+    if root.is_some_and(|root| !goes_on(&root)) {
         return Vec::new();
     }
+    let action = |state: &&State| Some((state.id.clone(), next_in(state, now)?));
+    contexts.iter().filter(goes_on).filter_map(action).collect()
+}
+
+fn next_in(state: &State, now: Timestamp) -> Option<Action> {
     match &state.position {
-        Position::Ready { not_before: Some(time), .. } if now < *time => vec![Action::WakeAt(*time)],
-        Position::Ready { visit, .. } => vec![Action::Start(visit.clone())],
-        Position::Running { visit, interrupted: true, .. } => vec![Action::Continue(visit.clone())],
-        Position::Running { .. } | Position::Ended => Vec::new(),
+        Position::Ready { not_before: Some(time), .. } if now < *time => Some(Action::WakeAt(*time)),
+        Position::Ready { visit, .. } => Some(Action::Start(visit.clone())),
+        Position::Running { visit, interrupted: true, .. } => Some(Action::Continue(visit.clone())),
+        Position::Running { .. } | Position::Ended => None,
     }
 }
 

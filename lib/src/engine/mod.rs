@@ -17,6 +17,7 @@ mod locks;
 mod pause;
 mod pool;
 mod preamble;
+mod pump;
 mod remove;
 mod resume;
 mod run;

@@ -1,25 +1,24 @@
-//! The loop: decide, hand out, record, fold.
+//! Running a session: from where it stands to its end or a pause.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
-use super::budget::{Order, unpriced_in};
+use super::budget::Order;
+use super::context::Context;
 use super::context::work::Work;
-use super::context::{Begun, Context, NodeEnd};
-use super::worker::{Finished, Report, TurnAnswer, Worker};
+use super::pump::Pump;
+use super::worker::{Finished, Report, Worker};
 use super::{Error, Observer, Pause, Question, Session};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
-use crate::ids::{ContextId, NodeId};
+use crate::ids::ContextId;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
-use crate::route::{self, Action};
+use crate::route::Action;
 use crate::state::{Phase, Visit};
+use crate::workspace::WorkingCopy;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,41 +54,10 @@ impl Session {
     /// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
     pub(super) async fn run_attempt(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         self.tell(observe);
-        let ended = self.run_loop(observe).await;
-        self.tell(observe);
-        ended
+        Pump::new(self, observe).run().await
     }
 
-    async fn run_loop(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
-        let at = self.root_id().clone();
-        loop {
-            let action = route::next(self.state(), clock::now()).into_iter().next();
-            let stopped = self.engine.cancel.is_stopped();
-            // The end of a node waits for the start of the next one that does something, or for the end of all.
-            let is_over = self.state().phase == Phase::Completed;
-            if stopped || !is_over && !self.root().starts_at_once(action.as_ref()) {
-                self.writing(&at, observe, Context::flush)?;
-            }
-            if let Some(ended) = tokio::task::block_in_place(|| self.ended())? {
-                return Ok(ended);
-            }
-            let Some(action) = action else {
-                return Err(Error::Worker { node: self.root().here(), why: "nothing is left to do".into() });
-            };
-            if stopped {
-                tokio::task::block_in_place(|| self.pause(PauseReason::Interrupted))?;
-                self.tell(observe);
-                continue;
-            }
-            match action {
-                Action::WakeAt(time) => self.sleep_until(&at, time).await,
-                Action::Start(visit) => self.perform(&at, visit, false, observe).await?,
-                Action::Continue(visit) => self.perform(&at, visit, true, observe).await?,
-            }
-        }
-    }
-
-    fn ended(&mut self) -> Result<Option<Ended>, Error> {
+    pub(super) fn ended(&mut self) -> Result<Option<Ended>, Error> {
         Ok(match &self.state().phase {
             Phase::Completed => Some(Ended::Completed),
             Phase::Failed { reason } => Some(Ended::Failed { reason: reason.clone() }),
@@ -106,89 +74,6 @@ impl Session {
         })
     }
 
-    async fn sleep_until(&mut self, at: &ContextId, time: Timestamp) {
-        if let Some(workspace) = &mut self.context_mut(at).workspace {
-            workspace.lend();
-        }
-        let wait = Duration::try_from(time.duration_since(clock::now())).unwrap_or_default();
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = self.engine.cancel.stopped() => {}
-        }
-    }
-
-    /// Starts a node, or takes it up again, and sees it through to its end.
-    async fn perform(
-        &mut self,
-        at: &ContextId,
-        visit: Visit,
-        continues: bool,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
-        let Some(node) = self.plan.pipeline.node(&visit.node).cloned() else {
-            return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
-        };
-        let conversation = self.context_mut(at).conversation(&node, &visit, continues);
-        let allowance = match self.engine.is_of_agent(&node) {
-            true => self.allowance(&node)?,
-            false => Allowance::default(),
-        };
-        let over = self.over_budget(&node, &allowance, self.unpriced(&node).as_deref())?;
-        self.tell(observe);
-        if let Some(over) = over.clone().filter(|_| !(continues && self.context(at).is_answered(&node))) {
-            tokio::task::block_in_place(|| self.end_over_budget(&node, over))?;
-            self.tell(observe);
-            return Ok(());
-        }
-        let order = self.order(over);
-        let begun = self.writing(at, observe, |context| context.begin(&node, &visit, continues, &conversation))?;
-        let work = match begun {
-            Begun::Passed(end) => return self.after_node(end, observe),
-            Begun::Started(work) => work,
-        };
-        if !matches!(work, Some(Work::Wait(_) | Work::Human(_))) {
-            let set_up = self.context_mut(at).bring_setup().await;
-            self.pause_if_interrupted(set_up)?;
-        }
-        let work = match work {
-            Some(work) => work,
-            None => self.context_mut(at).work(&node, &visit, &conversation)?,
-        };
-        let set_to_work = self.context_mut(at).set_to_work(node.clone(), visit.clone(), work, (allowance, order));
-        let (running, mut incoming) = set_to_work;
-        while let Some(report) = incoming.recv().await {
-            match report {
-                Report::Turn(turn, answer) => {
-                    let unpriced = unpriced_in(&turn.turn);
-                    let recorded = self.writing(at, observe, |context| context.record_turn(*turn, &conversation))?;
-                    let allowance = self.allowance(&node)?;
-                    let over = self.over_budget(&node, &allowance, unpriced.as_deref())?;
-                    self.tell(observe);
-                    let stop = self.engine.cancel.is_stopped() || recorded.is_stopped;
-                    let order = if stop { Order::Halt } else { self.order(over) };
-                    let (changes, followed) = (recorded.changes, self.context_mut(at).take_followed());
-                    // The worker waits for this; if it is gone its end is reported below.
-                    let _ = answer.send(TurnAnswer { changes, order, allowance, followed });
-                }
-                Report::Done(finished) => {
-                    let end = self
-                        .writing(at, observe, |context| context.node_ended(&node, &visit, *finished, &conversation))?;
-                    return self.after_node(end, observe);
-                }
-            }
-        }
-        Err(ended_silently(visit.node, running).await)
-    }
-
-    /// What the end of a node means for the session.
-    fn after_node(&mut self, end: NodeEnd, observe: Observer<'_>) -> Result<(), Error> {
-        let NodeEnd::Pauses { reason, why, error } = end else { return Ok(()) };
-        let why = why.or_else(|| self.pause_reason().filter(|_| reason == PauseReason::OverBudget));
-        tokio::task::block_in_place(|| self.pause_because(reason, why))?;
-        self.tell(observe);
-        error.map_or(Ok(()), Err)
-    }
-
     /// Records that the run stops here and can be resumed, or not any more when it was called off.
     pub(super) fn pause(&mut self, reason: PauseReason) -> Result<(), Error> {
         let why = self.pause_reason().filter(|_| reason == PauseReason::OverBudget);
@@ -196,7 +81,7 @@ impl Session {
     }
 
     /// The same, with more to say about why.
-    fn pause_because(&mut self, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
+    pub(super) fn pause_because(&mut self, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
         let root = self.root();
         let (summary, event): (_, Event) = if self.engine.cancel.is_called_off() {
             ("cancel".to_owned(), PipelineCancelled::default().into())
@@ -211,7 +96,7 @@ impl Session {
 
 impl Context {
     /// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
-    fn starts_at_once(&self, action: Option<&Action>) -> bool {
+    pub(super) fn starts_at_once(&self, action: Option<&Action>) -> bool {
         let Some(Action::Start(visit)) = action else { return false };
         let node = self.plan.pipeline.node(&visit.node);
         node.is_some_and(|node| match node.handler {
@@ -221,17 +106,23 @@ impl Context {
         })
     }
 
-    /// Hands the working copy and something to do in it to a worker.
-    fn set_to_work(
+    /// Whether the worktrees have to be set up again before this work.
+    pub(super) fn has_lost_setup(&self, work: &Work) -> bool {
+        let waits = matches!(work, Work::Wait(_) | Work::Human(_));
+        !waits && self.working().copies().any(WorkingCopy::has_lost_setup)
+    }
+
+    /// Hands the worktrees and something to do in them to a worker. It reports its end, also where it breaks.
+    pub(super) fn set_to_work(
         &mut self,
         node: Node,
         visit: Visit,
         work: Work,
         (allowance, order): (Allowance, Order),
-    ) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
+        reports: mpsc::Sender<(ContextId, Report)>,
+    ) {
         let run_dir = self.run_dir().expect("the worktrees are back when no node runs");
         let workspace = self.workspace.take().expect("the worktrees are back when no node runs");
-        let (reports, incoming) = mpsc::channel(1);
         let worker = Worker {
             engine: Arc::clone(&self.engine),
             session: self.plan.id.clone(),
@@ -248,21 +139,29 @@ impl Context {
             scratch: None,
             allowance,
             order,
-            reports,
+            reports: reports.clone(),
         };
-        (tokio::spawn(worker.run(work)), incoming)
+        let (id, running) = (self.id.clone(), tokio::spawn(worker.run(work)));
+        tokio::spawn(async move {
+            if let Err(broken) = running.await {
+                // Nobody listens any more where the run has failed with an error of its own.
+                let _ = reports.send((id, Report::Lost(broken.to_string()))).await;
+            }
+        });
     }
 
     /// Lets a worker do something that is no node's visit and of which only the result counts.
     pub(super) async fn run_detached(&mut self, node: Node, visit: Visit, work: Work) -> Result<Finished, Error> {
-        let name = node.id.clone();
-        let (running, mut incoming) = self.set_to_work(node, visit, work, (Allowance::default(), Order::Go));
-        while let Some(report) = incoming.recv().await {
-            if let Report::Done(finished) = report {
-                return Ok(*finished);
+        let (name, (reports, mut incoming)) = (node.id.clone(), mpsc::channel(1));
+        self.set_to_work(node, visit, work, (Allowance::default(), Order::Go), reports);
+        while let Some((_, report)) = incoming.recv().await {
+            match report {
+                Report::Done(finished) => return Ok(*finished),
+                Report::Lost(why) => return Err(Error::Worker { node: name, why }),
+                Report::Turn(..) => {}
             }
         }
-        Err(ended_silently(name, running).await)
+        Err(Error::Worker { node: name, why: "it stopped".into() })
     }
 
     /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.
@@ -272,12 +171,6 @@ impl Context {
         let inputs = goal.chain(started.inputs.clone());
         inputs.map(|(name, value)| (name, for_environment(&value))).collect()
     }
-}
-
-/// Why a worker is gone that has reported no end.
-async fn ended_silently(node: NodeId, running: JoinHandle<()>) -> Error {
-    let why = running.await.err().map_or_else(|| "it stopped".to_owned(), |error| error.to_string());
-    Error::Worker { node, why }
 }
 
 /// How long a variable of the environment may be: systems refuse to start a program that has one of 128 KiB.

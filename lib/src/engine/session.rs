@@ -8,7 +8,7 @@ use super::context::{Context, Opened};
 use super::task::TaskJob;
 use super::{Engine, Error, Observer};
 use crate::agent::Roster;
-use crate::budget::Exceeded;
+use crate::budget::{Exceeded, Spent};
 use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
@@ -44,6 +44,8 @@ pub struct Session {
     /// The context that tells whether the session goes on.
     root: ContextId,
     contexts: BTreeMap<ContextId, Context>,
+    /// What contexts have spent that are away.
+    away: BTreeMap<ContextId, Spent>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
     /// What sessions before it in the same run have spent.
@@ -58,7 +60,17 @@ impl Session {
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
         let contexts = BTreeMap::from([(root.clone(), context)]);
-        Self { plan, engine, repo, root, contexts, lock, earlier: Earlier::default(), over: None }
+        Self {
+            plan,
+            engine,
+            repo,
+            root,
+            contexts,
+            away: BTreeMap::new(),
+            lock,
+            earlier: Earlier::default(),
+            over: None,
+        }
     }
 
     /// Its id.
@@ -119,6 +131,35 @@ impl Session {
     /// The names of its contexts that have not come to an end.
     pub(super) fn open_contexts(&self) -> Vec<ContextId> {
         self.contexts.values().filter(|context| !context.state.is_over()).map(|context| context.id.clone()).collect()
+    }
+
+    /// Takes a context out, for as long as it is away.
+    pub(super) fn take(&mut self, id: &ContextId) -> Context {
+        let context = self.contexts.remove(id).expect("contexts are sent away when they are here");
+        self.away.insert(id.clone(), context.state.spent.clone());
+        context
+    }
+
+    /// Takes a context in that was away.
+    pub(super) fn put_back(&mut self, context: Context) {
+        self.away.remove(&context.id);
+        self.add(context);
+    }
+
+    /// Whether a context is here.
+    pub(super) fn is_here(&self, id: &ContextId) -> bool {
+        self.contexts.contains_key(id)
+    }
+
+    /// Whether a context beside the root has not come to its end, as far as is known of those that are away.
+    pub(super) fn has_open_branches(&self) -> bool {
+        let here = self.contexts.values().any(|context| context.state.is_branch && !context.state.is_over());
+        here || self.away.keys().any(|id| *id != self.root)
+    }
+
+    /// What each context has spent.
+    pub(super) fn spendings(&self) -> impl Iterator<Item = &Spent> {
+        self.contexts.values().map(|context| &context.state.spent).chain(self.away.values())
     }
 
     /// Its root context alone, once nothing else is to be done with the session.

@@ -18,35 +18,51 @@ use pleach::redact::Redactor;
 use serde_json::Value;
 use tempfile::TempDir;
 
-struct World {
-    dir: TempDir,
+pub struct World {
+    root: PathBuf,
+    /// Removes it; none for a world of another process.
+    _dir: Option<TempDir>,
 }
 
 impl World {
-    fn new() -> Self {
-        let world = Self { dir: TempDir::with_prefix("pleach engine ").unwrap() };
-        std::fs::create_dir(world.dir.path().join("home")).unwrap();
-        world.git(&["init", "-q", "-b", "main", "repo"], world.dir.path());
+    pub fn new() -> Self {
+        let dir = TempDir::with_prefix("pleach engine ").unwrap();
+        let world = Self { root: dir.path().to_owned(), _dir: Some(dir) };
+        std::fs::create_dir(world.root.join("home")).unwrap();
+        world.git(&["init", "-q", "-b", "main", "repo"], &world.root);
         std::fs::write(world.repo_path().join("README.md"), "hello\n").unwrap();
         world.git(&["add", "."], &world.repo_path());
         world.git(&["commit", "-q", "-m", "start"], &world.repo_path());
         world
     }
 
-    fn repo_path(&self) -> PathBuf {
-        self.dir.path().join("repo")
+    /// The world another process has made.
+    pub fn at(root: PathBuf) -> Self {
+        Self { root, _dir: None }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn repo_path(&self) -> PathBuf {
+        self.root.join("repo")
+    }
+
+    pub fn repo(&self) -> Repo {
+        Repo::discover(&self.repo_path(), &self.environment()).unwrap()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
     fn environment(&self) -> Environment {
         Environment::from_pairs([
             ("PATH", std::env::var("PATH").unwrap()),
-            ("HOME", self.dir.path().join("home").to_str().unwrap().to_owned()),
+            ("HOME", self.root.join("home").to_str().unwrap().to_owned()),
             ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
         ])
     }
 
-    fn git(&self, args: &[&str], dir: &Path) -> String {
+    pub fn git(&self, args: &[&str], dir: &Path) -> String {
         let output = crate::real_git::command()
             .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
             .args(args)
@@ -68,7 +84,7 @@ impl World {
             output_chars: 4_000,
             agents: Roster::new(&config, provider, spawner.clone()),
             spawner,
-            state_dir: self.dir.path().join("state"),
+            state_dir: self.root.join("state"),
             worktrees: Default::default(),
             interviewer: Box::new(AutoApprove),
             handlers,
@@ -82,11 +98,14 @@ impl World {
         })
     }
 
-    async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
+    pub fn scripted(&self, script: &str) -> Arc<Engine> {
+        self.engine(Some(script), BTreeMap::new())
+    }
+
+    pub async fn start(&self, dot: &str, engine: Arc<Engine>) -> Session {
         let (pipeline, diagnostics) = plan::load(dot, &Inputs::default(), &[]);
-        let repo = Repo::discover(&self.repo_path(), &self.environment()).unwrap();
         let request = StartRequest {
-            repo,
+            repo: self.repo(),
             repo_name: RepoName::new("repo").unwrap(),
             branch_prefix: "pleach/".into(),
             pipeline: pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")),
@@ -97,7 +116,11 @@ impl World {
             config: Value::Null,
             simulated: false,
         };
-        let mut session = Session::start(engine, request, &mut |_| {}).await.unwrap();
+        Session::start(engine, request, &mut |_| {}).await.unwrap()
+    }
+
+    async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
+        let mut session = self.start(dot, engine).await;
         let mut events = Vec::new();
         let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
         (session, ended, events)

@@ -103,7 +103,7 @@ impl Session {
     }
 
     fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
-        self.contexts().fold(Amount::default(), |sum, context| sum + of(&context.state.spent))
+        self.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
     }
 
     /// What an agent's node may spend, and what counts against it.
@@ -162,7 +162,7 @@ impl Session {
             }
         }
         if allowance.limits.is_in_dollars() {
-            let asked: BTreeSet<&String> = self.contexts().flat_map(|context| &context.state.spent.unpriced).collect();
+            let asked: BTreeSet<&String> = self.spendings().flat_map(|spent| &spent.unpriced).collect();
             let unsaid = asked.into_iter().filter(|model| !self.state().price_unknown.contains(*model));
             news.extend(unsaid.map(|model| Event::from(price_unknown(model))));
         }

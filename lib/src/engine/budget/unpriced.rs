@@ -53,12 +53,8 @@ impl Session {
     /// is left of a limit in dollars nobody knows then.
     pub(in crate::engine) fn unpriced(&self, node: &Node) -> Option<String> {
         let agents = &self.engine.agents;
-        let asked = || {
-            self.contexts()
-                .flat_map(|context| &context.state.spent.unpriced)
-                .find(|model| !agents.knows_price(model))
-                .cloned()
-        };
+        let asked =
+            || self.spendings().flat_map(|spent| &spent.unpriced).find(|model| !agents.knows_price(model)).cloned();
         let model = self.engine.unpriced_model(node).or_else(|| asked().filter(|_| !agents.is_scripted()));
         model.filter(|_| self.engine.is_of_agent(node))
     }

@@ -239,16 +239,21 @@ impl Context {
         Ok(())
     }
 
-    async fn run_setup(&self, repo: &RepoName) -> Result<(), Error> {
-        let Some(script) = &self.engine.worktrees.setup else { return Ok(()) };
-        let (scratch, workspace) = (self.engine.scratch()?, self.working());
-        let mut command = Command::shell(script, self.copy_of(repo).path());
-        command.env = self.engine.temporary(scratch.as_ref());
-        let bounds = self.engine.bounds(workspace, scratch.as_ref(), None);
-        command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
-        command.limits = Limits { output: 64 * 1024, ..Limits::default() };
-        command.locks = workspace.locks();
-        let output = self.engine.spawner.run(command, &self.engine.cancel, &mut |_, _| {}).await?;
+    async fn run_setup(&mut self, repo: &RepoName) -> Result<(), Error> {
+        let engine = Arc::clone(&self.engine);
+        let Some(script) = &engine.worktrees.setup else { return Ok(()) };
+        let scratch = engine.scratch()?;
+        let command = {
+            let workspace = self.working();
+            let mut command = Command::shell(script, self.copy_of(repo).path());
+            command.env = engine.temporary(scratch.as_ref());
+            let bounds = engine.bounds(workspace, scratch.as_ref(), None);
+            command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
+            command.limits = Limits { output: 64 * 1024, ..Limits::default() };
+            command.locks = workspace.locks();
+            command
+        };
+        let output = engine.spawner.run(command, &engine.cancel, &mut |_, _| {}).await?;
         if output.exit == Exit::Code(0) {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) use copy::moved_aside_warning;
-pub(super) use node::{Begun, NodeEnd};
+pub(super) use node::{Begun, NodeEnd, RecordedTurn};
 pub(super) use recording::{MadeStep, PendingRecord, Writers};
 
 use self::memory::Memory;

@@ -101,8 +101,8 @@ impl Ending {
 pub(in crate::engine) enum Begun {
     /// It only passes on, and has ended.
     Passed(NodeEnd),
-    /// It is on record. What is to be done, unless that can be told only now.
-    Started(Option<Work>),
+    /// It is on record, and this is to be done.
+    Started(Work),
 }
 
 impl Context {
@@ -157,6 +157,10 @@ impl Context {
             return self.pass((node, visit), start, conversation, outcome).map(Begun::Passed);
         }
         self.record_start(node, visit, start, conversation)?;
+        let work = match work {
+            Some(work) => work,
+            None => self.work(node, visit, conversation)?,
+        };
         Ok(Begun::Started(work))
     }
 

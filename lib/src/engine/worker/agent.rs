@@ -344,7 +344,10 @@ impl Worker {
         }
         let (answer, recorded) = oneshot::channel();
         let gone = |_| Stopped::Paused(PauseReason::Interrupted);
-        self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
+        self.reports
+            .send((self.context.clone(), Report::Turn(Box::new(report), answer)))
+            .await
+            .map_err(|_| gone(()))?;
         let recorded = recorded.await.map_err(|_| gone(()))?;
         block(|| self.workspace.accept(&recorded.changes))?;
         self.workspace.checkouts_followed(&recorded.followed);

@@ -75,6 +75,8 @@ pub enum Report {
     Turn(Box<TurnReport>, oneshot::Sender<TurnAnswer>),
     /// The node ended.
     Done(Box<Finished>),
+    /// The worker broke, which is a mistake of this program.
+    Lost(String),
 }
 
 /// How a node ended.
@@ -156,7 +158,7 @@ pub struct Worker {
     pub run_dir: PathBuf,
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
-    pub reports: mpsc::Sender<Report>,
+    pub reports: mpsc::Sender<(ContextId, Report)>,
 }
 
 impl Worker {
@@ -189,7 +191,7 @@ impl Worker {
             cut_short: node.cut_short,
         };
         // The loop is gone only when the run has failed with an error of its own.
-        let _ = self.reports.send(Report::Done(Box::new(finished))).await;
+        let _ = self.reports.send((self.context, Report::Done(Box::new(finished)))).await;
     }
 
     /// Carries out work that can reach beyond the working copy.

@@ -138,6 +138,11 @@ pub struct Play {
     trees: u64,
 }
 
+/// What a session of one context does next.
+pub fn next(state: &State, now: Timestamp) -> Vec<Action> {
+    route::next(&[state], now).into_iter().map(|(_, action)| action).collect()
+}
+
 impl Play {
     /// A run that has just begun.
     pub fn begin(dot: &str) -> Self {
@@ -145,7 +150,7 @@ impl Play {
         let state = State::new(pipeline.start().unwrap().id.clone());
         let now = BEGIN.parse().unwrap();
         let mut play = Self { state, batches: Vec::new(), now, delays: Vec::new(), trees: 1000, pipeline };
-        assert_eq!(route::next(&play.state, play.now), [], "nothing runs before the session is started");
+        assert_eq!(next(&play.state, play.now), [], "nothing runs before the session is started");
         let started = started(&play.pipeline);
         play.record(vec![started.into()]);
         play
@@ -174,8 +179,8 @@ impl Play {
 
     /// Does what is to be done next; false at the end.
     pub fn step(&mut self, answer: &mut dyn FnMut(&Visit) -> Done) -> bool {
-        let mut actions = route::next(&self.state, self.now);
-        assert_eq!(route::next(&self.state, self.now), actions, "asking changes nothing");
+        let mut actions = next(&self.state, self.now);
+        assert_eq!(next(&self.state, self.now), actions, "asking changes nothing");
         assert!(actions.len() <= 1, "{actions:?}");
         match actions.pop() {
             None => {
@@ -214,11 +219,11 @@ impl Play {
         for _ in 0..done.turns {
             let turn = self.turn(visit);
             self.record(vec![turn.into()]);
-            assert_eq!(route::next(&self.state, self.now), [], "a running node is not started again");
+            assert_eq!(next(&self.state, self.now), [], "a running node is not started again");
         }
         for _ in 0..done.crashes {
             self.die_and_resume();
-            assert_eq!(route::next(&self.state, self.now), [Action::Continue(visit.clone())]);
+            assert_eq!(next(&self.state, self.now), [Action::Continue(visit.clone())]);
             self.start_node(visit);
         }
         self.end_node(visit, done);
@@ -227,7 +232,7 @@ impl Play {
     pub fn start_node(&mut self, visit: &Visit) {
         let event = self.node_started(visit);
         self.record(vec![event.into()]);
-        assert_eq!(route::next(&self.state, self.now), [], "what has been started is not started again");
+        assert_eq!(next(&self.state, self.now), [], "what has been started is not started again");
     }
 
     pub fn node_started(&self, visit: &Visit) -> NodeStarted {

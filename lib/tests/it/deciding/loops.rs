@@ -1,10 +1,10 @@
 //! Runs that go round: how often they may, and how they are stopped.
 
 use pleach::event::{Outcome, Resumed};
-use pleach::route::next;
+
 use serde_json::json;
 
-use super::driver::{Done, Play, Script, graph, node, on_tree, outcome};
+use super::driver::{Done, Play, Script, graph, next, node, on_tree, outcome};
 
 const ROUND: &str = r#"start -> a -> b
     b -> a [condition="outcome=fail"]

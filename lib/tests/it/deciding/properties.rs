@@ -5,7 +5,7 @@ use pleach::route::{self, Action, max_retries, max_visits, select_edge};
 use pleach::state::{Phase, Position, State};
 use proptest::prelude::*;
 
-use super::driver::{BEGIN, Done, Play, node, pipeline};
+use super::driver::{BEGIN, Done, Play, next, node, pipeline};
 use super::graphs::{RandomEdge, edge_from, holds, random_done, random_dot, random_outcome};
 
 /// Plays a whole run with these answers, over and over.
@@ -75,7 +75,7 @@ proptest! {
                 }
             }
             let now = batch[0].at;
-            let before = route::next(&state, now);
+            let before = next(&state, now);
             let mut resumed = state.clone();
             let taken_up = resumed.apply(&Recorded { at: now, event: Resumed::default().into() });
             if index + 1 == play.batches.len() {
@@ -85,7 +85,7 @@ proptest! {
             taken_up.unwrap();
             match &running {
                 Some(pass) => {
-                    let next = route::next(&resumed, now);
+                    let next = next(&resumed, now);
                     let [Action::Continue(visit)] = &next[..] else { panic!("{next:?}") };
                     prop_assert_eq!(&(visit.node.clone(), visit.visit, visit.attempt), pass);
                     // Taken up, it stands where it stood.
@@ -96,7 +96,7 @@ proptest! {
                     }
                 }
                 None => {
-                    prop_assert_eq!(route::next(&resumed, now), before);
+                    prop_assert_eq!(next(&resumed, now), before);
                     prop_assert_eq!(&resumed, &state);
                 }
             }
@@ -111,7 +111,7 @@ proptest! {
         let mut emitted = Vec::new();
         for event in play.events() {
             if let Event::NodeStarted(data) = &event.event {
-                let due = route::next(&state, far);
+                let due = next(&state, far);
                 let [Action::Start(visit) | Action::Continue(visit)] = &due[..] else { panic!("{due:?}") };
                 prop_assert_eq!((&visit.node, visit.visit, visit.attempt), (&data.node_id, data.visit, data.attempt));
                 if let Action::Start(visit) = &due[0] {
@@ -121,10 +121,10 @@ proptest! {
             }
             state.apply(&event).unwrap();
             if matches!(event.event, Event::NodeStarted(_) | Event::AgentTurn(_)) {
-                prop_assert_eq!(route::next(&state, far), []);
+                prop_assert_eq!(next(&state, far), []);
             }
         }
-        prop_assert_eq!(route::next(&state, far), []);
+        prop_assert_eq!(next(&state, far), []);
     }
 }
 
@@ -223,7 +223,7 @@ fn expected(edges: &[RandomEdge], outcome: &Outcome) -> Option<String> {
 #[test]
 fn the_fold_takes_any_run_of_numbers_without_overflow() {
     let mut play = Play::begin(&super::driver::graph("start -> exit"));
-    let [Action::Start(visit)] = &route::next(&play.state, BEGIN.parse().unwrap())[..] else { panic!() };
+    let [Action::Start(visit)] = &next(&play.state, BEGIN.parse().unwrap())[..] else { panic!() };
     play.start_node(visit);
     for _ in 0..2 {
         let mut turn = play.turn(visit);

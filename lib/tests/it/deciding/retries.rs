@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use pleach::event::{NodeStarted, Outcome, Route, Status};
 use pleach::plan::pipeline::Backoff;
-use pleach::route::{Action, max_retries, next};
+use pleach::route::{Action, max_retries};
 use pleach::state::Position;
 
-use super::driver::{Play, Script, graph, node, pipeline, snapshot};
+use super::driver::{Play, Script, graph, next, node, pipeline, snapshot};
 
 fn asking(times: usize) -> Script {
     let mut answers = vec![Outcome::retry("later"); times];

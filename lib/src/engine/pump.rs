@@ -1,0 +1,342 @@
+//! The loop of a session: one place that waits for reports of workers, for records that are being written, for timers
+//! and for the wish to stop, and decides what every context does next.
+//!
+//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told, and its
+//! worker answered, when it is back: never before it is on disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::budget::{Order, unpriced_in};
+use super::context::work::{Conversation, Work};
+use super::context::{Begun, Context, NodeEnd, RecordedTurn};
+use super::run::Ended;
+use super::worker::{Report, TurnAnswer};
+use super::{Error, Observer, Session};
+use crate::budget::Allowance;
+use crate::clock;
+use crate::event::PauseReason;
+use crate::ids::ContextId;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::route::{self, Action};
+use crate::state::{Phase, State, Visit};
+
+/// How many reports wait at most until they are taken in.
+const REPORTS: usize = 64;
+
+pub(super) struct Pump<'a> {
+    session: &'a mut Session,
+    observe: Observer<'a>,
+    sender: mpsc::Sender<(ContextId, Report)>,
+    reports: mpsc::Receiver<(ContextId, Report)>,
+    /// What contexts do that are away.
+    jobs: JoinSet<Job>,
+    /// The nodes that were begun and have not ended.
+    running: BTreeMap<ContextId, Running>,
+    /// Contexts whose node has no outcome: the session pauses when nothing else goes on.
+    halted: BTreeMap<ContextId, Halt>,
+    /// What came of contexts while the root was away, which has to know.
+    waiting: VecDeque<(ContextId, After)>,
+}
+
+/// A node somebody works on.
+struct Running {
+    node: Node,
+    visit: Visit,
+    conversation: Conversation,
+    allowance: Allowance,
+    order: Order,
+}
+
+/// Why a context does not go on.
+struct Halt {
+    reason: PauseReason,
+    why: Option<String>,
+    error: Option<Error>,
+}
+
+impl Halt {
+    fn interrupted() -> Self {
+        Self { reason: PauseReason::Interrupted, why: None, error: None }
+    }
+}
+
+/// A context that was away, and what came of that.
+struct Job {
+    context: Context,
+    done: Result<After, Error>,
+}
+
+/// What a context has done while it was away.
+enum After {
+    /// It has written what was folded.
+    Flushed,
+    /// It has begun a node.
+    Begun(Begun),
+    /// Its worktrees are set up again for this work.
+    SetUp(Work),
+    /// It has written a turn.
+    Turn { turn: RecordedTurn, unpriced: Option<String>, answer: oneshot::Sender<TurnAnswer> },
+    /// It has written the end of a node.
+    Ended(NodeEnd),
+}
+
+impl<'a> Pump<'a> {
+    pub(super) fn new(session: &'a mut Session, observe: Observer<'a>) -> Self {
+        let (sender, reports) = mpsc::channel(REPORTS);
+        Self {
+            session,
+            observe,
+            sender,
+            reports,
+            jobs: JoinSet::new(),
+            running: BTreeMap::new(),
+            halted: BTreeMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Runs until the session ends or pauses. Every context is back then.
+    pub(super) async fn run(mut self) -> Result<Ended, Error> {
+        let ended = self.run_loop().await;
+        while let Some(job) = self.jobs.join_next().await {
+            if let Ok(Job { context, .. }) = job {
+                self.session.put_back(context);
+            }
+        }
+        self.session.tell(self.observe);
+        ended
+    }
+
+    async fn run_loop(&mut self) -> Result<Ended, Error> {
+        loop {
+            let wake = self.start_all()?;
+            if self.running.is_empty() && self.jobs.is_empty() && self.waiting.is_empty() && wake.is_none() {
+                if let Some(ended) = tokio::task::block_in_place(|| self.session.ended())? {
+                    return Ok(ended);
+                }
+                self.pause()?;
+                continue;
+            }
+            let cancel = self.session.engine.cancel.clone();
+            tokio::select! {
+                Some((context, report)) = self.reports.recv() => self.take_in(&context, report)?,
+                Some(job) = self.jobs.join_next() => {
+                    let job = job.map_err(|error| self.lost(self.session.root_id(), error.to_string()))?;
+                    self.come_back(job)?;
+                }
+                () = sleep_until(wake) => {}
+                // What runs is told by the same wish; a context that only waits for its time is not.
+                () = cancel.stopped(), if wake.is_some() => {}
+            }
+        }
+    }
+
+    /// Starts what may start in every context that is here and has nothing to do. Answers with the time something is due
+    /// that is not yet.
+    fn start_all(&mut self) -> Result<Option<Timestamp>, Error> {
+        let mut wake = None;
+        let is_stopped = self.session.engine.cancel.is_stopped();
+        for id in self.idle() {
+            let action = self.next(&id);
+            let context = self.session.context(&id);
+            // The end of a node waits for the start of the next one that does something, or for the end of all.
+            let is_over = context.state.phase == Phase::Completed;
+            if context.pending.is_some() && (is_stopped || !is_over && !context.starts_at_once(action.as_ref())) {
+                self.away(&id, |context| context.flush().map(|()| After::Flushed));
+                continue;
+            }
+            match action {
+                None => {}
+                Some(_) if is_stopped => drop(self.halted.insert(id, Halt::interrupted())),
+                Some(Action::WakeAt(time)) => {
+                    if let Some(workspace) = &mut self.session.context_mut(&id).workspace {
+                        workspace.lend();
+                    }
+                    wake = Some(wake.map_or(time, |before: Timestamp| before.min(time)));
+                }
+                Some(Action::Start(visit)) => self.begin(&id, visit, false)?,
+                Some(Action::Continue(visit)) => self.begin(&id, visit, true)?,
+            }
+        }
+        Ok(wake)
+    }
+
+    /// The contexts that are here and have nothing to do.
+    fn idle(&self) -> Vec<ContextId> {
+        let is_idle = |id: &&ContextId| {
+            let waits = self.waiting.iter().any(|(context, _)| context == *id);
+            !self.running.contains_key(*id) && !self.halted.contains_key(*id) && !waits
+        };
+        self.session.contexts().map(|context| &context.id).filter(is_idle).cloned().collect()
+    }
+
+    /// What a context does next. The root comes to its exit when its branches have come to theirs.
+    fn next(&self, id: &ContextId) -> Option<Action> {
+        let states: Vec<&State> = self.session.contexts().map(|context| &context.state).collect();
+        let actions = route::next(&states, clock::now());
+        let action = actions.into_iter().find(|(context, _)| context == id).map(|(_, action)| action)?;
+        let is_exit = |visit: &Visit| {
+            let node = self.session.plan.pipeline.node(&visit.node);
+            node.is_some_and(|node| node.handler == HandlerKind::Exit)
+        };
+        match &action {
+            Action::Start(visit)
+                if id == self.session.root_id() && is_exit(visit) && self.session.has_open_branches() =>
+            {
+                None
+            }
+            _ => Some(action),
+        }
+    }
+
+    /// Sends a context away to do something that may block.
+    fn away(&mut self, id: &ContextId, work: impl FnOnce(&mut Context) -> Result<After, Error> + Send + 'static) {
+        let mut context = self.session.take(id);
+        self.jobs.spawn_blocking(move || {
+            let done = work(&mut context);
+            Job { context, done }
+        });
+    }
+
+    /// Begins a node, or takes it up again.
+    fn begin(&mut self, id: &ContextId, visit: Visit, continues: bool) -> Result<(), Error> {
+        // What is said of the budget is the root's to record.
+        if !self.session.is_here(self.session.root_id()) {
+            return Ok(());
+        }
+        let Some(node) = self.session.plan.pipeline.node(&visit.node).cloned() else {
+            return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
+        };
+        let conversation = self.session.context_mut(id).conversation(&node, &visit, continues);
+        let allowance = match self.session.engine.is_of_agent(&node) {
+            true => self.session.allowance(&node)?,
+            false => Allowance::default(),
+        };
+        let unpriced = self.session.unpriced(&node);
+        let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
+        self.session.tell(self.observe);
+        if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
+            tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
+            self.session.tell(self.observe);
+            return Ok(());
+        }
+        let order = self.session.order(over);
+        let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
+        self.running.insert(id.clone(), Running { node, visit, conversation, allowance, order });
+        self.away(id, move |context| context.begin(&at.0, &at.1, continues, &told).map(After::Begun));
+        Ok(())
+    }
+
+    /// Takes in what a worker reports.
+    fn take_in(&mut self, id: &ContextId, report: Report) -> Result<(), Error> {
+        let Some(Running { node, visit, conversation, .. }) = self.running.get(id) else {
+            return Err(self.lost(id, "a report of a node that was not begun".into()));
+        };
+        let (node, visit, conversation) = (node.clone(), visit.clone(), conversation.clone());
+        match report {
+            Report::Turn(turn, answer) => {
+                let unpriced = unpriced_in(&turn.turn);
+                self.away(id, move |context| {
+                    let turn = context.record_turn(*turn, &conversation)?;
+                    Ok(After::Turn { turn, unpriced, answer })
+                });
+            }
+            Report::Done(finished) => self
+                .away(id, move |context| context.node_ended(&node, &visit, *finished, &conversation).map(After::Ended)),
+            Report::Lost(why) => return Err(Error::Worker { node: node.id, why }),
+        }
+        Ok(())
+    }
+
+    /// A context is back: what it wrote is told, and what follows is done.
+    fn come_back(&mut self, job: Job) -> Result<(), Error> {
+        let Job { context, done } = job;
+        let id = context.id.clone();
+        self.session.put_back(context);
+        self.session.tell(self.observe);
+        self.waiting.push_back((id, done?));
+        while self.session.is_here(self.session.root_id())
+            && let Some((id, after)) = self.waiting.pop_front()
+        {
+            self.go_on(&id, after)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, id: &ContextId, after: After) -> Result<(), Error> {
+        match after {
+            After::Flushed => {}
+            After::Begun(Begun::Passed(end)) | After::Ended(end) => {
+                self.running.remove(id);
+                if let NodeEnd::Pauses { reason, why, error } = end {
+                    self.halted.insert(id.clone(), Halt { reason, why, error });
+                }
+            }
+            After::Begun(Begun::Started(work)) => match self.session.context(id).has_lost_setup(&work) {
+                true => {
+                    let mut context = self.session.take(id);
+                    self.jobs.spawn(async move {
+                        let done = context.bring_setup().await.map(|()| After::SetUp(work));
+                        Job { context, done }
+                    });
+                }
+                false => self.set_to_work(id, work),
+            },
+            After::SetUp(work) => self.set_to_work(id, work),
+            After::Turn { turn, unpriced, answer } => {
+                let Some(running) = self.running.get(id) else { return Ok(()) };
+                let node = running.node.clone();
+                let allowance = self.session.allowance(&node)?;
+                let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
+                self.session.tell(self.observe);
+                let stop = self.session.engine.cancel.is_stopped() || turn.is_stopped;
+                let order = if stop { Order::Halt } else { self.session.order(over) };
+                let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
+                // The worker waits for this; if it is gone its end is reported.
+                let _ = answer.send(TurnAnswer { changes, order, allowance, followed });
+            }
+        }
+        Ok(())
+    }
+
+    fn set_to_work(&mut self, id: &ContextId, work: Work) {
+        let Some(Running { node, visit, allowance, order, .. }) = self.running.get(id) else { return };
+        let (node, visit, limits) = (node.clone(), visit.clone(), (allowance.clone(), order.clone()));
+        self.session.context_mut(id).set_to_work(node, visit, work, limits, self.sender.clone());
+    }
+
+    /// Records that the session pauses where nothing goes on any more, or ends for the reason it does not.
+    fn pause(&mut self) -> Result<(), Error> {
+        let Some((_, Halt { reason, why, error })) = self.halted.pop_first() else {
+            return Err(self.lost(self.session.root_id(), "nothing is left to do".into()));
+        };
+        self.halted.clear();
+        let why = why.or_else(|| self.session.pause_reason().filter(|_| reason == PauseReason::OverBudget));
+        tokio::task::block_in_place(|| self.session.pause_because(reason, why))?;
+        self.session.tell(self.observe);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn lost(&self, id: &ContextId, why: String) -> Error {
+        let node = match self.session.is_here(id) {
+            true => self.session.context(id).here(),
+            false => self.running.get(id).map_or_else(|| self.session.plan.start_node.clone(), |at| at.node.id.clone()),
+        };
+        Error::Worker { node, why }
+    }
+}
+
+async fn sleep_until(time: Option<Timestamp>) {
+    match time {
+        Some(time) => {
+            let wait = Duration::try_from(time.duration_since(clock::now())).unwrap_or_default();
+            tokio::time::sleep(wait).await;
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,197 @@
+//! Two contexts of one session: they run at once, outlive a kill, and are begun again from what their parent says.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use pleach::engine::{Copy, Ended, Engine, Session, outwait_orphans};
+use pleach::event::{Event, Recorded};
+use pleach::git::Repo;
+use pleach::ids::{ContextId, SessionId};
+use pleach::record::{History, context_ref};
+
+use crate::engine::World;
+
+/// Set for the process that is killed: where its repository is.
+const KILLED: &str = "PLEACH_TEST_KILLED";
+
+const DOT: &str = r#"digraph both {
+    start [shape=Mdiamond]
+    a [prompt="Do a", timeout=2m]
+    b [prompt="Do b", timeout=2m]
+    exit [shape=Msquare]
+    start -> a -> exit
+    b -> exit
+}"#;
+
+/// Each waits for the other in its first turn, so both are done only when both run at once.
+fn script(world: &Path, then: &str) -> String {
+    let dir = world.display();
+    format!(
+        r#"
+scripts:
+  - name: a
+    when: {{node: a}}
+    steps:
+      - tools: [{{shell: {{command: "echo ping > '{dir}/to-b' && cat '{dir}/to-a' > a.txt"}}}}]
+      {then}
+      - tools: [{{shell: {{command: "echo more >> a.txt"}}}}]
+      - text: a is done
+  - name: b
+    when: {{node: b}}
+    steps:
+      - tools: [{{shell: {{command: "cat '{dir}/to-b' > b.txt && echo pong > '{dir}/to-a'"}}}}]
+      {then}
+      - tools: [{{shell: {{command: "echo more >> b.txt"}}}}]
+      - text: b is done
+"#
+    )
+}
+
+fn pipes(world: &Path) {
+    for name in ["to-a", "to-b"] {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, world.join(name), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+}
+
+fn b() -> ContextId {
+    "b".parse().unwrap()
+}
+
+/// The turns of agents among events.
+fn turns(events: &[Recorded]) -> Vec<String> {
+    let turn = |recorded: &Recorded| match &recorded.event {
+        Event::AgentTurn(turn) => Some(turn.turn.to_string()),
+        _ => None,
+    };
+    events.iter().filter_map(turn).collect()
+}
+
+fn own_events(repo: &Repo, id: &SessionId, context: &ContextId) -> Vec<Recorded> {
+    let history = History::whole_in(repo, id, context).unwrap();
+    let own = history.records.iter().filter(|record| record.context == *context);
+    own.flat_map(|record| record.events.clone()).collect()
+}
+
+fn resumed(events: &[Recorded]) -> usize {
+    events.iter().filter(|recorded| matches!(recorded.event, Event::Resumed(_))).count()
+}
+
+/// What the branches of a session's contexts have.
+fn assert_done(world: &World, id: &SessionId) {
+    let branch = format!("pleach/both/{id}");
+    let show = |what: String| world.git(&["show", &what], &world.repo_path());
+    assert_eq!(show(format!("{branch}:a.txt")), "pong\nmore");
+    assert_eq!(show(format!("{branch}--b:b.txt")), "ping\nmore");
+    let files = |branch: &str| world.git(&["ls-tree", "--name-only", branch], &world.repo_path());
+    assert_eq!(files(&branch), "README.md\na.txt");
+    assert_eq!(files(&format!("{branch}--b")), "README.md\nb.txt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_contexts_of_a_session_run_at_once() {
+    let world = World::new();
+    pipes(world.root());
+    let mut session = world.start(DOT, world.scripted(&script(world.root(), ""))).await;
+    let (id, main) = (session.id().clone(), "main".parse().unwrap());
+    assert_eq!(session.fork(&main, &"b".parse().unwrap()).await.unwrap(), b());
+    let mut events = Vec::new();
+    let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
+    assert_eq!(ended, Ended::Completed);
+    assert_done(&world, &id);
+    let repo = world.repo();
+    let (of_main, of_b) = (own_events(&repo, &id, &main), own_events(&repo, &id, &b()));
+    assert_eq!(turns(&of_main), ["main.1", "main.2", "main.3"]);
+    assert_eq!(turns(&of_b), ["b.1", "b.2", "b.3"]);
+    assert!(matches!(events.last().unwrap().event, Event::PipelineCompleted(_)), "the root ends last, and alone");
+    assert!(!of_b.iter().any(|recorded| matches!(recorded.event, Event::PipelineCompleted(_))));
+    assert_eq!(events.len(), of_main.len() + of_b.len(), "every event is told once");
+
+    // The first record of a fork goes on from the one that tells of it, and readers follow it.
+    let whole = History::whole_in(&repo, &id, &b()).unwrap();
+    let before = whole.records.iter().take_while(|record| record.context == main).count();
+    let is_fork = |recorded: &Recorded| matches!(recorded.event, Event::ContextForked(_));
+    assert!(whole.records[before - 1].events.iter().any(is_fork) && is_fork(&whole.records[before].events[0]));
+    let until = whole.until(&"b.2".parse().unwrap()).unwrap();
+    assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_contexts_go_on_after_a_kill() {
+    let world = World::new();
+    pipes(world.root());
+    let id = killed_after(&world, &["main.1", "b.1"]);
+    let repo = world.repo();
+    outwait_orphans(&repo, Copy::OfSession(&id), |_| {});
+    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
+    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    assert_eq!(session.run(&mut |_| {}).await.unwrap(), Ended::Completed);
+    assert_done(&world, &id);
+    for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
+        let events = own_events(&repo, &id, &context.parse().unwrap());
+        assert_eq!(turns(&events), expected, "no turn is lost and none is taken twice");
+        assert_eq!(resumed(&events), 1, "{context}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_whose_first_record_is_missing_is_begun_again() {
+    let world = World::new();
+    pipes(world.root());
+    let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
+    let mut session = world.start(DOT, Arc::clone(&engine)).await;
+    let id = session.id().clone();
+    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    drop(session);
+    let repo = world.repo();
+    let first = History::whole_in(&repo, &id, &b()).unwrap();
+    let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
+    world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
+    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let again = History::whole_in(&repo, &id, &b()).unwrap();
+    assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
+    assert_eq!(session.run(&mut |_| {}).await.unwrap(), Ended::Completed);
+    assert_done(&world, &id);
+}
+
+/// Runs both contexts in another process and kills it when these turns are on record.
+#[expect(clippy::disallowed_methods, reason = "the process is this test program, which is killed")]
+fn killed_after(world: &World, turns: &[&str]) -> SessionId {
+    let mut child: Child = Command::new(std::env::current_exe().unwrap())
+        .args(["contexts::the_process_that_is_killed", "--exact", "--ignored", "--nocapture"])
+        .env(KILLED, world.root())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let id = lines.find_map(|line| line.split_once("session ").and_then(|(_, id)| id.parse().ok()));
+    let mut left: Vec<&str> = turns.to_vec();
+    while !left.is_empty() {
+        let line = lines.next().expect("it ended before it was killed");
+        left.retain(|turn| line != format!("turn {turn}"));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    id.expect("it names its session")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "is run by the test that kills it"]
+#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "another process reads what it says")]
+async fn the_process_that_is_killed() {
+    let world = World::at(PathBuf::from(std::env::var(KILLED).expect("it is run by a test")));
+    let engine = world.scripted(&script(world.root(), "- hang: true"));
+    let mut session = world.start(DOT, engine).await;
+    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    println!("\nsession {}", session.id());
+    let observe = |recorded: &Recorded| {
+        if let Event::AgentTurn(turn) = &recorded.event {
+            println!("turn {}", turn.turn);
+        }
+    };
+    let _ = session.run(&mut { observe }).await;
+}
