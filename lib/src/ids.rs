@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::text::quoted_path;
 
@@ -241,8 +242,7 @@ impl From<TurnId> for String {
 }
 
 /// A git object id (SHA-1), shown as 40 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitId([u8; 20]);
 
 impl CommitId {
@@ -292,16 +292,19 @@ impl FromStr for CommitId {
     }
 }
 
-impl TryFrom<String> for CommitId {
-    type Error = InvalidId;
-    fn try_from(text: String) -> Result<Self, InvalidId> {
-        text.parse()
+/// As digits where people read it, as bytes elsewhere.
+impl Serialize for CommitId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
     }
 }
 
-impl From<CommitId> for String {
-    fn from(id: CommitId) -> String {
-        id.to_string()
+impl<'de> Deserialize<'de> for CommitId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

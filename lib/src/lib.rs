@@ -15,6 +15,7 @@ pub mod gateway;
 pub mod git;
 pub mod ids;
 pub mod llm;
+pub mod merge;
 pub mod plan;
 pub mod process;
 pub mod progress;

@@ -100,7 +100,7 @@ pub fn tell(
                 None => Ok(()),
             }
         }
-        TreeEnded::Edited | TreeEnded::Unasked => Ok(()),
+        TreeEnded::Unasked => Ok(()),
     }
 }
 
@@ -189,7 +189,7 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
             })
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
-        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => json!({"ended": "paused"}),
+        TreeEnded::Paused(_) | TreeEnded::Unasked => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
             let why = addressed(globals, dir, &plan.file, why);
             let mut json =

@@ -89,6 +89,7 @@ impl Ground {
     pub fn marking<'a>(&'a self, file: &'a TreeFile) -> Marking<'a> {
         Marking {
             repo: &self.place.repo,
+            repo_name: &self.place.name,
             tree: &file.tree,
             path: &file.path,
             target: &self.target,

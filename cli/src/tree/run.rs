@@ -1,4 +1,4 @@
-//! The run over a tree: who may work it, what is asked first, and what happens when it is edited meanwhile.
+//! The run over a tree: who may work it, and what is asked first.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,8 +9,7 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{
-    self, Brought, Left, Note, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again,
-    left,
+    self, Brought, Left, Note, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
 };
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
@@ -21,7 +20,7 @@ use pleach::progress::{Progress, Status};
 use pleach::step::shown_name;
 
 use super::ended;
-use super::find::{TreeFile, find, read};
+use super::find::{TreeFile, find};
 use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
 use crate::again::addressed;
@@ -76,12 +75,12 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Resul
     let mut shown = Shown::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
-    let (plan, ended) = block_on(built.canceller, run)?;
+    let ended = block_on(built.canceller, run)?;
     ended::tell(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
     Ok(exit(&ended))
 }
 
-/// What stays as it is while a tree is worked, whatever becomes of its file.
+/// Where and by whom a tree is worked.
 struct Site<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
@@ -131,14 +130,14 @@ impl Site<'_> {
         }
     }
 
-    /// Works a plan to its end, with the tree as it is after each task. Gives the plan that was worked last.
+    /// Works a plan to its end.
     async fn run(
         &self,
-        (plan, run, left): (&TreePlan, TreeRun<'_>, Vec<Left>),
+        (plan, mut run, left): (&TreePlan, TreeRun<'_>, Vec<Left>),
         engine: Arc<Engine>,
         protection: &Chosen,
         shown: &mut Shown,
-    ) -> Result<(TreePlan, TreeEnded), Failure> {
+    ) -> Result<TreeEnded, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
         check_prices(&engine, pipelines(plan).chain(left.iter().cloned()))?;
@@ -149,57 +148,20 @@ impl Site<'_> {
         shown.begin(plan, progress, &changes);
         let alone = pipelines(plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
-        let (mut plan, mut parked) = (plan.clone(), run.park());
         loop {
-            let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
-            let progress = loop {
-                let mut hear = |note: Note<'_>| {
-                    if let Note::Event { event, .. } = &note {
-                        protection.hear(self.globals, event);
-                    }
-                    shown.note(&plan, note);
-                };
-                let ended = run.run(&mut hear).await;
-                match ended.map_err(|error| self.failed(&plan, &error))? {
-                    TreeEnded::Edited => break run.progress().clone(),
-                    TreeEnded::Unasked => {
-                        self.agree(&plan, &run.brought().map_err(|error| self.failed(&plan, &error))?)?
-                    }
-                    ended => {
-                        drop(run);
-                        shown.finish();
-                        return Ok((plan, ended));
-                    }
+            let mut hear = |note: Note<'_>| {
+                if let Note::Event { event, .. } = &note {
+                    protection.hear(self.globals, event);
                 }
+                shown.note(plan, note);
             };
-            parked = run.park();
-            let seen = Stamp::of(&plan.file);
-            match self.edited(&plan, &engine.agents) {
-                Some(newer) => {
-                    let mut run = parked.go_on(&newer).map_err(|error| of_tree(&error))?;
-                    self.agree(&newer, &run.brought().map_err(|error| self.failed(&newer, &error))?)?;
-                    parked = run.park();
-                    shown.edited(&plan, &newer, &progress);
-                    plan = newer;
+            let ended = run.run(&mut hear).await;
+            match ended.map_err(|error| self.failed(plan, &error))? {
+                TreeEnded::Unasked => self.agree(plan, &run.brought().map_err(|error| self.failed(plan, &error))?)?,
+                ended => {
+                    shown.finish();
+                    return Ok(ended);
                 }
-                // Nobody looks at it again before it is edited again.
-                None => plan.stamp = seen,
-            }
-        }
-    }
-
-    /// What the tree has become; none where it cannot be worked.
-    fn edited(&self, plan: &TreePlan, agents: &Roster) -> Option<TreePlan> {
-        let newer = || {
-            let newer = self.plan(read(&plan.file, &self.place.repo)?, plan.target.clone())?;
-            check_agents_of(&newer, agents)?;
-            Ok(newer)
-        };
-        match newer() {
-            Ok(newer) => Some(newer),
-            Err::<_, Failure>(unusable) => {
-                warning!(TreeUnusable, "{}; going on with the tree as it was", unusable.sentence());
-                None
             }
         }
     }
@@ -234,7 +196,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
-        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => Exit::Paused,
+        TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
         TreeEnded::Refused(_) => Exit::LandingRefused,
     }
 }

@@ -59,7 +59,10 @@ impl Shown {
         if let Some(told) = short_ids(progress, plan.target.as_str()) {
             self.line(told);
         }
-        self.say_edited(plan, changes, "since it was last worked");
+        if !changes.is_empty() {
+            warning!(TreeEdited, "`{}` was edited since it was last worked:", plan.path);
+            changes.iter().for_each(|change| say!("  {change}"));
+        }
         for (node, then) in progress.renamed(&plan.tree) {
             warning!(TaskRenamed, "{}", renamed(node, then));
         }
@@ -79,23 +82,10 @@ impl Shown {
         }
     }
 
-    /// Says what was changed in the tree while it is worked.
-    pub fn edited(&mut self, plan: &TreePlan, newer: &TreePlan, progress: &Progress) {
-        self.say_edited(newer, &plan.tree.difference(&newer.tree), "and is gone on with as it is now");
-        self.count(newer, progress);
-    }
-
     /// Counts what there is and what is done of it.
     fn count(&mut self, plan: &TreePlan, progress: &Progress) {
         (self.all, self.done) = (plan.tree.order().len(), done(progress, &plan.tree));
         self.live.count(self.done, self.all);
-    }
-
-    fn say_edited(&self, plan: &TreePlan, changes: &[String], when: &str) {
-        if !changes.is_empty() {
-            warning!(TreeEdited, "`{}` was edited {when}:", plan.path);
-            changes.iter().for_each(|change| say!("  {change}"));
-        }
     }
 
     /// Takes one note of a run over a plan.
@@ -127,7 +117,6 @@ impl Shown {
                 }
                 self.line(format!("  {phase} was merged into {on} ({})", commit.short()));
             }
-            Note::Edited(changes) => self.say_edited(plan, &changes, "and counts so from the next task on"),
             Note::Warning(warning) => say::warn(&warning),
         }
     }

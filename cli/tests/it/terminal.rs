@@ -364,16 +364,27 @@ fn init_asks_at_the_terminal() {
     assert!(env.read("repo/pleach.yaml").contains("test_command: go test ./..."));
 }
 
+/// A garden with something on its target, soon, that agents of one kind would obey.
+fn to_be_obeyed() -> Garden {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.configure("tree: {steps: {other: {runner: 'command:claude'}}}\n");
+    garden
+}
+
+/// Has somebody else commit it.
+fn commit_obeyed(garden: &Garden) {
+    garden.commit(".claude/settings.json", "{\"hooks\": 1}\n");
+}
+
 #[test]
-fn new_commands_of_an_edited_tree_are_asked_about_at_the_terminal() {
-    let tree = Tree::of(&["T001", "T002: T001"]);
-    let garden = Garden::new(&tree);
+fn what_comes_during_a_run_is_asked_about_at_the_terminal() {
+    let garden = to_be_obeyed();
     let gate = Gate::new(&garden.env, "work");
     garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
     let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
     terminal.agree();
     let held = terminal.wait_at(&gate);
-    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    commit_obeyed(&garden);
     gate.open(held);
     terminal.wait_for("Agree to all of this? [y/N] ");
     let seen = screen(&terminal.seen);
@@ -404,11 +415,10 @@ fn at_the_first_of_two(garden: &Garden) -> Option<(Terminal, Gate, Held, Gate)> 
 }
 
 #[test]
-fn the_bar_is_back_once_new_commands_of_a_tree_are_agreed_to() {
-    let tree = Tree::of(&["T001", "T002: T001"]);
-    let garden = Garden::new(&tree);
+fn the_bar_is_back_once_what_came_during_a_run_is_agreed_to() {
+    let garden = to_be_obeyed();
     let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
-    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    commit_obeyed(&garden);
     first.open(held);
     terminal.agree();
     let held = terminal.wait_at(&second);
@@ -427,7 +437,7 @@ fn everything_said_stands_above_the_bar_of_a_tree() {
     garden.env.write("repo/task-tree.json", "{\"nodes\": ");
     first.open(held);
     let held = terminal.wait_at(&second);
-    terminal.wait_for("going on with the tree as it was");
+    terminal.wait_for("applies from the next run");
     terminal.press("\u{3}");
     terminal.wait_for("press Ctrl-C again to stop now");
     second.open(held);
@@ -459,14 +469,13 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
 }
 
 #[test]
-fn new_commands_are_asked_about_also_after_a_gate() {
-    let tree = Tree::of(&["T001", "T002: T001"]);
-    let garden = Garden::new(&tree);
+fn what_comes_during_a_run_is_asked_about_also_after_a_gate() {
+    let garden = to_be_obeyed();
     commit_asking(&garden, "No");
     let Some(mut terminal) = Terminal::open(&garden.env, "gardener --pipeline asks.dot") else { return };
     terminal.agree();
     terminal.wait_for("? Keep it?");
-    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    commit_obeyed(&garden);
     terminal.enter("yes");
     terminal.wait_for("(Enter for none)> ");
     terminal.enter("");

@@ -161,7 +161,7 @@ impl StepFinished {
 pub struct Landing {
     /// The repository.
     pub repo: RepoName,
-    /// The branch that is to move.
+    /// The branch that is to move: the target, or that of a phase.
     pub target: BranchName,
     /// Where it stands.
     pub from: CommitId,

@@ -15,6 +15,7 @@ use super::id::{BlobId, TreeId};
 use super::object::{EntryKind, TreeEntry};
 use super::repo::Repo;
 use crate::ids::{CommitId, RepoPath};
+use crate::merge::overlap::Overlap;
 
 /// The mode of what is staged to be removed.
 const NO_MODE: &[u8] = b"000000 ";
@@ -40,15 +41,8 @@ impl Repo {
             let staged = self.staged(checkout, from)?;
             let listed = self.shared.program.run(checkout, ["ls-files", "-z"])?.success()?;
             let indexed: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
-            // What `from` has as well may go from the index.
-            let is_kept = |path: &RepoPath| indexed.contains(path.as_bytes()) && !staged.contains_key(path);
-            let is_lost = |entry: &&TreeEntry| {
-                let is_other = staged.get(&entry.path).is_some_and(|staged| *staged != index_line(entry));
-                let mut above = above(&entry.path).filter(|path| indexed.contains(path.as_bytes()));
-                is_other || has_below(&indexed, &entry.path) || above.any(|path| !is_kept(&path))
-            };
-            others.extend(entries.iter().filter(is_lost).map(|entry| entry.path.clone()));
-            others.extend(directories.iter().filter(|path| !is_kept(path)).cloned());
+            let same = entries.iter().map(|entry| (entry.path.clone(), index_line(entry))).collect();
+            others.extend(Overlap { same, directories: &directories, staged: &staged, indexed: &indexed }.lost());
             others.sort();
         }
         if others.is_empty() && (!entries.is_empty() || !directories.is_empty()) {
@@ -239,18 +233,6 @@ fn has_kind(checkout: &Path, entry: &TreeEntry) -> bool {
     let is_executable = metadata.permissions().mode() & 0o100 != 0;
     let kind = if is_executable { EntryKind::Executable } else { EntryKind::File };
     metadata.is_file() && entry.kind == kind
-}
-
-/// The directories a path lies in.
-fn above(path: &RepoPath) -> impl Iterator<Item = RepoPath> {
-    let path = path.as_bytes();
-    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| RepoPath::new(&path[..at]))
-}
-
-/// Whether an index that has these paths has any below another.
-fn has_below(indexed: &BTreeSet<&[u8]>, path: &RepoPath) -> bool {
-    let inside = [path.as_bytes(), b"/"].concat();
-    indexed.range(&inside[..]..).next().is_some_and(|next| next.starts_with(&inside))
 }
 
 /// Whether there is anything but an empty directory.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::broken_off::BrokenOff;
 use super::worktree::AddFailure;
 use crate::ids::{CommitId, RepoPath};
+pub(super) use crate::merge::branch::locked;
+use crate::merge::interrupted::BrokenOff;
 use crate::text::{quoted_path, shell_word};
 
 /// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
@@ -198,14 +199,6 @@ impl Error {
     pub(super) fn object(kind: &'static str, id: &gix::oid, detail: impl ToString) -> Self {
         Self::Object { kind, id: super::id::from_gix(id), detail: detail.to_string() }
     }
-}
-
-/// What a lock file of git's means, and how to get on.
-pub(super) fn locked(lock: &Path) -> String {
-    format!(
-        "git's lock `{}` is held by another git process, or was left by one that was killed; wait for it, or delete that file if no git runs",
-        lock.display()
-    )
 }
 
 /// The lock file that kept git's library from writing, of those it takes.

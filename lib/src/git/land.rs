@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, Unsupported, locked};
+use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
 use super::open::Durability;
 use super::program::Finished;
@@ -19,6 +19,7 @@ use super::worktree::{Worktree, git_dirs, linked_git_dir};
 use crate::beneath::{Beneath, FEW_LINES};
 use crate::clock;
 use crate::ids::{BranchName, CommitId, RepoPath};
+use crate::merge::branch::{self, BranchSight, BranchStep, InTheWay, LandingObstacle, MergeReply, SwapReply};
 use crate::text::{named, shell_word};
 
 /// How long what is in the way of a landing is waited for.
@@ -142,6 +143,17 @@ impl Repo {
         self.fast_forward_within(target, from, to, PATIENCE)
     }
 
+    /// Why a branch cannot move wherever to, as its checkouts tell.
+    pub fn held(&self, target: &BranchName) -> Result<Option<LandError>, Error> {
+        let sight = BranchSight::Ready { rebased: false, checkouts: self.checkouts_of(target)?, obstacle: None };
+        Ok(match branch::decide(sight) {
+            BranchStep::Refuse(InTheWay::SeveralCheckouts(checkouts)) => {
+                Some(LandError::SeveralCheckouts { target: target.clone(), checkouts })
+            }
+            _ => None,
+        })
+    }
+
     /// As [`Repo::fast_forward`], with another limit to the waiting.
     pub fn fast_forward_within(
         &self,
@@ -167,9 +179,11 @@ impl Repo {
         loop {
             let is_last = begun.elapsed() >= patience;
             match landing.attempt()? {
-                Attempt::Landed => break,
-                Attempt::Blocked(what) if is_last => return Err(LandError::Busy { target: target.clone(), what, to }),
-                Attempt::Blocked(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
+                None => break,
+                Some(obstacle) if is_last => {
+                    return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
+                }
+                Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
             }
         }
         crash::point(Kind::Landing, When::After);
@@ -191,38 +205,83 @@ struct Landing<'a> {
     drops: bool,
 }
 
-enum Attempt {
-    Landed,
-    /// Something that may pass: what it is and how to end it.
-    Blocked(String),
-}
-
 impl Landing<'_> {
-    /// Looks where everything stands now and moves it if nothing is in the way. What the ref says decides alone, so
-    /// that this may be done again after anything.
-    fn attempt(&self) -> Result<Attempt, LandError> {
-        if self.has_landed()? {
-            return Ok(Attempt::Landed);
-        }
-        if let Some(what) = self.rebase()? {
-            return Ok(Attempt::Blocked(what));
-        }
-        self.release_own_lock()?;
-        match self.repo.checkouts_of(self.target)?.as_slice() {
-            [] => self.swap(),
-            [checkout] => self.merge(checkout),
-            several => Err(LandError::SeveralCheckouts { target: self.target.clone(), checkouts: several.to_vec() }),
+    /// Looks where everything stands now and moves it if nothing is in the way; else says what may pass.
+    fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
+        let mut step = branch::decide(self.sight()?);
+        let mut last = None;
+        loop {
+            step = match step {
+                BranchStep::Landed => return Ok(None),
+                BranchStep::Wait(obstacle) => return Ok(Some(obstacle)),
+                BranchStep::Refuse(in_the_way) => return Err(self.refusal(in_the_way)),
+                BranchStep::Swap => branch::after_swap(self.swap()?),
+                BranchStep::FastForward { checkout, adopted } => {
+                    let said = self.merge(&checkout, &mut last)?;
+                    branch::after_merge(said, checkout, adopted)
+                }
+                BranchStep::Adopt { checkout, paths } => {
+                    let others = self.repo.adopt(&checkout, &paths, (self.from, self.to))?;
+                    branch::after_adopting(others, checkout)
+                }
+                BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
+                BranchStep::Report { checkout } => {
+                    let (finished, begun) = last.take().expect("git was called before it broke off");
+                    let failure = Finished::failure(finished);
+                    return Err(self
+                        .repo
+                        .broken_off(failure, (self.target, &checkout), (self.from, self.to), begun)
+                        .into());
+                }
+            };
         }
     }
 
-    /// Whether the target has what is to land; an error if it is neither there nor where the work was built.
-    fn has_landed(&self) -> Result<bool, LandError> {
-        match self.repo.reference(&self.name)? {
-            None => Err(LandError::Gone { target: self.target.clone(), from: self.from }),
-            Some(tip) if tip == self.from && tip != self.to => Ok(false),
-            Some(tip) if self.repo.is_ancestor(self.to, tip)? => Ok(true),
-            Some(now) => Err(LandError::Moved { target: self.target.clone(), now }),
+    fn refusal(&self, in_the_way: InTheWay) -> LandError {
+        let target = self.target.clone();
+        match in_the_way {
+            InTheWay::Gone => LandError::Gone { target, from: self.from },
+            InTheWay::Moved(now) => LandError::Moved { target, now },
+            InTheWay::SeveralCheckouts(checkouts) => LandError::SeveralCheckouts { target, checkouts },
+            InTheWay::LocalChanges { checkout, paths } => {
+                LandError::LocalChanges { target, checkout, paths, to: self.to }
+            }
         }
+    }
+
+    /// Where everything stands. A lock that a killed pleach left is gone then.
+    fn sight(&self) -> Result<BranchSight, Error> {
+        match self.repo.reference(&self.name)? {
+            None => return Ok(BranchSight::Gone),
+            Some(tip) if tip == self.from && tip != self.to => {}
+            Some(tip) if self.repo.is_ancestor(self.to, tip)? => return Ok(BranchSight::Has),
+            Some(now) => return Ok(BranchSight::Elsewhere(now)),
+        }
+        if self.is_rebased()? {
+            return Ok(BranchSight::Ready { rebased: true, checkouts: Vec::new(), obstacle: None });
+        }
+        self.release_own_lock()?;
+        let checkouts = self.repo.checkouts_of(self.target)?;
+        let obstacle = match checkouts.as_slice() {
+            [checkout] => self.obstacle(checkout)?,
+            _ => None,
+        };
+        Ok(BranchSight::Ready { rebased: false, checkouts, obstacle })
+    }
+
+    /// What goes on in a checkout.
+    fn obstacle(&self, checkout: &Path) -> Result<Option<LandingObstacle>, Error> {
+        if !checkout.is_dir() {
+            return Ok(Some(LandingObstacle::MissingCheckout(checkout.to_owned())));
+        }
+        let git_dir = linked_git_dir(checkout)?.ok_or_else(|| Error::Unsupported {
+            path: checkout.to_owned(),
+            feature: Unsupported::FilesApart { git_dir: self.repo.common_dir().to_owned() },
+        })?;
+        let own = ["index", "HEAD", "ORIG_HEAD"].map(|name| git_dir.join(name));
+        let locks = own.into_iter().chain([self.repo.common_dir().join(&self.name)]);
+        let lock = locks.map(|path| lock_path(&path)).find(|lock| lock.exists());
+        Ok(in_progress(&git_dir, checkout).or(lock.map(LandingObstacle::Locked)))
     }
 
     /// Removes the lock a killed pleach left on the branch, so that nobody has to. A lock says what the branch was to
@@ -243,68 +302,31 @@ impl Landing<'_> {
         }
     }
 
-    fn swap(&self) -> Result<Attempt, LandError> {
+    fn swap(&self) -> Result<SwapReply, Error> {
         match self.repo.swap(&self.name, Some(self.from), self.to, "pleach: land") {
-            Ok(()) => Ok(Attempt::Landed),
+            Ok(()) => Ok(SwapReply::Done),
             Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
-                Ok(Attempt::Blocked(locked(&lock)))
+                Ok(SwapReply::Locked(lock))
             }
-            // Somebody was faster. If it is gone or elsewhere, that is an error.
-            Err(SwapError::Stale { .. }) => Ok(match self.has_landed()? {
-                true => Attempt::Landed,
-                false => {
-                    Attempt::Blocked(format!("`{}` is being moved by another git process; wait for it", self.name))
-                }
-            }),
-            Err(error) => Err(Error::from(error).into()),
+            Err(SwapError::Stale { .. }) => Ok(SwapReply::Stale(self.name.clone())),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Moves branch, index and files of the checkout that has the target.
-    fn merge(&self, checkout: &Path) -> Result<Attempt, LandError> {
-        if !checkout.is_dir() {
-            let place = checkout.display();
-            let what =
-                format!("it is checked out in `{place}`, which is not there now; mount it or prune the worktree");
-            return Ok(Attempt::Blocked(what));
-        }
-        let git_dir = linked_git_dir(checkout)?.ok_or_else(|| Error::Unsupported {
-            path: checkout.to_owned(),
-            feature: Unsupported::FilesApart { git_dir: self.repo.common_dir().to_owned() },
-        })?;
-        let own = ["index", "HEAD", "ORIG_HEAD"].map(|name| git_dir.join(name));
-        let locks = own.into_iter().chain([self.repo.common_dir().join(&self.name)]);
-        let lock = locks.map(|path| lock_path(&path)).find(|lock| lock.exists());
-        if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {
-            return Ok(Attempt::Blocked(what));
-        }
+    /// Has git move branch, index and files of the checkout that has the target. How git ended, and when it was called, is
+    /// in `last` then.
+    fn merge(&self, checkout: &Path, last: &mut Option<(Finished, Timestamp)>) -> Result<MergeReply, Error> {
         let links = if self.drops { self.repo.links_in_the_way(checkout, self.from, self.to)? } else { Vec::new() };
         if !links.is_empty() {
-            return Err(self.local_changes(checkout, links));
+            return Ok(MergeReply::Holds(links));
         }
         let program = self.repo.shared.program.clone().with_variable(OF_TARGET, "--no-verify-signatures");
-        let begun = clock::now();
-        let mut finished = program.run(checkout, self.arguments())?;
-        let in_the_way = self.refused(&finished, checkout)?;
-        if finished.code != Some(0) && !in_the_way.is_empty() {
-            let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
-            if !paths.is_empty() {
-                return Err(self.local_changes(checkout, paths));
-            }
-            finished = program.run(checkout, self.arguments())?;
-        }
-        match finished.code {
-            Some(0) if self.has_landed()? => Ok(Attempt::Landed),
-            // Somebody moved it on at that very moment.
-            Some(0) => {
-                Ok(Attempt::Blocked(format!("another git process works in `{}`; wait for it", checkout.display())))
-            }
-            _ => self.refusal(finished, checkout, begun),
-        }
-    }
-
-    fn local_changes(&self, checkout: &Path, paths: Vec<RepoPath>) -> LandError {
-        LandError::LocalChanges { target: self.target.clone(), checkout: checkout.to_owned(), paths, to: self.to }
+        // What an earlier call has left counts as well.
+        let begun = last.take().map_or_else(clock::now, |(_, begun)| begun);
+        let finished = program.run(checkout, self.arguments())?;
+        let said = self.said(&finished, checkout)?;
+        *last = Some((finished, begun));
+        Ok(said)
     }
 
     /// Everything that could have git do something else than move forward and touch nothing else is switched off.
@@ -335,41 +357,36 @@ impl Landing<'_> {
         Ok(refused_paths(words, changes.iter().map(|change| &change.path)))
     }
 
-    /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
-    fn refusal(&self, finished: Finished, checkout: &Path, begun: Timestamp) -> Result<Attempt, LandError> {
-        let place = checkout.display();
-        let paths = self.refused(&finished, checkout)?;
-        let words = &finished.stderr;
+    /// What git says. Its words are the only thing that tells: the codes are few and shared.
+    fn said(&self, finished: &Finished, checkout: &Path) -> Result<MergeReply, Error> {
+        if finished.code == Some(0) {
+            return Ok(MergeReply::Done);
+        }
+        let paths = self.refused(finished, checkout)?;
         if !paths.is_empty() {
-            return Err(self.local_changes(checkout, paths));
+            return Ok(MergeReply::WouldOverwrite(paths));
         }
+        let words = &finished.stderr;
         if words.contains("unmerged files") {
-            return Err(self.local_changes(checkout, self.unmerged(checkout)?));
+            return Ok(MergeReply::Holds(self.unmerged(checkout)?));
         }
-        let blocked = if let Some(lock) = finished.held_lock() {
+        let checkout = checkout.to_owned();
+        Ok(MergeReply::Blocked(if let Some(lock) = finished.held_lock() {
             match words.contains("cannot lock ref") && !lock.ends_with("ORIG_HEAD.lock") {
-                // Index and files are done by now and only the ref is missing; the same call again completes it.
-                true => format!("the files in `{place}` are up to date already, but {}", locked(&lock)),
-                false => locked(&lock),
+                true => LandingObstacle::LockedAfterFiles { checkout, lock },
+                false => LandingObstacle::Locked(lock),
             }
         } else if words.contains("but expected") {
-            // The next look at the ref tells.
-            format!("another git process moves what is checked out in `{place}` ({words}); wait for it")
+            LandingObstacle::OtherGitMoves { checkout, words: words.clone() }
         } else if words.contains("You have not concluded your") {
-            format!("a merge or cherry-pick is in progress in `{place}`; conclude or abort it")
+            LandingObstacle::NotConcluded(checkout)
         } else if words.contains("does not have a GPG signature") {
-            // The next look tells which checkout has it now.
-            format!("something else than `{}` is checked out in `{place}` by now", self.target)
+            LandingObstacle::OtherBranch { checkout, branch: self.target.to_string() }
         } else if words.contains("Not possible to fast-forward") {
-            // The next look at the ref tells.
-            format!("git does not find {} ahead of what `{place}` has checked out", self.to)
+            LandingObstacle::NotAhead { checkout, to: self.to }
         } else {
-            return Err(self
-                .repo
-                .broken_off(finished.failure(), (self.target, checkout), (self.from, self.to), begun)
-                .into());
-        };
-        Ok(Attempt::Blocked(blocked))
+            return Ok(MergeReply::BrokeOff);
+        }))
     }
 
     fn unmerged(&self, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
@@ -378,9 +395,8 @@ impl Landing<'_> {
         Ok(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(RepoPath::new).collect())
     }
 
-    /// A rebase of the target, in any checkout. HEAD is detached meanwhile, and at its end the rebase expects the
-    /// branch where it was.
-    fn rebase(&self) -> Result<Option<String>, Error> {
+    /// Whether the target is rebased, in any checkout.
+    fn is_rebased(&self) -> Result<bool, Error> {
         const HOLDERS: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"];
         let names_it = |dir: &Path, holder: &str| {
             let text = Beneath::at(dir).and_then(|dir| dir.read(holder, FEW_LINES)).ok().flatten();
@@ -392,13 +408,12 @@ impl Landing<'_> {
             // What agents begin in their own is nobody's affair.
             is_rebased |= !Worktree::is_own(self.repo, &git_dir)?;
         }
-        Ok(is_rebased
-            .then(|| "a rebase of it is in progress; end it with `git rebase --continue` or `--abort`".to_owned()))
+        Ok(is_rebased)
     }
 }
 
 /// What the user has begun in a checkout and not concluded.
-fn in_progress(git_dir: &Path, checkout: &Path) -> Option<String> {
+fn in_progress(git_dir: &Path, checkout: &Path) -> Option<LandingObstacle> {
     const MARKS: [(&str, &str, &str); 5] = [
         ("MERGE_HEAD", "a merge", "git merge"),
         ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick"),
@@ -407,8 +422,7 @@ fn in_progress(git_dir: &Path, checkout: &Path) -> Option<String> {
         ("rebase-apply", "a rebase or `git am`", "git rebase (or git am)"),
     ];
     let (_, what, command) = MARKS.iter().find(|(mark, ..)| git_dir.join(mark).exists())?;
-    let place = checkout.display();
-    Some(format!("{what} is in progress in `{place}`; end it with `{command} --continue` or `--abort`"))
+    Some(LandingObstacle::InProgress { what, command, checkout: checkout.to_owned() })
 }
 
 /// The files git lists in a refusal: each on a line of its own, after a tab, as it is but for what is lost on the way. What

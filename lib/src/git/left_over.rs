@@ -8,11 +8,11 @@ use std::path::Path;
 use jiff::{SignedDuration, Timestamp};
 
 use super::adopt::place;
-use super::broken_off::{BrokenOff, Left};
 use super::diff::ChangeKind;
 use super::error::Error;
 use super::repo::Repo;
 use crate::ids::{BranchName, CommitId};
+use crate::merge::interrupted::{BrokenOff, FoundPath, WrittenFiles};
 
 /// Time stamps of files lag behind the clock by up to this.
 const LAG: SignedDuration = SignedDuration::from_millis(100);
@@ -29,7 +29,7 @@ impl Repo {
     ) -> Error {
         let Error::Program { exit, stderr, .. } = failure else { return failure };
         // What cannot be found out now keeps nobody from saying what has happened.
-        let left = self.left(checkout, (from, to), begun).ok();
+        let left = self.written(checkout, (from, to), begun).ok();
         let is_same = self.tree_of(from).ok() == self.tree_of(to).ok();
         let work = (!is_same).then(|| {
             let branches = self.references("refs/heads/").unwrap_or_default();
@@ -41,35 +41,36 @@ impl Repo {
         Box::new(BrokenOff { target, checkout, end, work, from, to, left }).into()
     }
 
-    /// The paths that are not as `from` has them, of those that `to` changes, but for what somebody changed before `begun`.
-    fn left(&self, checkout: &Path, (from, to): (CommitId, CommitId), begun: Timestamp) -> Result<Left, Error> {
+    /// What of that which `to` changes is done, but for what somebody changed before `begun`.
+    fn written(
+        &self,
+        checkout: &Path,
+        (from, to): (CommitId, CommitId),
+        begun: Timestamp,
+    ) -> Result<WrittenFiles, Error> {
         let commit = from.to_string();
         let args = ["diff-index", "--name-only", "--no-renames", "-z", &commit, "--"];
         let names = self.shared.program.run(checkout, args)?.success()?;
         let differing: BTreeSet<&[u8]> = names.split(|byte| *byte == 0).collect();
         let changes = self.changes(self.tree_of(from)?, self.tree_of(to)?)?;
-        // The index comes after the files and before the ref.
         let unstaged = self.staged(checkout, to)?;
-        if !changes.is_empty() && changes.iter().all(|change| !unstaged.contains_key(&change.path)) {
-            return Ok(Left::Whole);
-        }
-        let (mut changed, mut added) = (Vec::new(), Vec::new());
-        for change in changes {
+        let index_is_done = changes.iter().all(|change| !unstaged.contains_key(&change.path));
+        let found = changes.into_iter().map(|change| {
             let place = place(checkout, &change.path);
             // What is gone shows where it was.
             let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
-            let is_new = nearest.is_some_and(|data| {
+            let touched = nearest.is_some_and(|data| {
                 let nanoseconds = i32::try_from(data.ctime_nsec()).unwrap_or_default();
                 Timestamp::new(data.ctime(), nanoseconds).is_ok_and(|at| at >= begun - LAG)
             });
-            match change.kind {
-                _ if !is_new => {}
-                ChangeKind::Added(..) if place.symlink_metadata().is_ok() => added.push(change.path),
-                ChangeKind::Added(..) => {}
-                _ if differing.contains(change.path.as_bytes()) => changed.push(change.path),
-                _ => {}
+            FoundPath {
+                is_new: matches!(change.kind, ChangeKind::Added(..)),
+                exists: place.symlink_metadata().is_ok(),
+                differs: differing.contains(change.path.as_bytes()),
+                touched,
+                path: change.path,
             }
-        }
-        Ok(if changed.is_empty() && added.is_empty() { Left::Nothing } else { Left::Half { changed, added } })
+        });
+        Ok(WrittenFiles::of(index_is_done, found.collect()))
     }
 }

@@ -11,7 +11,6 @@
 //! - [`crash`] has the points at which tests let the process die.
 
 mod adopt;
-mod broken_off;
 mod checkouts;
 pub mod crash;
 mod diff;
@@ -40,7 +39,7 @@ mod whole;
 mod worktree;
 mod writer;
 
-pub use broken_off::BrokenOff;
+pub use crate::merge::interrupted::BrokenOff;
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use history::{Judge, Kept, Look, Parent, Passed};

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
@@ -24,7 +25,7 @@ pub use stray::{Lacks, Stray};
 pub use taken::{Stands, Taken, taken};
 
 /// Where a step commit is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     /// In the history of the target.
     Target,
@@ -35,11 +36,12 @@ pub enum Place {
 }
 
 /// A step commit that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// The commit.
     pub commit: CommitId,
     /// When the step was done (the author date).
+    #[serde(with = "jiff::fmt::serde::timestamp::second::required")]
     pub at: Timestamp,
     /// What it says.
     pub step: Step,
@@ -81,7 +83,7 @@ pub struct Seen {
 }
 
 /// How the subject of a step names the branch it was made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// By its name.
     Branch,

@@ -11,7 +11,7 @@ mod turns;
 mod writer;
 
 pub use planning::{PLANNING, record_planning};
-pub use reader::{History, Record};
+pub use reader::{History, Record, TaskSummary};
 pub use through::{read_through, works};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
@@ -28,6 +28,9 @@ const CONTEXT_TRAILER: &str = "Pleach-Context";
 
 /// The trailer that names the task of a tree a session works on.
 const TASK_TRAILER: &str = "Pleach-Task";
+
+/// The trailer of a record that tells where a task has landed: the commit the branch it belongs on has moved to.
+const LANDED_TRAILER: &str = "Pleach-Landed";
 
 /// The layout this program writes, and the newest it reads.
 const RECORD_VERSION: u32 = 1;

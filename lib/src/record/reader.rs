@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    CONTEXT_TRAILER, Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref, message, root,
-    root_ref,
+    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref,
+    message, root, root_ref,
 };
 use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TurnId};
+use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
 use crate::state::State;
 use crate::trailer::Message;
 
@@ -47,6 +47,15 @@ pub struct History {
     pub records: Vec<Record>,
 }
 
+/// What the newest record of a session on a task of a tree tells without being read whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSummary {
+    /// The task.
+    pub task: TaskId,
+    /// What the session has landed, if it has.
+    pub landed: Option<CommitId>,
+}
+
 #[derive(Deserialize)]
 struct Kept {
     version: u32,
@@ -62,17 +71,18 @@ impl History {
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
 
-    /// The task of a tree a session works on, and what the newest record of its main context says in one line. Nothing but
-    /// that record's commit is read.
-    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<(String, String)>, Error> {
+    /// The task of a tree a session works on, and whether it has landed; none of other sessions. Nothing but the commit of
+    /// the newest record of its main context is read.
+    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<TaskSummary>, Error> {
         let newest = || match repo.reference(&root_ref(session))? {
             Some(tip) => repo.commit(tip).map(Some),
             None => Ok(None),
         };
         let Some(newest) = newest().map_err(|error| Error::from(error).of(session))? else { return Ok(None) };
         let message = Message::read(&newest.text());
-        let task = message.trailer(TASK_TRAILER).map(str::to_owned);
-        Ok(task.map(|task| (task, message.subject)))
+        let task = message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok());
+        let landed = message.trailer(LANDED_TRAILER).and_then(|commit| commit.parse().ok());
+        Ok(task.map(|task| TaskSummary { task, landed }))
     }
 
     /// Reads the whole chain of a session's root.

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{CONTEXT_TRAILER, Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
+use super::{
+    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message,
+};
 use crate::event::{Event, Recorded};
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
@@ -102,7 +104,7 @@ impl Recorder {
         let before = self.tip.or(self.from);
         let parents = before.into_iter().chain(batch.work.iter().copied()).collect();
         let message = Message {
-            subject: self.line(batch),
+            subject: self.redactor.text(&batch.summary).into_owned(),
             body: String::new(),
             trailers: [
                 (RECORD_TRAILER, RECORD_VERSION.to_string()),
@@ -111,6 +113,7 @@ impl Recorder {
             ]
             .into_iter()
             .chain(self.task.iter().map(|task| (TASK_TRAILER, task.to_string())))
+            .chain(landed(batch).map(|commit| (LANDED_TRAILER, commit.to_string())))
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),
         };
@@ -159,14 +162,6 @@ impl Recorder {
         event.without_secrets(&self.redactor).map_or_else(|| event.to_text(), |clean| clean.to_string())
     }
 
-    /// The line of a record. Where a task has landed, it is read again, and holds nothing but the target's name.
-    fn line(&self, batch: &Batch) -> String {
-        match batch.events.iter().any(|event| matches!(event.event, Event::Landed(_))) {
-            true => batch.summary.clone(),
-            false => self.redactor.text(&batch.summary).into_owned(),
-        }
-    }
-
     fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
         let mut edits = Vec::new();
         let mut put = |writer: &mut Writer, path: &str, bytes: &[u8]| -> Result<(), Error> {
@@ -200,4 +195,12 @@ impl Recorder {
             other => Error::Git(other.into()),
         }
     }
+}
+
+/// What a batch says has landed.
+fn landed(batch: &Batch) -> Option<CommitId> {
+    batch.events.iter().rev().find_map(|event| match &event.event {
+        Event::Landed(landed) => Some(landed.commit),
+        _ => None,
+    })
 }

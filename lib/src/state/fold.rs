@@ -71,9 +71,12 @@ impl State {
             Event::Checkpoint(data) => self.checkpoint(data),
             Event::AttemptStarted(data) => self.attempt_started(data),
             Event::StepFinished(data) => self.step_finished(data),
-            Event::Landing(data) => self.on_task(|task| task.landing = Some((data.from, data.to))),
+            Event::Landing(data) => self.on_task(|task| {
+                task.landing.retain(|before| before.repo != data.repo);
+                task.landing.push(data.clone());
+            }),
             Event::Landed(data) => self.on_task(|task| {
-                task.landing = None;
+                task.landing.retain(|before| before.repo != data.repo);
                 task.landed = Some(data.commit);
             }),
             Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason, why: data.why.clone() }),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Phase, Position, State, Visit};
-use crate::event::{AttemptStarted, Feedback, StepFinished, TaskOf};
+use crate::event::{AttemptStarted, Feedback, Landing, StepFinished, TaskOf};
 use crate::ids::CommitId;
 use crate::step::{StepKind, text};
 
@@ -75,8 +75,8 @@ pub struct TaskWork {
     pub feedback: Vec<Feedback>,
     /// The attempts of this session that failed.
     pub failed: Vec<FailedAttempt>,
-    /// Where the target is about to move to, or has moved.
-    pub landing: Option<(CommitId, CommitId)>,
+    /// What is about to move, or has moved and nobody has said so: one branch for each repository.
+    pub landing: Vec<Landing>,
     /// The commit the target moved to.
     pub landed: Option<CommitId>,
 }
@@ -92,7 +92,7 @@ impl TaskWork {
             tested: Vec::new(),
             feedback: Vec::new(),
             failed: Vec::new(),
-            landing: None,
+            landing: Vec::new(),
             landed: None,
         }
     }

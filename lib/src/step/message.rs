@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Counts, TestFacts, TestKind};
 use crate::ids::{SessionId, StepName, TaskId};
 use crate::trailer::Message;
@@ -10,7 +12,7 @@ use crate::trailer::Message;
 const NAME: usize = 50;
 
 /// Which step of a task a commit tells of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepKind {
     /// A run over a tree began.
     RunStart,
@@ -90,7 +92,7 @@ pub struct Attempt {
 }
 
 /// The facts of a step commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The task, or the phase whose gate ran; none only for the start of a run.
     pub task: Option<TaskId>,

@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 /// What a test step found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestFacts {
     /// The first command's kind.
     pub kind: TestKind,

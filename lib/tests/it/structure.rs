@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "text",
     "ids",
     "redact",
@@ -20,6 +20,7 @@ const ORDER: [&str; 24] = [
     "state",
     "progress",
     "schedule",
+    "merge",
     "route",
     "clock",
     "beneath",
@@ -253,6 +254,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod git;
     pub mod ids;
     pub mod llm;
+    pub mod merge;
     pub mod plan;
     pub mod process;
     pub mod progress;

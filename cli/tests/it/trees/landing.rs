@@ -784,3 +784,15 @@ fn nobody_puts_words_into_the_history_of_the_tasks() {
         ran.fails_with("object-overwritten").naming(&step);
     }
 }
+
+#[test]
+fn a_landing_is_told_by_a_trailer_of_its_record() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
+    let landed = |record: &str| {
+        garden.env.git(&["log", "-1", "--format=%(trailers:key=Pleach-Landed,valueonly)", record]).trim().to_owned()
+    };
+    assert_eq!(landed(&record), garden.env.git(&["rev-parse", "main"]).trim());
+    assert_eq!(landed(&format!("{record}~")), "", "no other record has it");
+}

@@ -20,7 +20,7 @@ use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
 use crate::clock;
-use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
+use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
@@ -231,10 +231,13 @@ impl Session {
         let locks = Locks::beside(&repo, id, seat.lock.clone())?;
         let found = read(&repo, id)?;
         let mut session = Self::open(engine, repo, locks, found, None)?;
-        match session.root().task_work().landing {
-            Some((_, to)) => session.record_landed(to, &mut |_| {}),
-            None => Ok(()),
-        }
+        let landed = session.root().task_work().landing.clone().into_iter().map(|landing| Landed {
+            repo: landing.repo,
+            target: landing.target,
+            commit: landing.to,
+            extra: Default::default(),
+        });
+        session.record_landed(landed.collect(), &mut |_| {})
     }
 
     /// Gives the working copy back.
@@ -248,14 +251,14 @@ impl Session {
         self.at_root(observe, |context| context.begin_attempt(attempt))
     }
 
-    /// Records that the target is about to move.
-    pub fn record_landing(&mut self, from: CommitId, to: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.record_landing(from, to))
+    /// Records which branches are about to move.
+    pub fn record_landing(&mut self, landing: Vec<Landing>, observe: Observer<'_>) -> Result<(), Error> {
+        self.at_root(observe, |context| context.record_landing(landing))
     }
 
-    /// Records that the target has moved.
-    pub fn record_landed(&mut self, commit: CommitId, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.record_landed(commit))
+    /// Records that they have moved.
+    pub fn record_landed(&mut self, landed: Vec<Landed>, observe: Observer<'_>) -> Result<(), Error> {
+        self.at_root(observe, |context| context.record_landed(landed))
     }
 
     /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
@@ -319,11 +322,6 @@ impl Session {
     /// Whether the task is complete or given up, as far as its branch is concerned.
     pub fn is_decided(&self) -> bool {
         self.root().task_work().is_decided()
-    }
-
-    /// Where the target stood that is about to move, or has.
-    pub fn landing_from(&self) -> Option<CommitId> {
-        self.root().task_work().landing.map(|(from, _)| from)
     }
 
     /// The number of the newest attempt in its budget.
@@ -427,22 +425,21 @@ impl Context {
         self.record(Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
     }
 
-    fn record_landing(&mut self, from: CommitId, to: CommitId) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("land on {target}");
-        let event = Landing { repo: self.task_of().repo.clone(), target, from, to, extra: Default::default() };
-        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
-            return self.write_with(&summary, event.into());
+    fn record_landing(&mut self, landing: Vec<Landing>) -> Result<(), Error> {
+        let summary = format!("land on {}", branches(landing.iter().map(|landing| &landing.target)));
+        let work: Vec<CommitId> = landing.iter().map(|landing| landing.to).collect();
+        let events = landing.into_iter().map(Event::from).collect();
+        if self.unwritten_step().is_some_and(|(step, _)| work.contains(&step)) {
+            self.defer(&summary, events)?;
+            return self.flush();
         }
-        let work = vec![to];
-        self.record(Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now())
+        self.record(Batch { summary, work, ..Batch::default() }, events, clock::now())
     }
 
-    fn record_landed(&mut self, commit: CommitId) -> Result<(), Error> {
-        let target = self.task_of().target.clone();
-        let summary = format!("landed on {target}");
-        let event = Landed { repo: self.task_of().repo.clone(), target, commit, extra: Default::default() };
-        self.record(Batch { summary, ..Batch::default() }, vec![event.into()], clock::now())
+    fn record_landed(&mut self, landed: Vec<Landed>) -> Result<(), Error> {
+        let summary = format!("landed on {}", branches(landed.iter().map(|landed| &landed.target)));
+        let events = landed.into_iter().map(Event::from).collect();
+        self.record(Batch { summary, ..Batch::default() }, events, clock::now())
     }
 
     /// The worktree of its task's repository.
@@ -487,4 +484,9 @@ impl Context {
         let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
         Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
     }
+}
+
+/// Branches in one line.
+fn branches<'b>(all: impl Iterator<Item = &'b BranchName>) -> String {
+    all.map(BranchName::as_str).collect::<Vec<_>>().join(", ")
 }

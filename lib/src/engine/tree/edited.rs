@@ -1,4 +1,4 @@
-//! Noticing that a tree was edited: while it is worked, and since it was last worked.
+//! Noticing that a tree was edited: while it is worked, which changes nothing for the run, and since it was last worked.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::run::{TreePlan, TreeRun};
 use super::{Note, Notes};
 use crate::engine::task::TREE_FILE;
-use crate::event::{Event, Recorded, WarningCode};
+use crate::event::WarningCode;
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::plan::tree::TaskTree;
@@ -43,24 +43,6 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     }
     *stamp = now;
     regular::read(&plan.file).ok().as_ref() != Some(&plan.document)
-}
-
-/// Passes the events of a task's session on, and says after each of its steps what was edited in the tree meanwhile: a task
-/// takes long, and whoever edits its tree should know that it goes on as it began. `told` is what the file looked like when
-/// that was last said.
-pub(super) fn watched<'a>(
-    (repo, plan, told): (&'a Repo, &'a TreePlan, &'a mut Option<Stamp>),
-    session: &'a SessionId,
-    notes: Notes<'a>,
-) -> impl FnMut(&Recorded) + Send + use<'a> {
-    move |event| {
-        notes(Note::Event { session, event });
-        if matches!(event.event, Event::StepFinished(_)) && was_edited(repo, plan, told) {
-            // One that cannot be read is spoken of when its next task is to begin.
-            let now = regular::read(&plan.file).ok().and_then(|text| TaskTree::read(&text).ok());
-            now.into_iter().for_each(|now| notes(Note::Edited(plan.tree.difference(&now))));
-        }
-    }
 }
 
 impl TreeRun<'_> {

@@ -1,12 +1,12 @@
 //! What failed on the branch of a phase that is not gathered any more: its steps go to the target, so that attempts and
 //! their feedback are read from there, whatever becomes of the branch.
 
-use super::run::{TreeRun, target_tip};
-use super::{Error, Note, Notes};
+use super::run::TreeRun;
+use super::{Error, Note, Notes, bookkeeping};
 use crate::engine::landing;
 use crate::event::WarningCode;
-use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, TaskId};
+use crate::merge::LandedBranch;
 use crate::progress::{Place, Status};
 use crate::text::listed;
 
@@ -22,25 +22,18 @@ impl TreeRun<'_> {
             if steps.is_empty() {
                 continue;
             }
-            let commit = loop {
-                let target = target_tip(&self.repo, &self.plan.target)?;
+            let make = |target: CommitId| -> Result<_, Error> {
                 let base = self.repo.merge_base(tip, target)?.unwrap_or(target);
                 let logs = self.logs_of(base, tip)?;
                 let mut writer = self.repo.writer();
                 let built = landing::without_code(&self.repo, &mut writer, &steps, target, &logs)?;
                 writer.flush()?;
-                let Some(to) = built.last().copied() else { break None };
-                match self.forward(&self.plan.target.clone(), target, to) {
-                    Ok(()) => {
-                        self.made(&[target], to);
-                        break Some(to);
-                    }
-                    // Somebody committed in this very moment.
-                    Err(LandError::Moved { .. }) => continue,
-                    Err(error) => return Err(error.into()),
-                }
+                Ok(built.last().copied())
             };
-            if let Some(commit) = commit {
+            let target = self.target_of(self.plan.target.clone());
+            let landed = tokio::task::block_in_place(|| bookkeeping::land(&self.repo, target, make))?;
+            if let Some(LandedBranch { from, commit, .. }) = landed {
+                self.made(from.as_slice(), commit);
                 self.read_again()?;
                 notes(Note::Warning(WarningCode::FailedAttemptsLanded.with(format!(
                     "the failed attempts at {} on `{branch}` are on {} now ({})",

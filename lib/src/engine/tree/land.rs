@@ -1,4 +1,4 @@
-//! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
+//! Landing what sessions have done: what [`merge`] asks for is done here, and what came of it goes back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,13 @@ use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
-use crate::event::{PipelineStarted, WarningCode};
+use crate::event::{self, Landing, PipelineStarted, WarningCode};
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
+use crate::merge::{
+    self, BranchMove, BuildAsk, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingVerdict, LandingWork,
+    MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
+};
 use crate::progress::{Form, Found, Place, Status};
 use crate::step::{Attempt, StepKind, report};
 use crate::workspace::branch_ref;
@@ -33,13 +37,6 @@ pub(super) enum Tried {
     Refused(Refusal),
     /// The run stops here.
     Paused,
-}
-
-/// What a landing brings.
-struct Built {
-    to: CommitId,
-    /// The code is other than what was tested.
-    changed: bool,
 }
 
 impl TreeRun<'_> {
@@ -63,18 +60,131 @@ impl TreeRun<'_> {
         }
     }
 
-    /// Moves the target over the steps of a session, as often as somebody else moves it first.
+    /// Lands what a session has done: does what is asked for until there is no more to do.
     pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
-        if let Some(tip) = self.simple_landing(session)? {
-            let to = session.task_tip();
-            session.record_landing(tip, to, &mut observer(&session.id().clone(), notes))?;
-            let on = self.lands_on(&session.task().id)?;
-            if let Some(tried) = self.move_target(session, &on, (tip, to), notes)? {
-                return Ok(tried);
+        let (id, task) = (session.id().clone(), session.task().id.clone());
+        let on = self.lands_on(&task)?;
+        let work = self.work_of(session);
+        let mut red = None;
+        let target = LandingTarget { repo: session.task().repo.clone(), branch: on.clone() };
+        let mut next = merge::land([(target, work)]);
+        loop {
+            next = match next {
+                LandingAsk::Look(look) => look.saw([self.look(session, &on, notes)?]),
+                LandingAsk::Build(build) => match self.build(session, work, &build) {
+                    Ok(to) => build.built(to),
+                    Err(error) => build.failed(unbuilt(error)?),
+                },
+                LandingAsk::Verify(verify) => {
+                    let (verdict, said) = self.verify(session, &verify, &on, notes).await?;
+                    red = said;
+                    verify.verified(verdict)
+                }
+                LandingAsk::Rewind(rewind) => {
+                    let begun = self.before_tests(session, onto(rewind.moves()))?;
+                    let (code, how) = match begun {
+                        Some(_) => (WarningCode::RebuiltRetested, " and is tested again there"),
+                        None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
+                    };
+                    notes(Note::Warning(code.with(format!("{task} was built anew on `{on}`{how}"))));
+                    rewind.rewound(begun)
+                }
+                LandingAsk::Record(record) => {
+                    let landing = record.moves().into_iter().map(|step| Landing {
+                        repo: step.target.repo,
+                        target: step.target.branch,
+                        from: step.from,
+                        to: step.to,
+                        extra: Default::default(),
+                    });
+                    session.record_landing(landing.collect(), &mut observer(&id, notes))?;
+                    record.recorded()
+                }
+                LandingAsk::Move(moving) => {
+                    let from = moving.step().from;
+                    self.advance(moving, &[from])?
+                }
+                LandingAsk::Close(close) => {
+                    self.note_landed(session, close.landed(), notes)?;
+                    close.closed()
+                }
+                LandingAsk::End(end) => return self.tried(session, end, red, notes),
+            };
+        }
+    }
+
+    /// What the end of a landing means for its session.
+    fn tried(
+        &self,
+        session: &mut Session,
+        end: LandingEnd,
+        red: Option<Box<StepReport>>,
+        notes: Notes<'_>,
+    ) -> Result<Tried, Error> {
+        let task = session.task().id.clone();
+        Ok(match end {
+            LandingEnd::Landed => Tried::Landed,
+            LandingEnd::Red(moves) => {
+                let step = moves.first().expect("what is red was about to move");
+                return self.turn_red(
+                    session,
+                    (step.from, step.to),
+                    *red.expect("tests that fail say something"),
+                    notes,
+                );
             }
+            LandingEnd::Rewound(begun) => Tried::Anew(begun),
+            LandingEnd::Outdated => Tried::Moved,
+            LandingEnd::Stopped => Tried::Paused,
+            LandingEnd::Refused(refused) => Tried::Refused(self.work_waits(&task, refused)?),
+        })
+    }
+
+    /// What a session brings.
+    fn work_of(&self, session: &Session) -> LandingWork {
+        let task = &session.task().id;
+        match session.newest_step() {
+            Some((StepKind::Complete, false)) => LandingWork::FailedTask,
+            _ if self.plan.tree.is_leaf(task) => LandingWork::Task,
+            _ => LandingWork::Gate { on_merge: self.schedule.is_ahead(self.plan.tree.phase_of(task)) },
+        }
+    }
+
+    /// A branch of the repository.
+    pub(super) fn target_of(&self, branch: BranchName) -> LandingTarget {
+        LandingTarget { repo: self.plan.repo_name.clone(), branch }
+    }
+
+    /// Where the branch stands a session lands on. What the session has done is written then, unless its last step can be
+    /// one record with the landing.
+    fn look(&mut self, session: &mut Session, on: &BranchName, notes: Notes<'_>) -> Result<TargetState, Error> {
+        if let Some(tip) = self.simple_landing(session)? {
+            return Ok(TargetState::At { tip, base: tip });
         }
         session.write_end_of_task(&mut observer(&session.id().clone(), notes))?;
-        self.land_as_it_is(session, notes).await
+        let (task, step) = (session.task().id.clone(), session.task_tip());
+        loop {
+            let tip = match self.landing_tip(&task) {
+                Err(Error::NoTarget(_)) => return Ok(TargetState::Gone),
+                other => other?,
+            };
+            if *on == self.plan.target && tip != self.seen {
+                let was_open = self.progress.run_start().is_some();
+                self.read_again()?;
+                if was_open && self.progress.run_start().is_none() {
+                    // Whoever took back the start of the run has not taken back this task.
+                    self.start(notes)?;
+                    continue;
+                }
+            }
+            if self.repo.is_ancestor(step, tip)? {
+                return Ok(TargetState::Has(step));
+            }
+            return Ok(match self.repo.held(on)? {
+                Some(held) => TargetState::Held(held.to_string()),
+                None => TargetState::At { tip, base: self.base_for(session, tip)? },
+            });
+        }
     }
 
     /// Where the target stands when it can move right over a step that is not written yet: the step and the landing are
@@ -93,90 +203,40 @@ impl TreeRun<'_> {
         })
     }
 
-    /// Lands a session whose steps are all written.
-    async fn land_as_it_is(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
-        let task = session.task().id.clone();
-        let on = self.lands_on(&task)?;
-        loop {
-            let tip = match self.landing_tip(&task) {
-                Err(Error::NoTarget(target)) => {
-                    return self.refuse(&task, LandError::Gone { target, from: self.seen }.to_string());
-                }
-                other => other?,
-            };
-            if on == self.plan.target && tip != self.seen {
-                let was_open = self.progress.run_start().is_some();
-                self.read_again()?;
-                if was_open && self.progress.run_start().is_none() {
-                    // Whoever took back the start of the run has not taken back this task.
-                    self.start(notes)?;
-                    continue;
-                }
-            }
-            let step = session.task_tip();
-            if self.repo.is_ancestor(step, tip)? {
-                // The target moved, and the process ended before it could say so.
-                self.note_landed(session, step, tip, &on, notes)?;
-                return Ok(Tried::Landed);
-            }
-            let built = match self.build(session, tip) {
-                Ok(built) => built,
-                Err(RebuildError::Git(error @ crate::git::Error::Overwritten { .. })) => {
-                    return self.refuse(&task, done_again(&task, &error));
-                }
-                Err(RebuildError::Git(error)) => return Err(error.into()),
-                Err(error @ RebuildError::Conflict { .. }) => {
-                    let by_hand = self.merged_by_hand(&on, &self.branch_of(&task)?);
-                    let why = format!(
-                        "{error}; {by_hand}; or `pleach reset {task}` to have it done again on what is there now"
-                    );
-                    return self.refuse(&task, why);
-                }
-            };
-            if built.changed && self.plan.tree.is_leaf(&task) {
-                let retested = session.tests_at(built.to).await?;
-                for warning in retested.iter().flat_map(|retested| &retested.warnings) {
-                    notes(Note::Warning(warning.clone()));
-                }
-                match retested.map(|retested| retested.outcome) {
-                    None if self.has_passed_tests(step)? => return self.refuse(&task, without_tests(&task)),
-                    None => {}
-                    Some(Retest::Green) => notes(Note::Warning(
-                        WarningCode::RebuiltGreen
-                            .with(format!("{task} was built anew on `{on}` and its tests pass there")),
-                    )),
-                    Some(Retest::Interrupted) => return Ok(Tried::Paused),
-                    Some(Retest::Red(red)) => {
-                        notes(Note::Warning(
-                            WarningCode::RebuiltRed
-                                .with(format!("{task} was built anew on `{on}` and its tests fail there")),
-                        ));
-                        return self.turn_red(session, (tip, built.to), *red, notes);
-                    }
-                    Some(Retest::Unknown(red)) => {
-                        if let Some(begun) = self.before_tests(session, tip)? {
-                            notes(Note::Warning(
-                                WarningCode::RebuiltRetested
-                                    .with(format!("{task} was built anew on `{on}` and is tested again there")),
-                            ));
-                            return Ok(Tried::Anew(begun));
-                        }
-                        let how = "where only an agent can test it, in another attempt";
-                        notes(Note::Warning(
-                            WarningCode::RebuiltUntested.with(format!("{task} was built anew on `{on}`, {how}")),
-                        ));
-                        return self.turn_red(session, (tip, built.to), *red, notes);
-                    }
-                }
-            }
-            if built.changed && !self.plan.tree.is_leaf(&task) && !self.ran_on(session, tip)? {
-                return Ok(Tried::Moved);
-            }
-            session.record_landing(tip, built.to, &mut observer(&session.id().clone(), notes))?;
-            if let Some(tried) = self.move_target(session, &on, (tip, built.to), notes)? {
-                return Ok(tried);
-            }
+    /// Finds out whether what was built of a session may land; with what its tests said where they failed.
+    async fn verify(
+        &mut self,
+        session: &mut Session,
+        verify: &VerifyAsk,
+        on: &BranchName,
+        notes: Notes<'_>,
+    ) -> Result<(LandingVerdict, Option<Box<StepReport>>), Error> {
+        let moves = verify.moves();
+        let step = moves.first().expect("what is verified is about to move");
+        if verify.proof() == Proof::SameFiles {
+            let is_same = self.ran_on(session, step.from)?;
+            return Ok((if is_same { LandingVerdict::Green } else { LandingVerdict::Outdated }, None));
         }
+        let task = session.task().id.clone();
+        let retested = session.tests_at(step.to).await?;
+        for warning in retested.iter().flat_map(|retested| &retested.warnings) {
+            notes(Note::Warning(warning.clone()));
+        }
+        Ok(match retested.map(|retested| retested.outcome) {
+            None => (LandingVerdict::NoTests { passed_before: self.has_passed_tests(session.task_tip())? }, None),
+            Some(Retest::Green) => {
+                let text = format!("{task} was built anew on `{on}` and its tests pass there");
+                notes(Note::Warning(WarningCode::RebuiltGreen.with(text)));
+                (LandingVerdict::Green, None)
+            }
+            Some(Retest::Interrupted) => (LandingVerdict::Stopped, None),
+            Some(Retest::Red(red)) => {
+                let text = format!("{task} was built anew on `{on}` and its tests fail there");
+                notes(Note::Warning(WarningCode::RebuiltRed.with(text)));
+                (LandingVerdict::Red, Some(red))
+            }
+            Some(Retest::Unknown(red)) => (LandingVerdict::ByAgent, Some(red)),
+        })
     }
 
     /// Whether a step completes a task that was tested.
@@ -260,28 +320,19 @@ impl TreeRun<'_> {
         Ok(started.built_on().map(|base| self.repo.tree_of(base)).transpose()?)
     }
 
-    /// Moves the branch a session lands on, as recorded. None when somebody else moved it first.
-    fn move_target(
-        &mut self,
-        session: &mut Session,
-        on: &BranchName,
-        (from, to): (CommitId, CommitId),
-        notes: Notes<'_>,
-    ) -> Result<Option<Tried>, Error> {
-        match self.forward(on, from, to) {
+    /// Moves a branch, as it is asked for, to a commit that was made of others.
+    pub(super) fn advance(&mut self, moving: MoveAsk, of: &[CommitId]) -> Result<LandingAsk, Error> {
+        let BranchMove { target, from, to } = moving.step().clone();
+        Ok(match self.forward(&target.branch, from, to) {
             Ok(()) => {
-                self.made(&[from], to);
-                self.note_landed(session, to, to, on, notes)?;
-                Ok(Some(Tried::Landed))
+                self.made(of, to);
+                moving.moved()
             }
-            Err(LandError::Moved { .. }) => Ok(None),
-            Err(LandError::Git(error)) => Err(error.into()),
-            Err(error @ LandError::Overwritten { .. }) => {
-                let task = &session.task().id;
-                self.refuse(task, done_again(task, &error)).map(Some)
-            }
-            Err(error) => self.refuse(&session.task().id, error.to_string()).map(Some),
-        }
+            Err(LandError::Moved { .. }) => moving.outrun(),
+            Err(LandError::Git(error)) => return Err(error.into()),
+            Err(error @ LandError::Overwritten { .. }) => moving.refused(RefusalReason::Overwritten(error.to_string())),
+            Err(error) => moving.refused(RefusalReason::Held(error.to_string())),
+        })
     }
 
     /// Lands a task a run before this one has finished.
@@ -294,26 +345,27 @@ impl TreeRun<'_> {
     }
 
     /// The commit a branch would have to move to so that a session's steps are on it.
-    fn build(&self, session: &Session, tip: CommitId) -> Result<Built, RebuildError> {
-        let (step, base) = (session.task_tip(), self.base_for(session, tip)?);
-        let is_gate = !self.plan.tree.is_leaf(&session.task().id);
-        let failed = session.newest_step() == Some((StepKind::Complete, false));
+    fn build(&self, session: &Session, work: LandingWork, build: &BuildAsk) -> Result<CommitId, RebuildError> {
+        let (step, tip) = (session.task_tip(), build.onto());
+        if build.is_as_it_is() {
+            return Ok(step);
+        }
+        let base = self.base_for(session, tip)?;
         let mut writer = self.repo.writer();
-        let (built, changed) = if failed {
-            let steps: Vec<CommitId> = self.steps(step, base)?.into_iter().map(|found| found.commit).collect();
-            let logs = self.logs_of(base, step)?;
-            (landing::without_code(&self.repo, &mut writer, &steps, tip, &logs)?, false)
-        } else if is_gate && self.schedule.is_ahead(self.plan.tree.phase_of(&session.task().id)) {
-            // It was run on what the merge will be, which is not yet on the phase's branch.
-            let base = session.started().built_on().unwrap_or(base);
-            (landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?, false)
-        } else if base == tip {
-            return Ok(Built { to: step, changed: false });
-        } else {
-            (landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?, true)
+        let built = match work {
+            LandingWork::FailedTask => {
+                let steps: Vec<CommitId> = self.steps(step, base)?.into_iter().map(|found| found.commit).collect();
+                landing::without_code(&self.repo, &mut writer, &steps, tip, &self.logs_of(base, step)?)?
+            }
+            LandingWork::Gate { on_merge: true } => {
+                // It was run on what the merge will be, which is not yet on the phase's branch.
+                let base = session.started().built_on().unwrap_or(base);
+                landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?
+            }
+            _ => landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?,
         };
         writer.flush()?;
-        Ok(Built { to: built.last().copied().unwrap_or(tip), changed })
+        Ok(built.last().copied().unwrap_or(tip))
     }
 
     /// What a session's steps are built on, as seen from where they are to land.
@@ -386,30 +438,31 @@ impl TreeRun<'_> {
     }
 
     /// Records that a session's steps are on the branch they belong to, and takes them in.
-    fn note_landed(
-        &mut self,
-        session: &mut Session,
-        commit: CommitId,
-        tip: CommitId,
-        on: &BranchName,
-        notes: Notes<'_>,
-    ) -> Result<(), Error> {
-        // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows, and
-        // what else is there may be another's: that is for a whole reading.
-        let known = *on == self.plan.target && session.landing_from() == Some(self.seen);
-        session.record_landed(commit, &mut observer(&session.id().clone(), notes))?;
+    fn note_landed(&mut self, session: &mut Session, landed: Vec<LandedBranch>, notes: Notes<'_>) -> Result<(), Error> {
+        let events = landed.iter().map(|landed| event::Landed {
+            repo: landed.target.repo.clone(),
+            target: landed.target.branch.clone(),
+            commit: landed.commit,
+            extra: Default::default(),
+        });
+        session.record_landed(events.collect(), &mut observer(&session.id().clone(), notes))?;
         let task = session.task().id.clone();
-        if known {
-            self.take_in(commit)?;
-            self.seen = tip;
-        } else {
-            self.read_again()?;
+        let is_on_target = landed.iter().any(|landed| landed.target.branch == self.plan.target);
+        for LandedBranch { target, from, commit } in landed {
+            // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows,
+            // and what else is there may be another's: that is for a whole reading.
+            if target.branch == self.plan.target && from == Some(self.seen) {
+                self.take_in(commit)?;
+                self.seen = commit;
+            } else {
+                self.read_again()?;
+            }
+            self.schedule.update(&self.progress, &task);
+            notes(Note::Landed { task: &task, commit, on: &target.branch, progress: &self.progress });
         }
-        self.schedule.update(&self.progress, &task);
-        notes(Note::Landed { task: &task, commit, on, progress: &self.progress });
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
         session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Warning(warning)));
-        if *on == self.plan.target { self.delete_landed_branches(notes) } else { Ok(()) }
+        if is_on_target { self.delete_landed_branches(notes) } else { Ok(()) }
     }
 
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
@@ -418,13 +471,35 @@ impl TreeRun<'_> {
         Ok(())
     }
 
-    /// Says that work waits.
-    fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
-        Ok(Tried::Refused(Refusal::new(task.clone(), true, self.branch_of(task)?, why)))
+    /// Says that the work of a task waits, and how to go on.
+    fn work_waits(&self, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
+        let (on, branch) = (refused.target.branch, self.branch_of(task)?);
+        let why = match refused.why {
+            RefusalReason::Gone => LandError::Gone { target: on, from: self.seen }.to_string(),
+            RefusalReason::Conflict(error) => format!(
+                "{error}; {}; or `pleach reset {task}` to have it done again on what is there now",
+                self.merged_by_hand(&on, &branch)
+            ),
+            RefusalReason::Overwritten(error) => format!("{error}; then `pleach reset {task}` to have it done again"),
+            RefusalReason::NoTests => without_tests(task),
+            RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
+        };
+        Ok(Refusal::new(task.clone(), true, branch, why))
     }
 }
 
-/// What to do about work that is not any more what it was.
-fn done_again(task: &TaskId, error: &dyn std::error::Error) -> String {
-    format!("{error}; then `pleach reset {task}` to have it done again")
+/// Where the branch stands that would have moved.
+fn onto(moves: Vec<BranchMove>) -> CommitId {
+    moves.first().expect("what is looked at was about to move").from
+}
+
+/// Why a commit could not be made, unless git itself failed.
+fn unbuilt(error: RebuildError) -> Result<RefusalReason, crate::git::Error> {
+    match error {
+        RebuildError::Git(error @ crate::git::Error::Overwritten { .. }) => {
+            Ok(RefusalReason::Overwritten(error.to_string()))
+        }
+        RebuildError::Git(error) => Err(error),
+        error @ RebuildError::Conflict { .. } => Ok(RefusalReason::Conflict(error.to_string())),
+    }
 }

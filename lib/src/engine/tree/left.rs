@@ -11,15 +11,13 @@ use crate::engine::{Session, lock_name};
 use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
+use crate::merge;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::progress::Found;
 use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
-
-/// How the last record of a task begins that has landed.
-const LANDED: &str = "landed on ";
 
 /// A session a run may go on with, and what it would be worked by: the pipeline it was started with, which may be none of
 /// this clone's.
@@ -69,9 +67,9 @@ pub(super) fn is_gate(started: &PipelineStarted) -> bool {
     started.dot == GATE_PIPELINE
 }
 
-/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
+/// Whether a session is one of a task that has landed. Most have, and a trailer of their last record says so.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::task_summary(repo, id)?.is_some_and(|(_, line)| line.starts_with(LANDED)))
+    Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
 /// The session a task was left in, if it has not landed and was not called off.
@@ -126,9 +124,9 @@ impl Before {
         let mut before = Self { open: Vec::new(), landed: Vec::new() };
         for id in History::sessions(repo)?.into_iter().filter(wanted) {
             // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
-            let Ok(Some((task, line))) = History::task_summary(repo, &id) else { continue };
-            if line.starts_with(LANDED) {
-                before.landed.extend(task.parse().ok().map(|task| (task, id)));
+            let Ok(Some(summary)) = History::task_summary(repo, &id) else { continue };
+            if summary.landed.is_some() {
+                before.landed.push((summary.task, id));
                 continue;
             }
             let Ok(history) = History::newest(repo, &id) else { continue };
@@ -221,8 +219,8 @@ impl TreeRun<'_> {
     fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
         let Ok(state) = state_of(history) else { return Ok(false) };
         let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-        if let (Some((_, to)), Some(seat)) = (work.landing, &self.course.seat)
-            && self.is_on_target(&task.id, to)?
+        if let Some(seat) = &self.course.seat
+            && merge::has_landed(&work.landing, |landing| self.is_on_target(&task.id, landing.to))?
         {
             Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
             return Ok(false);

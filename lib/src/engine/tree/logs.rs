@@ -88,7 +88,7 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
         StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&Message::read(&commit.text()).body),
         _ => false,
     };
-    let record = found.step.session.as_ref().map(|session| root_ref(session));
+    let record = found.step.session.as_ref().map(root_ref);
     if let Some(record) = record.filter(|_| paths.is_empty() && is_logged())
         && repo.reference(&record)?.is_some()
     {

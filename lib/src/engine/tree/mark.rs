@@ -3,15 +3,16 @@
 
 use jiff::Timestamp;
 
-use super::Error;
 use super::left::left_in;
 use super::progress::Reader;
 use super::refusal::begins_anew;
-use super::run::{check_target, run_start, start_message, target_lock, target_tip};
+use super::run::{check_target, run_start, start_message, target_lock};
+use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::Session;
-use crate::git::{CommitSpec, LandError, Person, Repo};
-use crate::ids::{BranchName, CommitId, SessionId, TaskId};
+use crate::git::{CommitSpec, Person, Repo};
+use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::progress::{OpenBranch, Progress, Status};
 use crate::redact::Redactor;
@@ -33,6 +34,8 @@ pub enum Mark {
 pub struct Marking<'a> {
     /// The repository.
     pub repo: &'a Repo,
+    /// Its name in the workspace.
+    pub repo_name: &'a RepoName,
     /// The tree.
     pub tree: &'a TaskTree,
     /// Its file, from the root of the repository.
@@ -90,12 +93,13 @@ impl Marking<'_> {
         let what = format!("the list of tasks on `{}`", self.target);
         let _lock = Lock::take(self.repo.common_dir(), &target_lock(self.target), &what)?;
         let mut reader = self.reader();
-        loop {
-            let tip = target_tip(self.repo, self.target)?;
+        let mut decided = None;
+        let target = LandingTarget { repo: self.repo_name.clone(), branch: self.target.clone() };
+        let landed = bookkeeping::land(self.repo, target, |tip| {
             let progress = reader.read_whole(self.path)?.of(self.tree);
             let Some(message) = self.message(node, mark, &progress, redactor) else { return Ok(None) };
-            let unread = progress.unread(task).map(|unread| &unread.branch);
-            if let Some(branch) = unread {
+            let unread = progress.unread(task).map(|unread| unread.branch.clone());
+            if let Some(branch) = &unread {
                 self.refuse_checked_out(task, &branch.name)?;
             }
             let mut writer = self.repo.writer();
@@ -113,17 +117,13 @@ impl Marking<'_> {
                 message: message.write().into_bytes(),
             })?;
             writer.flush()?;
-            match self.repo.fast_forward(self.target, tip, commit) {
-                Ok(()) => {
-                    let session = self.call_off(task, redactor)?;
-                    let removed = unread.map(|branch| self.remove(branch)).transpose()?;
-                    return Ok(Some(Marked { commit, message, session, removed }));
-                }
-                // Somebody committed in this very moment.
-                Err(LandError::Moved { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            }
-        }
+            decided = Some((message, unread));
+            Ok(Some(commit))
+        })?;
+        let (Some(LandedBranch { commit, .. }), Some((message, unread))) = (landed, decided) else { return Ok(None) };
+        let session = self.call_off(task, redactor)?;
+        let removed = unread.map(|branch| self.remove(&branch)).transpose()?;
+        Ok(Some(Marked { commit, message, session, removed }))
     }
 
     fn node(&self, task: &TaskId) -> Result<&TaskNode, Error> {

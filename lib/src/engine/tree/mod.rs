@@ -2,6 +2,7 @@
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
 mod begin;
+mod bookkeeping;
 mod brought;
 mod changed;
 mod delete_branches;
@@ -32,7 +33,7 @@ pub use mark::{Mark, Marked, Marking, Prepared};
 pub use phase::as_merged_now;
 pub use planning::{PlanError, Planner, planner_node};
 pub use refusal::{First, Refusal};
-pub use run::{Parked, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
+pub use run::{TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
 pub use told::told;
 
 use crate::engine;
@@ -100,8 +101,6 @@ pub enum Note<'a> {
         /// What has become of all tasks now.
         progress: &'a Progress,
     },
-    /// The tree was edited while a task of it is worked: what is different, one line each.
-    Edited(Vec<String>),
     /// Something a person should know.
     Warning(Warning),
 }

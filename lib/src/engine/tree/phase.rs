@@ -5,12 +5,16 @@ use std::collections::{BTreeSet, HashSet};
 use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
+use super::testing::without_tests;
 use super::work::Worked;
 use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing;
 use crate::event::WarningCode;
-use crate::git::{LandError, MergeError, Repo, TreeId};
+use crate::git::{MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
+use crate::merge::{
+    self, LandedBranch, LandingAsk, LandingEnd, LandingVerdict, LandingWork, RefusalReason, TargetState,
+};
 use crate::plan::tree::TaskTree;
 use crate::progress::{Found, Gate, Place, Progress, Status};
 use crate::record::History;
@@ -131,7 +135,11 @@ impl TreeRun<'_> {
     /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
     pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
         let phase = self.plan.tree.phase_of(gate);
-        if self.schedule.is_ahead(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
+        let target = target_tip(&self.repo, &self.plan.target)?;
+        if !self.schedule.is_ahead(phase) {
+            return Ok(target);
+        }
+        self.candidate(phase, target).or_else(|error| Err(Error::Refused(self.phase_waits(phase, unmerged(error)?)?)))
     }
 
     /// The end of a run at tests of a phase that fail.
@@ -141,27 +149,33 @@ impl TreeRun<'_> {
         TreeEnded::GateRed { gate, on_merge, reason }
     }
 
-    /// The merge of a phase into the target as both are now. It is written, and nothing moves.
-    fn candidate(&self, phase: &TaskId) -> Result<CommitId, Error> {
-        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.tip_or_target(&branch)?);
+    /// The merge of a phase into the target, which stands at `onto`. It is written, and nothing moves.
+    fn candidate(&self, phase: &TaskId, onto: CommitId) -> Result<CommitId, Unmerged> {
+        let tip = self.tip_or_target(&self.branch_of_phase(phase)?)?;
         let mut writer = self.repo.writer();
-        let at = self.repo.commit(tip)?.at.max(self.repo.commit(target)?.at);
-        let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
-        let commit = match merged {
-            Ok(commit) => commit,
-            Err(MergeError::Git(error @ crate::git::Error::Overwritten { .. })) => {
-                let why = landed_again(&branch, &error);
-                return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
-            }
-            Err(MergeError::Git(error)) => return Err(error.into()),
-            Err(MergeError::Conflict(conflict)) => {
-                let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
-                return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
-            }
-        };
+        let at = self.repo.commit(tip)?.at.max(self.repo.commit(onto)?.at);
+        let commit = landing::merge_phase(&self.repo, &mut writer, phase, onto, tip, at)?;
         writer.flush()?;
         Ok(commit)
+    }
+
+    fn branch_of_phase(&self, phase: &TaskId) -> Result<BranchName, Error> {
+        Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?)
+    }
+
+    /// Says that a phase waits to be merged, and how to go on.
+    fn phase_waits(&self, phase: &TaskId, why: RefusalReason) -> Result<Refusal, Error> {
+        let branch = self.branch_of_phase(phase)?;
+        let why = match why {
+            RefusalReason::Conflict(conflict) => {
+                format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch))
+            }
+            RefusalReason::Overwritten(error) => landed_again(&branch, &error),
+            RefusalReason::Gone => return Err(Error::NoTarget(self.plan.target.clone())),
+            RefusalReason::NoTests => without_tests(phase),
+            RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
+        };
+        Ok(Refusal::new(phase.clone(), true, branch, why))
     }
 
     /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
@@ -174,18 +188,21 @@ impl TreeRun<'_> {
     }
 
     /// The phase itself, where its merge has something its tasks were not tested with and no tests of the whole look at all
-    /// of them.
-    fn parts_to_test<'p>(&self, phase: &'p TaskId, merge: CommitId) -> Result<Option<&'p TaskId>, Error> {
+    /// of them; or why that cannot be tested.
+    fn parts_to_test<'p>(
+        &self,
+        phase: &'p TaskId,
+        merge: CommitId,
+    ) -> Result<Result<Option<&'p TaskId>, String>, Error> {
         let parents = self.repo.commit(merge)?.parents;
         let (target, tip) = (parents[0], parents[1]);
         if self.repo.tree_of(merge)? == self.repo.tree_of(tip)? && self.is_as_landed(tip, target)? {
-            return Ok(None);
+            return Ok(Ok(None));
         }
-        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-        if let Some(why) = self.untestable(phase, &branch) {
-            return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
+        if let Some(why) = self.untestable(phase, &self.branch_of_phase(phase)?) {
+            return Ok(Err(why));
         }
-        Ok(Some(phase).filter(|phase| !self.job(phase).tests.is_empty()))
+        Ok(Ok(Some(phase).filter(|phase| !self.job(phase).tests.is_empty())))
     }
 
     /// Whether the branch of a phase has nothing but what sessions have landed there, ahead of the target: nobody has put
@@ -231,48 +248,113 @@ impl TreeRun<'_> {
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
     pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        let mut stopped = None;
+        let mut next = merge::land([(self.target_of(self.plan.target.clone()), LandingWork::Phase)]);
         loop {
-            let commit = self.candidate(phase)?;
-            let tree = self.repo.tree_of(commit)?;
-            let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
-            let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
-            let mut untested = None;
-            for gate in gates.iter().filter(of_phase).chain(self.parts_to_test(phase, commit)?) {
-                if self.tested_on(gate)? != Some(tree) {
-                    untested = Some(gate.clone());
-                    break;
+            next = match next {
+                LandingAsk::Look(look) => {
+                    let tip = target_tip(&self.repo, &self.plan.target)?;
+                    look.saw([match self.repo.held(&self.plan.target)? {
+                        Some(held) => TargetState::Held(held.to_string()),
+                        None => TargetState::At { tip, base: tip },
+                    }])
                 }
-            }
-            if let Some(gate) = untested {
-                match self.gate(&gate, notes).await? {
-                    Worked::GoOn => continue,
-                    other => return Ok(other),
-                }
-            }
-            let parents = self.repo.commit(commit)?.parents;
-            let from = parents[0];
-            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-            match self.forward(&self.plan.target.clone(), from, commit) {
-                Ok(()) => {
-                    self.made(&parents, commit);
-                    self.read_again()?;
-                    let (on, progress) = (&self.plan.target, &self.progress);
-                    notes(Note::Merged { phase, commit, on, progress });
-                    self.delete_landed_branches(notes)?;
-                    return Ok(Worked::GoOn);
-                }
-                Err(LandError::Moved { .. }) => continue,
-                Err(LandError::Git(error)) => return Err(error.into()),
-                Err(error) => {
-                    let why = match &error {
-                        LandError::Overwritten { .. } => landed_again(&branch, &error),
-                        error => error.to_string(),
+                LandingAsk::Build(build) => match self.candidate(phase, build.onto()) {
+                    Ok(commit) => build.built(commit),
+                    Err(error) => build.failed(unmerged(error)?),
+                },
+                LandingAsk::Verify(verify) => {
+                    let merged = verify.moves().first().expect("what is verified is about to move").to;
+                    let verdict = match self.untested(phase, merged)? {
+                        Err(why) => LandingVerdict::Untestable(why),
+                        Ok(None) => LandingVerdict::Green,
+                        Ok(Some(gate)) => match self.gate(&gate, notes).await? {
+                            // What they said is on the branch of the phase now.
+                            Worked::GoOn => LandingVerdict::Again,
+                            other => {
+                                stopped = Some(other);
+                                LandingVerdict::Stopped
+                            }
+                        },
                     };
-                    let refusal = Refusal::new(phase.clone(), true, branch, why);
-                    return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
+                    verify.verified(verdict)
                 }
+                // Only tasks are tested by agents.
+                LandingAsk::Rewind(rewind) => rewind.rewound(None),
+                // The merge is its own record.
+                LandingAsk::Record(record) => record.recorded(),
+                LandingAsk::Move(moving) => {
+                    let parents = self.repo.commit(moving.step().to)?.parents;
+                    self.advance(moving, &parents)?
+                }
+                LandingAsk::Close(close) => {
+                    self.read_again()?;
+                    for LandedBranch { target, commit, .. } in close.landed() {
+                        notes(Note::Merged { phase, commit, on: &target.branch, progress: &self.progress });
+                    }
+                    self.delete_landed_branches(notes)?;
+                    close.closed()
+                }
+                LandingAsk::End(LandingEnd::Refused(refused)) => {
+                    return Ok(Worked::Ended(TreeEnded::Refused(self.phase_waits(phase, refused.why)?)));
+                }
+                LandingAsk::End(_) => return Ok(stopped.unwrap_or(Worked::GoOn)),
+            };
+        }
+    }
+
+    /// The first of a phase's tests that have not passed on exactly what its merge gives; or why it cannot be tested.
+    fn untested(&self, phase: &TaskId, merged: CommitId) -> Result<Result<Option<TaskId>, String>, Error> {
+        let tree = self.repo.tree_of(merged)?;
+        let gates = self.plan.tree.gates().into_iter().map(|gate| &gate.id);
+        let of_phase = gates.filter(|gate| self.plan.tree.phase_of(gate) == phase);
+        let parts = match self.parts_to_test(phase, merged)? {
+            Ok(parts) => parts,
+            Err(why) => return Ok(Err(why)),
+        };
+        for gate in of_phase.chain(parts) {
+            if self.tested_on(gate)? != Some(tree) {
+                return Ok(Ok(Some(gate.clone())));
             }
         }
+        Ok(Ok(None))
+    }
+}
+
+/// Why the merge of a phase was not made.
+#[derive(Debug)]
+enum Unmerged {
+    Merge(MergeError),
+    Other(Error),
+}
+
+impl From<MergeError> for Unmerged {
+    fn from(error: MergeError) -> Self {
+        Self::Merge(error)
+    }
+}
+
+impl From<crate::git::Error> for Unmerged {
+    fn from(error: crate::git::Error) -> Self {
+        Self::Merge(MergeError::Git(error))
+    }
+}
+
+impl From<Error> for Unmerged {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Why it waits, unless git itself failed.
+fn unmerged(error: Unmerged) -> Result<RefusalReason, Error> {
+    match error {
+        Unmerged::Merge(MergeError::Conflict(conflict)) => Ok(RefusalReason::Conflict(conflict.to_string())),
+        Unmerged::Merge(MergeError::Git(error @ crate::git::Error::Overwritten { .. })) => {
+            Ok(RefusalReason::Overwritten(error.to_string()))
+        }
+        Unmerged::Merge(MergeError::Git(error)) => Err(error.into()),
+        Unmerged::Other(error) => Err(error),
     }
 }
 
@@ -318,7 +400,7 @@ pub fn as_merged_now(
 
 /// What to do about the branch of a phase with something on it that is not any more what it was. Its tasks have branches of
 /// their own: whose work it is shows when they land.
-fn landed_again(branch: &BranchName, error: &dyn std::error::Error) -> String {
+fn landed_again(branch: &BranchName, error: &str) -> String {
     let branch = shell_word(branch);
     format!("{error}; then `git branch -D {branch}` and run again, to have its tasks land once more or be done again")
 }

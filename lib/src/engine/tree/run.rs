@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::bookkeeping;
 use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
 use super::left::{Unfinished, bring_branches};
@@ -22,8 +23,9 @@ use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause, unsecret};
 use crate::event::{Commits, Warning, WarningCode};
-use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::merge::LandedBranch;
 use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
@@ -160,8 +162,6 @@ pub enum TreeEnded {
     },
     /// Finished work could not land and waits on its branch, or new work could not have its branch.
     Refused(Refusal),
-    /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
-    Edited,
     /// It came to a task with something nobody was asked about. Ask about what [`TreeRun::brought`] gives, and go on.
     Unasked,
 }
@@ -179,8 +179,6 @@ pub struct TreeRun<'p> {
     pub(super) schedule: Schedule<'p>,
     /// What the tree's file looked like when it was last looked at.
     stamp: Option<Stamp>,
-    /// What it looked like when somebody was last told that it was edited.
-    pub(super) told: Option<Stamp>,
     /// Somebody was told what is special about it.
     greeted: bool,
     /// The tree's file, once it is written for the records.
@@ -189,7 +187,7 @@ pub struct TreeRun<'p> {
     pub(super) spending: Option<Spending>,
 }
 
-/// How far a run has come and what it holds, whatever becomes of its tree.
+/// How far a run has come, and what it holds.
 #[derive(Debug)]
 pub(super) struct Course {
     reader: Reader,
@@ -220,14 +218,6 @@ impl Course {
     }
 }
 
-/// A run between two readings of its tree. It keeps the target.
-#[derive(Debug)]
-pub struct Parked {
-    engine: Arc<Engine>,
-    repo: Repo,
-    course: Course,
-}
-
 /// The name of the lock a run over a target's tasks holds.
 pub fn target_lock(target: &BranchName) -> String {
     format!("target-{}", branch_key(target))
@@ -253,8 +243,10 @@ impl<'p> TreeRun<'p> {
         let what = format!("the list of tasks on `{}`", plan.target);
         let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
         bring_branches(&repo, &plan.target)?;
-        let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+        let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
         let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
+        let seen = target_tip(&repo, &plan.target)?;
+        let progress = plan.progress(&mut reader)?;
         let course = Course {
             reader,
             seat: Some(seat),
@@ -267,15 +259,23 @@ impl<'p> TreeRun<'p> {
             opened: false,
             _lock: lock,
         };
-        let mut run = Parked { engine, repo, course }.go_on(plan)?;
+        let schedule = course.schedule(plan, &progress);
+        let mut run = Self {
+            engine,
+            repo,
+            plan,
+            course,
+            progress,
+            seen,
+            schedule,
+            stamp: plan.stamp,
+            greeted: false,
+            document: None,
+            spending: None,
+        };
         run.find_left()?;
         let brought = run.brought()?;
         Ok((run, brought))
-    }
-
-    /// Lets go of the tree, so that it can be read again, and of nothing else.
-    pub fn park(self) -> Parked {
-        Parked { engine: self.engine, repo: self.repo, course: self.course }
     }
 
     /// What has become of the tasks so far.
@@ -322,12 +322,8 @@ impl<'p> TreeRun<'p> {
             }
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
-                return Ok(TreeEnded::Edited);
-            }
-            // Whoever took the task out of the tree that was just done has not undone it.
-            let is_out = |task: &TaskId| self.course.done.contains_key(task) && !self.plan.tree.is_leaf(task);
-            if let Some(task) = self.course.chosen.take_if(|task| is_out(task)) {
-                return Ok(TreeEnded::TaskDone(task));
+                let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
+                notes(Note::Warning(WarningCode::TreeEdited.with(edited)));
             }
             let next = self.next();
             let worked = match next {
@@ -395,23 +391,20 @@ impl<'p> TreeRun<'p> {
 
     /// Opens the run: one commit on the target that changes no file.
     pub(super) fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
-        loop {
-            let tip = target_tip(&self.repo, &self.plan.target)?;
+        let target = self.target_of(self.plan.target.clone());
+        let make = |tip: CommitId| -> Result<_, Error> {
             let mut writer = self.repo.writer();
             let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, tip)?;
             writer.flush()?;
-            match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
-                Ok(()) => {
-                    self.course.opened = true;
-                    self.made(&[tip], commit);
-                    notes(Note::RunStarted(commit));
-                    return self.read_again();
-                }
-                // Somebody committed in this very moment.
-                Err(LandError::Moved { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            }
+            Ok(Some(commit))
+        };
+        let landed = tokio::task::block_in_place(|| bookkeeping::land(&self.repo, target, make))?;
+        self.course.opened = true;
+        if let Some(LandedBranch { from, commit, .. }) = landed {
+            self.made(from.as_slice(), commit);
+            notes(Note::RunStarted(commit));
         }
+        self.read_again()
     }
 
     /// Reads the progress again if somebody else moved the target.
@@ -451,29 +444,6 @@ impl<'p> TreeRun<'p> {
             attempts: self.plan.limits.max_retries,
             not_before: self.progress.not_before(),
             begun: self.progress.task(&task.id).begun_there(),
-        })
-    }
-}
-
-impl Parked {
-    /// Goes on with a tree.
-    pub fn go_on(mut self, plan: &TreePlan) -> Result<TreeRun<'_>, Error> {
-        let seen = target_tip(&self.repo, &plan.target)?;
-        let progress = plan.progress(&mut self.course.reader)?;
-        let schedule = self.course.schedule(plan, &progress);
-        Ok(TreeRun {
-            engine: self.engine,
-            repo: self.repo,
-            plan,
-            course: self.course,
-            progress,
-            seen,
-            schedule,
-            stamp: plan.stamp,
-            told: plan.stamp,
-            greeted: false,
-            document: None,
-            spending: None,
         })
     }
 }

@@ -1,20 +1,62 @@
 //! What was read of a target's history, kept in a file below the git directory. It may be deleted at any time, and one
 //! that is damaged, of another version or of another branch is as good as none: the commits are the truth.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::step_scan::{Runs, Scan, Scope};
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Form, Found, Place, Seen, print};
-use crate::step::{Counts, Step, StepKind, TestFacts};
+use crate::progress::{Form, Found, Seen, print};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 6\n";
+const VERSION: &[u8] = b"pleach steps 7\n";
+
+/// What the file holds, behind its version and before its checksum.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    target: BranchName,
+    tip: CommitId,
+    scope: Scope,
+    runs: Runs,
+    /// The sets of runs steps belong to: the same from step to step, but for starts of runs and merges.
+    sets: Vec<Runs>,
+    steps: Vec<KeptStep>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptStep {
+    /// Which of the sets.
+    runs: usize,
+    form: Form,
+    in_scope: bool,
+    found: Arc<Found>,
+}
+
+impl Kept {
+    fn of(target: &BranchName, scan: &Scan) -> Self {
+        let mut sets: Vec<Runs> = Vec::new();
+        let mut steps = Vec::with_capacity(scan.steps.len());
+        for seen in &scan.steps {
+            if sets.last() != Some(&seen.runs) {
+                sets.push(Arc::clone(&seen.runs));
+            }
+            let (form, in_scope, found) = (seen.form, seen.in_scope, Arc::clone(&seen.found));
+            steps.push(KeptStep { runs: sets.len() - 1, form, in_scope, found });
+        }
+        Self { target: target.clone(), tip: scan.tip, scope: scan.scope, runs: Arc::clone(&scan.runs), sets, steps }
+    }
+
+    /// None if a step belongs to a set that is not there.
+    fn scan(self) -> Option<Scan> {
+        let Self { tip, scope, runs, sets, steps, .. } = self;
+        let seen = |KeptStep { runs, form, in_scope, found }| {
+            Some(Seen { runs: Arc::clone(sets.get(runs)?), form, in_scope, found })
+        };
+        Some(Scan { tip, steps: steps.into_iter().map(seen).collect::<Option<_>>()?, runs, scope, cut: None })
+    }
+}
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
@@ -23,20 +65,21 @@ pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
     if checksum(content).to_le_bytes() != sum {
         return None;
     }
-    let mut source = Source(content.strip_prefix(VERSION)?);
-    let scan = (source.text()? == target.as_str()).then(|| source.scan())??;
-    source.0.is_empty().then_some(scan)
+    read(content.strip_prefix(VERSION)?).filter(|kept| kept.target == *target)?.scan()
+}
+
+fn read(bytes: &[u8]) -> Option<Kept> {
+    let (kept, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(kept)
 }
 
 /// Keeps what is known of a target. A disk that is full or may not be written costs time, never a result.
 pub fn save(common_dir: &Path, target: &BranchName, scan: &Scan) {
-    let mut sink = Sink(VERSION.to_vec());
-    sink.text(target.as_str());
-    sink.scan(scan);
-    sink.0.extend(checksum(&sink.0).to_le_bytes());
+    let Ok(mut bytes) = postcard::to_extend(&Kept::of(target, scan), VERSION.to_vec()) else { return };
+    bytes.extend(checksum(&bytes).to_le_bytes());
     let path = path(common_dir, target);
     let beside = path.with_extension(format!("{}", std::process::id()));
-    let written = std::fs::create_dir_all(path.with_file_name("")).and_then(|()| std::fs::write(&beside, &sink.0));
+    let written = std::fs::create_dir_all(path.with_file_name("")).and_then(|()| std::fs::write(&beside, &bytes));
     if written.and_then(|()| std::fs::rename(&beside, &path)).is_err() {
         // Nothing depends on it.
         let _ = std::fs::remove_file(&beside);
@@ -53,230 +96,15 @@ fn checksum(bytes: &[u8]) -> u64 {
     print(bytes, 0, 0)
 }
 
-struct Sink(Vec<u8>);
-
-impl Sink {
-    fn number(&mut self, number: u64) {
-        // Seven bits a byte: nearly all numbers are small.
-        let mut rest = number;
-        while rest >= 0x80 {
-            self.0.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.0.push(rest as u8);
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend(text.as_bytes());
-    }
-
-    fn maybe<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
-        self.0.push(u8::from(value.is_some()));
-        if let Some(value) = value {
-            put(self, value);
-        }
-    }
-
-    fn commit(&mut self, commit: CommitId) {
-        self.0.extend(commit.as_bytes());
-    }
-
-    fn runs(&mut self, runs: &Runs) {
-        self.number(runs.len() as u64);
-        runs.iter().for_each(|run| self.commit(*run));
-    }
-
-    fn scan(&mut self, scan: &Scan) {
-        self.commit(scan.tip);
-        match scan.scope {
-            Scope::Unneeded => self.0.push(0),
-            Scope::All => self.0.push(1),
-            Scope::After(base) => {
-                self.0.push(2);
-                self.commit(base);
-            }
-        }
-        self.runs(&scan.runs);
-        self.number(scan.steps.len() as u64);
-        let mut last: Option<&Runs> = None;
-        for seen in &scan.steps {
-            // The same from step to step, but for starts of runs and merges.
-            let changed = Some(&seen.runs).filter(|runs| last != Some(*runs));
-            self.maybe(changed, Self::runs);
-            last = Some(&seen.runs);
-            let form = match seen.form {
-                Form::Branch => 0,
-                Form::ShortId => 1,
-                Form::Nothing => 2,
-            };
-            self.0.push(form | u8::from(seen.in_scope) << 2);
-            self.found(&seen.found);
-        }
-    }
-
-    fn found(&mut self, found: &Found) {
-        self.commit(found.commit);
-        self.0.extend(found.print.to_le_bytes());
-        self.0.extend(found.at.as_second().to_le_bytes());
-        self.text(&found.body);
-        let step = &found.step;
-        self.text(step.kind.as_str());
-        self.0.push(u8::from(step.passed) | u8::from(step.skipped) << 1 | u8::from(step.untested) << 2);
-        self.maybe(step.task.as_ref(), |sink, task| sink.text(task.as_str()));
-        self.maybe(step.retry, |sink, retry| sink.number(retry.into()));
-        self.maybe(step.session.as_ref(), |sink, session| sink.text(session.as_str()));
-        for text in [&step.review_log, &step.report, &step.tree, &step.name] {
-            self.maybe(text.as_deref(), Self::text);
-        }
-        self.maybe(step.test.as_ref(), |sink, test| {
-            sink.text(test.kind.as_str());
-            sink.maybe(test.runtime, |sink, runtime| {
-                sink.number(runtime.as_secs());
-                sink.number(runtime.subsec_nanos().into());
-            });
-            sink.maybe(test.log.as_deref(), Self::text);
-            sink.maybe(test.counts, |sink, counts| {
-                [counts.passed, counts.failed, counts.skipped].into_iter().for_each(|count| sink.number(count));
-            });
-        });
-        self.number(step.extra.len() as u64);
-        for (key, value) in &step.extra {
-            self.text(key);
-            self.text(value);
-        }
-        self.number(found.beside.len() as u64);
-        found.beside.iter().for_each(|task| self.text(task.as_str()));
-    }
-}
-
-struct Source<'a>(&'a [u8]);
-
-impl<'a> Source<'a> {
-    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.bytes().map(|[byte]| byte)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let length = self.number()?.try_into().ok()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        std::str::from_utf8(text).ok()
-    }
-
-    fn maybe<T>(&mut self, take: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        if self.byte()? == 0 { Some(None) } else { take(self).map(Some) }
-    }
-
-    fn owned(&mut self) -> Option<String> {
-        self.text().map(str::to_owned)
-    }
-
-    fn commit(&mut self) -> Option<CommitId> {
-        self.bytes().map(CommitId::from_bytes)
-    }
-
-    fn runs(&mut self) -> Option<Runs> {
-        let count = self.number()?;
-        (0..count).map(|_| self.commit()).collect::<Option<BTreeSet<_>>>().map(Arc::new)
-    }
-
-    fn scan(&mut self) -> Option<Scan> {
-        let tip = self.commit()?;
-        let scope = match self.byte()? {
-            0 => Scope::Unneeded,
-            1 => Scope::All,
-            2 => Scope::After(self.commit()?),
-            _ => return None,
-        };
-        let runs = self.runs()?;
-        let count = self.number()?;
-        let mut steps = Vec::with_capacity(self.0.len() / 200);
-        let mut last = Runs::default();
-        for _ in 0..count {
-            if let Some(changed) = self.maybe(Self::runs)? {
-                last = changed;
-            }
-            let flags = self.byte()?;
-            steps.push(Seen {
-                runs: Arc::clone(&last),
-                form: match flags & 3 {
-                    0 => Form::Branch,
-                    1 => Form::ShortId,
-                    2 => Form::Nothing,
-                    _ => return None,
-                },
-                in_scope: flags & 4 != 0,
-                found: Arc::new(self.found()?),
-            });
-        }
-        Some(Scan { tip, steps, runs, scope, cut: None })
-    }
-
-    fn found(&mut self) -> Option<Found> {
-        let commit = self.commit()?;
-        let print = u64::from_le_bytes(self.bytes()?);
-        let at = Timestamp::from_second(i64::from_le_bytes(self.bytes()?)).ok()?;
-        let body = self.owned()?;
-        let kind = StepKind::from_word(self.text()?)?;
-        let flags = self.byte()?;
-        let step = Step {
-            task: self.maybe(|source| source.text()?.parse().ok())?,
-            kind,
-            passed: flags & 1 != 0,
-            skipped: flags & 2 != 0,
-            untested: flags & 4 != 0,
-            retry: self.maybe(|source| source.number()?.try_into().ok())?,
-            session: self.maybe(|source| source.text()?.parse().ok())?,
-            review_log: self.maybe(Self::owned)?,
-            report: self.maybe(Self::owned)?,
-            tree: self.maybe(Self::owned)?,
-            name: self.maybe(Self::owned)?,
-            test: self.maybe(Self::test)?,
-            extra: (0..self.number()?)
-                .map(|_| Some((self.owned()?, self.owned()?)))
-                .collect::<Option<Vec<(String, String)>>>()?,
-        };
-        let beside = (0..self.number()?).map(|_| self.text()?.parse().ok()).collect::<Option<_>>()?;
-        Some(Found { commit, at, step, body, on: Place::Target, print, beside })
-    }
-
-    fn test(&mut self) -> Option<TestFacts> {
-        Some(TestFacts {
-            kind: self.text()?.parse().ok()?,
-            runtime: self.maybe(|source| {
-                Duration::from_secs(source.number()?).checked_add(Duration::from_nanos(source.number()?))
-            })?,
-            log: self.maybe(Self::owned)?,
-            counts: self.maybe(|source| {
-                Some(Counts { passed: source.number()?, failed: source.number()?, skipped: source.number()? })
-            })?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
     use super::*;
-    use crate::step::TestKind;
+    use crate::progress::Place;
+    use crate::step::{Counts, Step, StepKind, TestFacts, TestKind};
 
     fn commit(byte: u8) -> CommitId {
         CommitId::from_bytes([byte; 20])
@@ -350,12 +178,14 @@ mod tests {
 
     #[test]
     fn half_a_file_is_none() {
-        let mut sink = Sink(Vec::new());
-        sink.scan(&scan());
-        for length in 0..sink.0.len() {
+        let main = BranchName::new("main").unwrap();
+        let bytes = postcard::to_extend(&Kept::of(&main, &scan()), Vec::new()).unwrap();
+        for length in 0..bytes.len() {
             // Without its checksum, so that the reader itself has to notice.
-            assert_eq!(Source(&sink.0[..length]).scan(), None, "{length}");
+            assert!(read(&bytes[..length]).is_none(), "{length}");
         }
-        assert_eq!(Source(&sink.0).scan(), Some(scan()));
+        assert_eq!(read(&bytes).and_then(Kept::scan), Some(scan()));
+        let strays = Kept { sets: Vec::new(), ..Kept::of(&main, &scan()) };
+        assert_eq!(strays.scan(), None, "steps of runs that are not there");
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::git::{Kept, Parent, Passed};
 use crate::ids::{CommitId, SessionId, TaskId};
@@ -52,7 +53,7 @@ impl Cut {
 }
 
 /// Where in a history steps of the older form count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// There are none.
     Unneeded,

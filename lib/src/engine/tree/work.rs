@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::edited::watched;
 use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
@@ -150,8 +149,7 @@ impl TreeRun<'_> {
     ) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
             let id = session.id().clone();
-            let tree = (&self.repo, self.plan, &mut self.told);
-            let ended = session.run_attempt(&mut watched(tree, &id, notes)).await?;
+            let ended = session.run_attempt(&mut observer(&id, notes)).await?;
             match ended {
                 Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>

@@ -1,0 +1,46 @@
+//! Landing commits that change no code: the start of a run, what people decide about tasks, steps that are copied. They are
+//! their own record.
+
+use super::Error;
+use super::run::target_tip;
+use crate::git::{LandError, Repo};
+use crate::ids::CommitId;
+use crate::merge::{self, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingWork, TargetState};
+
+/// Moves a branch to what `make` builds on where it stands, as often as somebody else moves it first. None where there is
+/// nothing to build. Blocks.
+pub(super) fn land(
+    repo: &Repo,
+    target: LandingTarget,
+    mut make: impl FnMut(CommitId) -> Result<Option<CommitId>, Error>,
+) -> Result<Option<LandedBranch>, Error> {
+    let branch = target.branch.clone();
+    let mut landed = None;
+    let mut next = merge::land([(target, LandingWork::Bookkeeping)]);
+    loop {
+        next = match next {
+            LandingAsk::Look(look) => {
+                let tip = target_tip(repo, &branch)?;
+                look.saw([TargetState::At { tip, base: tip }])
+            }
+            LandingAsk::Build(build) => match make(build.onto())? {
+                Some(commit) => build.built(commit),
+                None => return Ok(None),
+            },
+            LandingAsk::Record(record) => record.recorded(),
+            LandingAsk::Move(moving) => match repo.fast_forward(&branch, moving.step().from, moving.step().to) {
+                Ok(()) => moving.moved(),
+                Err(LandError::Moved { .. }) => moving.outrun(),
+                Err(error) => return Err(error.into()),
+            },
+            LandingAsk::Close(close) => {
+                landed = close.landed().pop();
+                close.closed()
+            }
+            LandingAsk::End(LandingEnd::Landed) => return Ok(landed),
+            LandingAsk::Verify(_) | LandingAsk::Rewind(_) | LandingAsk::End(_) => {
+                unreachable!("what changes no code is not tested")
+            }
+        };
+    }
+}

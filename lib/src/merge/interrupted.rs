@@ -1,0 +1,134 @@
+//! What is told of a git that broke off while it wrote files in a checkout, or the ref after them: the disk is full, a
+//! filter fails, or nobody may write there.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::ids::{BranchName, CommitId, RepoPath};
+use crate::text::named;
+
+/// A landing that git broke off, or could not begin.
+#[derive(Debug, thiserror::Error)]
+pub struct BrokenOff {
+    /// The branch that was to move.
+    pub target: BranchName,
+    /// The checkout that has it.
+    pub checkout: PathBuf,
+    /// How git ended, and its own words.
+    pub end: String,
+    /// The branch that has the work, or its commit; none where no file was to change.
+    pub work: Option<String>,
+    /// Where it stands.
+    pub from: CommitId,
+    /// Where it was to go.
+    pub to: CommitId,
+    /// What git has written there; none where that cannot be found out.
+    pub left: Option<WrittenFiles>,
+}
+
+/// What git has written or removed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WrittenFiles {
+    /// Nothing.
+    None,
+    /// All files and the index are done, and only the branch has not moved.
+    All,
+    /// Some of it.
+    Some {
+        /// What is to be as the checkout's commit has it.
+        changed: Vec<RepoPath>,
+        /// What that commit has not.
+        added: Vec<RepoPath>,
+    },
+}
+
+/// A path git was to change, as it is found.
+#[derive(Debug)]
+pub struct FoundPath {
+    /// The path.
+    pub path: RepoPath,
+    /// The commit that is checked out has nothing there.
+    pub is_new: bool,
+    /// Something is there.
+    pub exists: bool,
+    /// What is there is not what that commit has.
+    pub differs: bool,
+    /// Somebody has written there since git was called. What was otherwise before is no work of git's.
+    pub touched: bool,
+}
+
+impl WrittenFiles {
+    /// What the paths tell. The index comes after the files and before the ref.
+    pub fn of(index_is_done: bool, paths: Vec<FoundPath>) -> Self {
+        if index_is_done && !paths.is_empty() {
+            return Self::All;
+        }
+        let (mut changed, mut added) = (Vec::new(), Vec::new());
+        for found in paths.into_iter().filter(|found| found.touched) {
+            match (found.is_new, found.exists, found.differs) {
+                (true, true, _) => added.push(found.path),
+                (false, _, true) => changed.push(found.path),
+                _ => {}
+            }
+        }
+        if changed.is_empty() && added.is_empty() { Self::None } else { Self::Some { changed, added } }
+    }
+}
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, checkout, end, work, from, to, left } = self;
+        let place = checkout.display();
+        let stuck = format!("git could not move `{target}`, which is checked out in `{place}`, and has");
+        match left {
+            Some(WrittenFiles::None) => write!(f, "{stuck} changed no file there"),
+            Some(WrittenFiles::All) => write!(f, "{stuck} all files there up to date already"),
+            Some(WrittenFiles::Some { .. }) | None => {
+                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")
+            }
+        }?;
+        write!(f, " ({end})")?;
+        if let Some(work) = work {
+            write!(f, "; the work is whole, at `{work}`")?;
+        }
+        let undo = "; when git can write again, undo what it did";
+        let (changed, added) = match left {
+            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; mend what git names and run again"),
+            None => return write!(f, "{undo}, which `git status` shows there; then run again"),
+            Some(WrittenFiles::Some { changed, added }) => (changed, added),
+        };
+        write!(f, "{undo}")?;
+        if !changed.is_empty() {
+            write!(f, ", with `git restore -- FILE` for {}", named(changed))?;
+        }
+        if !added.is_empty() {
+            let and = if changed.is_empty() { "," } else { ", and" };
+            write!(f, "{and} by deleting what was not there before: {}", named(added))?;
+        }
+        write!(f, "; then run again; `git diff --name-only {} {}` lists all that lands", from.short(), to.short())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, is_new: bool, exists: bool, differs: bool) -> FoundPath {
+        FoundPath { path: path.into(), is_new, exists, differs, touched: true }
+    }
+
+    #[test]
+    fn only_what_git_has_written_is_told() {
+        let paths = || vec![found("new", true, true, true), found("old", false, true, true)];
+        assert_eq!(WrittenFiles::of(true, paths()), WrittenFiles::All);
+        let (changed, added) = (vec!["old".into()], vec!["new".into()]);
+        assert_eq!(WrittenFiles::of(false, paths()), WrittenFiles::Some { changed, added });
+        let untouched = paths().into_iter().map(|found| FoundPath { touched: false, ..found }).collect();
+        assert_eq!(WrittenFiles::of(false, untouched), WrittenFiles::None, "somebody has changed them before");
+        let not_yet = vec![found("new", true, false, false), found("old", false, true, false)];
+        assert_eq!(WrittenFiles::of(false, not_yet), WrittenFiles::None);
+        let removed = WrittenFiles::Some { changed: vec!["old".into()], added: Vec::new() };
+        assert_eq!(WrittenFiles::of(false, vec![found("old", false, false, true)]), removed);
+        assert_eq!(WrittenFiles::of(true, Vec::new()), WrittenFiles::None, "a step may change no file");
+    }
+}

@@ -1,0 +1,19 @@
+//! Landing, decided: work moves the branches it belongs on, or waits and says why. Values come in and what is to be done
+//! next goes out; whoever asks does it and comes back with what came of it. Nothing here reads, writes or waits.
+//!
+//! Every isolation mode lands through [`land`], and so does what brings no code: the start of a run, what people decide
+//! about tasks, the steps of a task that was given up. One task on one branch is a list of one.
+
+pub mod branch;
+pub mod interrupted;
+mod landing;
+pub mod overlap;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use landing::{
+    BranchMove, BuildAsk, CloseAsk, LandedBranch, LandingAsk, LandingEnd, LandingRefusal, LandingTarget,
+    LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,
+};
+pub use work::{LandingWork, Proof};
