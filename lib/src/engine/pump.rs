@@ -41,6 +41,8 @@ pub(super) struct Pump<'a> {
     halted: BTreeMap<ContextId, Halt>,
     /// What came of contexts while the root was away, which has to know.
     waiting: VecDeque<(ContextId, After)>,
+    /// Reports of workers that came before their contexts were back: who is not answered does not wait.
+    early: VecDeque<(ContextId, Report)>,
 }
 
 /// A node somebody works on.
@@ -97,6 +99,7 @@ impl<'a> Pump<'a> {
             running: BTreeMap::new(),
             halted: BTreeMap::new(),
             waiting: VecDeque::new(),
+            early: VecDeque::new(),
         }
     }
 
@@ -234,6 +237,10 @@ impl<'a> Pump<'a> {
 
     /// Takes in what a worker reports.
     fn take_in(&mut self, id: &ContextId, report: Report) -> Result<(), Error> {
+        if !self.session.is_here(id) {
+            self.early.push_back((id.clone(), report));
+            return Ok(());
+        }
         let Some(Running { node, visit, conversation, .. }) = self.running.get(id) else {
             return Err(self.lost(id, "a report of a node that was not begun".into()));
         };
@@ -265,7 +272,11 @@ impl<'a> Pump<'a> {
         {
             self.go_on(&id, after)?;
         }
-        Ok(())
+        let early = self.early.iter().position(|(of, _)| self.session.is_here(of));
+        match early.and_then(|at| self.early.remove(at)) {
+            Some((id, report)) => self.take_in(&id, report),
+            None => Ok(()),
+        }
     }
 
     fn go_on(&mut self, id: &ContextId, after: After) -> Result<(), Error> {
