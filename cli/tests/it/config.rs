@@ -348,7 +348,7 @@ fn a_variable_that_names_no_setting_is_warned_about() {
         ("PLEACH_NOSUCH", "`pleach config` lists them"),
     ] {
         let ran = with(name).expect(0);
-        ran.warns("setting-ignored").naming(&name);
+        ran.warns("setting-ignored").naming(name);
         assert!(ran.stderr.contains(hint), "{ran}");
     }
     env.write("repo/pleach.yaml", "agent: simulation\n");

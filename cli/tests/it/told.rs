@@ -93,10 +93,19 @@ impl Ran {
         found.unwrap_or_else(|| panic!("no tree is worked: {self}")).get(1).expect("a branch").as_str()
     }
 
+    /// The tasks a run over a tree has begun, in order.
+    pub fn begun(&self) -> Vec<&str> {
+        self.worked("begins")
+    }
+
     /// The tasks a run over a tree has gone on with, in order.
     pub fn resumed(&self) -> Vec<&str> {
-        let found = regex!(r"(?m)^▸ (\S+) .* goes on \(session ").captures_iter(&self.stderr);
-        found.map(|found| found.get(1).expect("a task").as_str()).collect()
+        self.worked("goes on")
+    }
+
+    fn worked(&self, how: &str) -> Vec<&str> {
+        let began = regex!(r"(?m)^▸ (\S+) .* (begins|goes on) \(session ").captures_iter(&self.stderr);
+        began.filter(|found| &found[2] == how).map(|found| found.get(1).expect("a task").as_str()).collect()
     }
 
     /// What has landed, task and branch, in order.

@@ -342,7 +342,7 @@ fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
             APPROVES,
         );
         let ran = garden.gardener(&[]).expect(7);
-        ran.fails_with("submodule-work").naming(&named);
+        ran.fails_with("submodule-work").naming(named);
         assert_eq!(garden.completed(), ["T001"]);
     }
 }

@@ -174,7 +174,7 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     let next = [format!("agent:   {install}"), "try it:  pleach run \"Fix the failing test\"".to_owned()];
     assert!(ran.stderr.ends_with(&format!("{}\n", next.join("\n"))), "{ran}");
     let run = bare.pleach(&["run", PROMPT]).expect(7);
-    run.fails_with("no-agent-installed").naming(&install);
+    run.fails_with("no-agent-installed").naming(install);
     let ran = bare.pleach(&["doctor"]).expect(7);
     let says = "no agent is configured: pipelines are simulated, and prompts cannot run\n";
     assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}\n")), "{ran}");

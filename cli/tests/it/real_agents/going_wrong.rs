@@ -271,7 +271,7 @@ fn n03_without_key_and_login_nothing_begins() {
         let Some(env) = pair.world(&server, "") else { continue };
         for more in [&[][..], &["--dry-run"]] {
             let ran = env.pleach(&[&["-y", "run", "../pipeline.dot"], more].concat()).expect(7);
-            ran.fails_with("agent-unpaid").naming(&said);
+            ran.fails_with("agent-unpaid").naming(said);
             assert!(ran.stderr.contains("hint: run `") && ran.stderr.contains("or set "), "{ran}");
         }
         assert_eq!((server.seen().len(), env.sessions().len()), (0, 0), "{pair:?}");
@@ -317,7 +317,7 @@ fn n03_a_key_that_is_refused_outside_the_gateway_is_named() {
         let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
         eprintln!("{} with {}: {} calls", pair.agent, pair.provider, calls(&server));
         assert!(ran.stderr.contains("this key is not ours"), "{ran}");
-        ran.fails_with("agent-unusable").naming(&key);
+        ran.fails_with("agent-unusable").naming(key);
         env.assert_no_process_left();
     }
 }

@@ -105,7 +105,7 @@ fn a_spec_that_is_no_file_is_not_passed_over() {
         let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai", "-o", "tree.json"]).expect(2);
         ran.fails_with("spec-unreadable")
             .naming(format!("/spec/{name}`"))
-            .naming(&is)
+            .naming(is)
             .naming("or take it out of the directory");
         std::fs::remove_file(spec.join(name)).unwrap();
     }

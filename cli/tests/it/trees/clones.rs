@@ -81,7 +81,7 @@ fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
     std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
     let ran = garden.gardener(&[]).expect(0);
     let session = &garden.env.sessions()[0];
-    ran.warns("session-abandoned").naming("T001").naming(&session).naming(format!("`{BRANCH}`"));
+    ran.warns("session-abandoned").naming("T001").naming(session).naming(format!("`{BRANCH}`"));
     assert!(ran.stderr.contains(&tip), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 2);
 

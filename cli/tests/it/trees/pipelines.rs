@@ -74,7 +74,7 @@ fn a_pipe_in_the_place_of_a_pipeline_is_not_waited_for() {
         assert!(garden.env.program("mkfifo", &repo).arg("pipe.dot").status().unwrap().success());
         let run = garden.env.spawn(&[&["-y", "gardener"], flags].concat());
         let ran = run.end_soon().expect(2);
-        ran.fails_with("pipeline-unreadable").naming(&named);
+        ran.fails_with("pipeline-unreadable").naming(named);
         let says = ["it is a named pipe, not a file", "it is a device, not a file"];
         assert!(says.iter().any(|says| ran.stderr.contains(says)), "{ran}");
         assert!(garden.told("main").is_empty(), "{ran}");
@@ -138,7 +138,7 @@ fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
     let refused = |step: &str, why: &str| {
         garden.commit("mine.dot", &LINT.replace("step=lint", &format!("step=\"{step}\"")));
         let ran = garden.gardener(&["--pipeline", "mine.dot"]).expect(2);
-        ran.fails_with("task-pipeline-invalid").naming(format!("`{step}`")).naming(&why);
+        ran.fails_with("task-pipeline-invalid").naming(format!("`{step}`")).naming(why);
     };
     for step in ["complete", "failed", "reset", "run-start", "skipped"] {
         refused(step, "complete, failed, reset, run-start, skipped are taken");

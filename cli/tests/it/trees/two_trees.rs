@@ -131,11 +131,11 @@ fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
         garden.agent(WRITES, APPROVES);
         let ran = garden.gardener(&B).expect(0);
         let kept = "refs/pleach/keep/T001-1";
-        ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming(&kept);
+        ran.warns("task-branch-restarted").naming(format!("`{BRANCH}`")).naming(kept);
         assert_eq!(garden.env.git(&["rev-parse", kept]), failed);
         garden.agent("ls; test -e half && echo ok > mended", APPROVES);
         let ran = garden.gardener(&[&A[..], &["--retry-failed"]].concat()).expect(0);
-        ran.warns("code-continued").naming("T001").naming(&kept);
+        ran.warns("code-continued").naming("T001").naming(kept);
         assert_eq!(garden.file("main", "half"), "half");
         assert_eq!(garden.file("main", "mended"), "ok");
     }
