@@ -114,6 +114,7 @@ codes! {
 
     // Task trees.
     TreeEdited "tree-edited" "the tree was edited since it was last worked"
+    TreeEditedMeanwhile "tree-edited-meanwhile" "the tree was edited while it is worked, which applies from the next run"
     TreeUnusable "tree-unusable" "a tree is not valid, and what is told leaves it out"
     TaskRenamed "task-renamed" "a task was completed under another name than the tree gives it"
     TaskLeftOut "task-left-out" "`execution_order` leaves tasks out, so they are never worked"

@@ -323,7 +323,7 @@ impl<'p> TreeRun<'p> {
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
-                notes(Note::Warning(WarningCode::TreeEdited.with(edited)));
+                notes(Note::Warning(WarningCode::TreeEditedMeanwhile.with(edited)));
             }
             let next = self.next();
             let worked = match next {
