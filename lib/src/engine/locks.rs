@@ -1,5 +1,6 @@
 //! The locks of a session: one for the session, one for its working copy.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,9 @@ impl Locks {
     fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
         let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
         for context in contexts_of(repo, id)? {
-            if !worktrees.contains_key(&context) {
-                let lock = worktree_lock(repo, id, &context)?;
-                worktrees.insert(context, lock);
+            if let Entry::Vacant(free) = worktrees.entry(context) {
+                let lock = worktree_lock(repo, id, free.key())?;
+                free.insert(lock);
             }
         }
         Ok(Self { session, worktrees })
