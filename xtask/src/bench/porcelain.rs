@@ -63,7 +63,7 @@ pub enum Way {
 
 impl Way {
     /// The one that is judged comes first.
-    pub const ALL: [Self; 2] = [Self::Looking, Self::Searching];
+    pub const ALL: [Self; 2] = [Self::Searching, Self::Looking];
 
     pub fn name(self) -> &'static str {
         match self {
