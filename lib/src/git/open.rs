@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use gix::bstr::{BString, ByteSlice as _};
@@ -65,6 +65,8 @@ pub(super) struct Shared {
     pub partial: Option<Partial>,
     /// Who wants to know how far long work has come.
     pub listening: Mutex<Option<Listening>>,
+    /// git was seen to work in the directory worktrees are made from.
+    pub is_trusted: OnceLock<()>,
     /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.
     pub patience: Option<Duration>,
 }
@@ -107,6 +109,7 @@ impl Repo {
             packs: Packs::default(),
             partial: Partial::read(&entries),
             listening: Mutex::default(),
+            is_trusted: OnceLock::new(),
             patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };

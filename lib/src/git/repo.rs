@@ -72,12 +72,18 @@ impl Repo {
         !common.join("HEAD").exists() || !common.join("objects").is_dir()
     }
 
-    /// Sees that git works in the directory worktrees are made from, whoever owns it.
+    /// Sees that git works in the directory worktrees are made from, whoever owns it. Once: every task of a tree asks.
     pub fn check_trusted(&self) -> Result<(), Error> {
+        if self.shared.is_trusted.get().is_some() {
+            return Ok(());
+        }
         let dir = self.common_dir();
         let found = self.shared.program.run(dir, ["rev-parse", "--git-dir"])?;
         match found.code {
-            Some(0) => Ok(()),
+            Some(0) => {
+                let _ = self.shared.is_trusted.set(());
+                Ok(())
+            }
             _ => Err(Error::Refused { path: dir.to_owned(), detail: found.stderr }),
         }
     }
