@@ -8,6 +8,7 @@ mod bounds;
 mod budget;
 mod call_off;
 mod context;
+mod executor;
 mod export;
 mod fork;
 mod human;
@@ -37,9 +38,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use budget::{Budget, Purse, Uncounted, Unheld, Unpriced};
+pub use budget::{Budget, Order, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
-pub use context::Context;
+pub use executor::{AgentWork, Assignment, Conversation, Executor, Job, Offered, Recording, Start, Watch, Work};
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
 pub use leftover::{Leftover, Places};

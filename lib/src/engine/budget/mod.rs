@@ -12,6 +12,8 @@ mod unpriced;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Engine, Error, Session};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
@@ -84,7 +86,8 @@ pub(super) struct Earlier {
 }
 
 /// What the loop tells a worker after a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Go on.
     Go,
