@@ -20,7 +20,7 @@ use super::{Error, Observer, Session};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
 use crate::event::PauseReason;
-use crate::ids::ContextId;
+use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
@@ -59,7 +59,7 @@ enum Halt {
     /// Its node has no outcome.
     Pauses { reason: PauseReason, why: Option<String>, error: Option<Error> },
     /// Nothing is left to spend on its next node.
-    OverBudget(Node, Exceeded),
+    OverBudget(NodeId, Exceeded),
 }
 
 impl Halt {
@@ -225,7 +225,7 @@ impl<'a> Pump<'a> {
         let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
         self.session.tell(self.observe);
         if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
-            self.halted.insert(id.clone(), Halt::OverBudget(node, over));
+            self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
         let order = self.session.order(over);
