@@ -91,7 +91,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         require_trust(globals, &settings, &place, head.commit, &pipeline, Path::new(&file.name), Vec::new())?;
         agree_to_inputs(&settings, &place, &inputs)?;
     }
-    let built = build(globals, &settings, config, answers)?;
+    let built = build(&settings, config, answers)?;
     let agents = &built.engine.agents;
     let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;

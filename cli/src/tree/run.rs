@@ -9,9 +9,10 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{
-    self, Brought, Left, Note, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
+    self, Brought, Left, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
 };
 use pleach::engine::{Copy, Engine, outwait_orphans};
+use pleach::event::Told;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
 use pleach::plan::pipeline::{Node, Pipeline};
@@ -63,7 +64,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Resul
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_waiting(globals, &site.place.repo);
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
@@ -138,24 +139,36 @@ impl Site<'_> {
         protection: &Chosen,
         shown: &mut Shown,
     ) -> Result<TreeEnded, Failure> {
+        let mut events = engine.events.subscribe();
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
         check_prices(&engine, pipelines(plan).chain(left.iter().cloned()))?;
         say_unheld(engine.unheld(pipelines(plan).chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
-        let changes = run.changes(&mut |note| shown.note(plan, note));
+        let changes = run.changes();
         shown.begin(plan, progress, &changes);
         let alone = pipelines(plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
         loop {
-            let mut hear = |note: Note<'_>| {
-                if let Note::Event { event, .. } = &note {
-                    protection.hear(self.globals, event);
-                }
-                shown.note(plan, note);
+            let mut hear = |told: &Told| {
+                protection.hear(self.globals, &told.recorded.event);
+                shown.event(plan, told);
             };
-            let ended = run.run(&mut hear).await;
+            let ended = {
+                let ended = run.run();
+                tokio::pin!(ended);
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some(told) = events.next() => hear(&told),
+                        ended = &mut ended => break ended,
+                    }
+                }
+            };
+            while let Some(told) = events.next_now() {
+                hear(&told);
+            }
             match ended.map_err(|error| self.failed(plan, &error))? {
                 TreeEnded::Unasked => self.agree(plan, &run.brought().map_err(|error| self.failed(plan, &error))?)?,
                 ended => {

@@ -5,6 +5,7 @@
 //! to the loop alone.
 
 mod bounds;
+mod broadcast;
 mod budget;
 mod call_off;
 mod context;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use broadcast::{Broadcast, Subscription};
 pub use budget::{Budget, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
 pub use context::Context;
@@ -55,12 +57,11 @@ pub use view::{
     resolve_session, session_worktrees,
 };
 
-use crate::agent::{BoxFuture, NoAgent, Roster, Scribe, WaitListener};
+use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
 use crate::config::Attribution;
-use crate::event::{Outcome, PauseReason, Recorded};
+use crate::event::{Outcome, PauseReason};
 use crate::git;
 use crate::ids::{NodeId, SessionId};
-use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::sandbox::Policy;
@@ -73,12 +74,6 @@ use crate::workspace::{self, LockError, WorktreeSettings};
 /// The directory beside a session's working copy in which its nodes leave their status files, which are of no use when a
 /// node has ended, and where agents find what earlier nodes answered and printed.
 const RUN_DIR: &str = "run";
-
-/// Is told every event once it is on disk.
-pub type Observer<'a> = &'a mut (dyn FnMut(&Recorded) + Send);
-
-/// Is told what an agent says and which tools it asks for as soon as it is known, before it is recorded.
-pub type Listener = Arc<dyn Fn(&NodeId, &Message) + Send + Sync>;
 
 /// What runs need from outside.
 pub struct Engine {
@@ -106,10 +101,8 @@ pub struct Engine {
     pub attribution: Attribution,
     /// Takes secrets out of records.
     pub redactor: Redactor,
-    /// Hears what agents say.
-    pub listener: Option<Listener>,
-    /// Hears what agents wait for.
-    pub waits: Option<WaitListener>,
+    /// Tells what happens.
+    pub events: Broadcast,
     /// Stops the run.
     pub cancel: Cancel,
 }
@@ -121,24 +114,6 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Lets whoever listens hear what an agent said, without secrets.
-    fn announce(&self, node: &NodeId, messages: &[Message]) {
-        let Some(listener) = &self.listener else { return };
-        for message in messages {
-            let Ok(mut clean) = serde_json::to_value(message) else { continue };
-            self.redactor.json(&mut clean);
-            if let Ok(message) = serde_json::from_value(clean) {
-                listener(node, &message);
-            }
-        }
-    }
-
-    /// Lets whoever listens hear what an agent waits for, without secrets.
-    fn waits(&self) -> Option<WaitListener> {
-        let (listener, redactor) = (self.waits.clone()?, self.redactor.clone());
-        Some(WaitListener::new(move |why| listener.tell(why.map(|why| redactor.text(why)).as_deref())))
-    }
-
     /// Whether an agent works on a node.
     fn is_of_agent(&self, node: &Node) -> bool {
         node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())

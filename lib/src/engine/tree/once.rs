@@ -1,8 +1,8 @@
 //! Nothing is done twice in a run for the same reason, however its commits are read.
 
+use super::Error;
 use super::run::TreeRun;
 use super::work::Worked;
-use super::{Error, Notes};
 use crate::ids::{CommitId, TaskId};
 use crate::step::Attempt;
 
@@ -17,16 +17,11 @@ pub(super) struct Did {
 
 impl TreeRun<'_> {
     /// Works a task from an attempt on, or lands one a run before this one has finished.
-    pub(super) async fn task_once(
-        &mut self,
-        task: &TaskId,
-        attempt: Option<(Attempt, u32)>,
-        notes: Notes<'_>,
-    ) -> Result<Worked, Error> {
+    pub(super) async fn task_once(&mut self, task: &TaskId, attempt: Option<(Attempt, u32)>) -> Result<Worked, Error> {
         let because = self.not_again(task, &[task])?;
         let worked = match attempt {
-            Some((attempt, retry)) => self.work(task, attempt, retry, notes).await?,
-            None => self.land_waiting(task, notes).await?,
+            Some((attempt, retry)) => self.work(task, attempt, retry).await?,
+            None => self.land_waiting(task).await?,
         };
         if let Worked::Done(task) = &worked {
             self.note_done(task, because)?;
@@ -34,9 +29,9 @@ impl TreeRun<'_> {
         Ok(worked)
     }
 
-    pub(super) async fn gate_once(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+    pub(super) async fn gate_once(&mut self, gate: &TaskId) -> Result<Worked, Error> {
         let because = self.not_again(gate, &self.plan.tree.leaves_below(gate))?;
-        let worked = self.gate(gate, notes).await?;
+        let worked = self.gate(gate).await?;
         if let Worked::GoOn = &worked {
             self.note_done(gate, because)?;
         }

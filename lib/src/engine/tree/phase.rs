@@ -7,9 +7,9 @@ use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::testing::without_tests;
 use super::work::Worked;
-use super::{Error, Note, Notes, step_scan};
+use super::{Error, step_scan};
 use crate::engine::landing;
-use crate::event::WarningCode;
+use crate::event::{PhaseMerged, WarningCode};
 use crate::git::{MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::{
@@ -26,7 +26,7 @@ use crate::workspace::{branch_ref, phase_branch};
 impl TreeRun<'_> {
     /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
     /// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
-    pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn bring_phase(&self, task: &TaskId) -> Result<(), Error> {
         let on = self.lands_on(task)?;
         if on == self.plan.target {
             return Ok(());
@@ -56,10 +56,10 @@ impl TreeRun<'_> {
         }
         if let Some(tip) = unmerged {
             let kept = self.keep(phase, tip)?;
-            notes(Note::Warning(
+            self.engine.warn(
                 WarningCode::PhaseBranchRestarted
                     .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
-            ));
+            );
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }
@@ -247,7 +247,7 @@ impl TreeRun<'_> {
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
-    pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+    pub(super) async fn merge_phase(&mut self, phase: &TaskId) -> Result<Worked, Error> {
         let mut stopped = None;
         let mut next = merge::land([(self.target_of(self.plan.target.clone()), LandingWork::Phase)]);
         loop {
@@ -268,7 +268,7 @@ impl TreeRun<'_> {
                     let verdict = match self.untested(phase, merged)? {
                         Err(why) => LandingVerdict::Untestable(why),
                         Ok(None) => LandingVerdict::Green,
-                        Ok(Some(gate)) => match self.gate(&gate, notes).await? {
+                        Ok(Some(gate)) => match self.gate(&gate).await? {
                             // What they said is on the branch of the phase now.
                             Worked::GoOn => LandingVerdict::Again,
                             other => {
@@ -290,9 +290,16 @@ impl TreeRun<'_> {
                 LandingAsk::Close(close) => {
                     self.read_again()?;
                     for LandedBranch { target, commit, .. } in close.landed() {
-                        notes(Note::Merged { phase, commit, on: &target.branch, progress: &self.progress });
+                        self.engine.tell(PhaseMerged {
+                            task: phase.clone(),
+                            repo: target.repo,
+                            target: target.branch,
+                            commit,
+                            done: self.done,
+                            extra: Default::default(),
+                        });
                     }
-                    self.delete_landed_branches(notes)?;
+                    self.delete_landed_branches()?;
                     close.closed()
                 }
                 LandingAsk::End(LandingEnd::Refused(refused)) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Error;
 use super::bookkeeping;
 use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
@@ -16,13 +17,12 @@ use super::progress::Reader;
 use super::refusal::Refusal;
 use super::spending::Spending;
 use super::work::Worked;
-use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause, unsecret};
-use crate::event::{Commits, Warning, WarningCode};
+use crate::event::{Commits, RunStarted, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::LandedBranch;
@@ -174,6 +174,8 @@ pub struct TreeRun<'p> {
     pub(super) plan: &'p TreePlan,
     pub(super) course: Course,
     pub(super) progress: Progress,
+    /// How many tasks are done and landed.
+    pub(super) done: usize,
     /// What the target stood at when the progress was read, or where this run moved it since.
     pub(super) seen: CommitId,
     pub(super) schedule: Schedule<'p>,
@@ -260,12 +262,14 @@ impl<'p> TreeRun<'p> {
             _lock: lock,
         };
         let schedule = course.schedule(plan, &progress);
+        let done = progress.done(&plan.tree);
         let mut run = Self {
             engine,
             repo,
             plan,
             course,
             progress,
+            done,
             seen,
             schedule,
             stamp: plan.stamp,
@@ -289,8 +293,8 @@ impl<'p> TreeRun<'p> {
     }
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
-    pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        let ended = self.run_loop(notes).await;
+    pub async fn run(&mut self) -> Result<TreeEnded, Error> {
+        let ended = self.run_loop().await;
         tokio::task::block_in_place(|| self.repo.pack_rest());
         ended
     }
@@ -300,21 +304,21 @@ impl<'p> TreeRun<'p> {
         !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
     }
 
-    async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
+    async fn run_loop(&mut self) -> Result<TreeEnded, Error> {
         if self.begins_now() {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 _ => {}
             }
-            begun_again(&self.progress).into_iter().for_each(|warning| notes(Note::Warning(warning)));
-            self.start(notes)?;
+            begun_again(&self.progress).into_iter().for_each(|warning| self.engine.warn(warning));
+            self.start()?;
         }
         if !std::mem::replace(&mut self.greeted, true) {
-            self.gathered_before().into_iter().for_each(|warning| notes(Note::Warning(warning)));
-            self.bring_failed_attempts(notes)?;
+            self.gathered_before().into_iter().for_each(|warning| self.engine.warn(warning));
+            self.bring_failed_attempts()?;
             // A run before this one may have been killed before it could.
-            self.delete_landed_branches(notes)?;
+            self.delete_landed_branches()?;
         }
         loop {
             if self.engine.cancel.is_stopped() {
@@ -323,7 +327,7 @@ impl<'p> TreeRun<'p> {
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
-                notes(Note::Warning(WarningCode::TreeEditedMeanwhile.with(edited)));
+                self.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
             }
             let next = self.next();
             let worked = match next {
@@ -340,17 +344,15 @@ impl<'p> TreeRun<'p> {
                 Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
-                Next::Land(task) => {
-                    self.task_once(&task, None, notes).await.map_err(|error| error.at(&task, &self.repo))
-                }
-                Next::Gate(gate) => self.gate_once(&gate, notes).await,
-                Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
+                Next::Land(task) => self.task_once(&task, None).await.map_err(|error| error.at(&task, &self.repo)),
+                Next::Gate(gate) => self.gate_once(&gate).await,
+                Next::MergePhase(phase) => self.merge_phase(&phase).await,
                 Next::Work { task, attempt, retry } => {
                     let attempt = Some((attempt, retry));
-                    self.task_once(&task, attempt, notes).await.map_err(|error| error.at(&task, &self.repo))
+                    self.task_once(&task, attempt).await.map_err(|error| error.at(&task, &self.repo))
                 }
                 Next::GiveUp { task, reason } => {
-                    self.give_up(&task, reason, notes).await.map_err(|error| error.at(&task, &self.repo))
+                    self.give_up(&task, reason).await.map_err(|error| error.at(&task, &self.repo))
                 }
             };
             let worked = match worked {
@@ -390,7 +392,7 @@ impl<'p> TreeRun<'p> {
     }
 
     /// Opens the run: one commit on the target that changes no file.
-    pub(super) fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn start(&mut self) -> Result<(), Error> {
         let target = self.target_of(self.plan.target.clone());
         let make = |tip: CommitId| -> Result<_, Error> {
             let mut writer = self.repo.writer();
@@ -402,7 +404,13 @@ impl<'p> TreeRun<'p> {
         self.course.opened = true;
         if let Some(LandedBranch { from, commit, .. }) = landed {
             self.made(from.as_slice(), commit);
-            notes(Note::RunStarted(commit));
+            self.engine.tell(RunStarted {
+                tree: self.plan.path.clone(),
+                repo: self.plan.repo_name.clone(),
+                target: self.plan.target.clone(),
+                commit,
+                extra: Default::default(),
+            });
         }
         self.read_again()
     }
@@ -416,6 +424,7 @@ impl<'p> TreeRun<'p> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
+        self.done = self.progress.done(&self.plan.tree);
         self.schedule = self.course.schedule(self.plan, &self.progress);
         Ok(())
     }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use super::Error;
 use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
-use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, PauseReason, WarningCode};
-use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, NodeId, RepoPath, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::Found;
 use crate::route;
@@ -33,53 +33,41 @@ pub(super) enum Worked {
 
 impl TreeRun<'_> {
     /// Works a task until it is complete or given up, and lands it.
-    pub(super) async fn work(
-        &mut self,
-        task: &TaskId,
-        attempt: Attempt,
-        retry: u32,
-        notes: Notes<'_>,
-    ) -> Result<Worked, Error> {
-        let (session, job) = self.session(task, attempt, retry, notes).await?;
-        self.see_through(session, &job, notes).await
+    pub(super) async fn work(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<Worked, Error> {
+        let (session, job) = self.session(task, attempt, retry).await?;
+        self.see_through(session, &job).await
     }
 
     /// The session a task is worked in, with what it has to know: the one an earlier run left, or a new one.
-    async fn session(
-        &mut self,
-        task: &TaskId,
-        attempt: Attempt,
-        retry: u32,
-        notes: Notes<'_>,
-    ) -> Result<(Session, Arc<TaskJob>), Error> {
+    async fn session(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<(Session, Arc<TaskJob>), Error> {
         let job = self.job(task);
-        let session = match self.take_up(task, &job, notes).await? {
+        let session = match self.take_up(task, &job).await? {
             Some(session) => session,
-            None => self.begin(&job, attempt, retry, notes).await?,
+            None => self.begin(&job, attempt, retry).await?,
         };
         Ok((session, job))
     }
 
     /// Runs the tests of a phase and lands what they say.
-    pub(super) async fn gate(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+    pub(super) async fn gate(&mut self, gate: &TaskId) -> Result<Worked, Error> {
         loop {
-            if let Some(worked) = self.gate_at_tip(gate, notes).await? {
+            if let Some(worked) = self.gate_at_tip(gate).await? {
                 return Ok(worked);
             }
         }
     }
 
     /// Runs them once; none when somebody has moved the target meanwhile, so that they say nothing about what is there.
-    async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Option<Worked>, Error> {
+    async fn gate_at_tip(&mut self, gate: &TaskId) -> Result<Option<Worked>, Error> {
         let job = self.job(gate);
         // One that was cut off tells nothing about what is there now.
         if let Some(cut_off) = self.course.unfinished.remove(gate) {
             Session::put_aside(&self.repo, &self.engine.redactor, &cut_off.id, self.course.seat.as_ref())?;
         }
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
-        let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
+        let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs).await?;
         let id = session.id().clone();
-        let ended = session.run(&mut observer(&id, notes)).await?;
+        let ended = session.run().await?;
         let cut_off = match ended {
             Ended::Paused(pause) => {
                 session.check_branch()?;
@@ -93,12 +81,12 @@ impl TreeRun<'_> {
             return Ok(Some(Worked::Ended(cut_off)));
         }
         let tested = self.begun_on(session.started())?;
-        let tried = self.try_land(&mut session, notes).await?;
+        let tried = self.try_land(&mut session).await?;
         if matches!(tried, Tried::Moved) {
-            notes(Note::Warning(
+            self.engine.warn(
                 WarningCode::TestsAgain
                     .with(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)),
-            ));
+            );
             self.take_back(session);
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
             return Ok(None);
@@ -111,22 +99,17 @@ impl TreeRun<'_> {
     }
 
     /// Runs attempts until the task is complete or given up, and lands it.
-    pub(super) async fn see_through(
-        &mut self,
-        mut session: Session,
-        job: &Arc<TaskJob>,
-        notes: Notes<'_>,
-    ) -> Result<Worked, Error> {
+    pub(super) async fn see_through(&mut self, mut session: Session, job: &Arc<TaskJob>) -> Result<Worked, Error> {
         loop {
             if !session.is_decided()
-                && let Some(worked) = self.decide(&mut session, job, notes).await?
+                && let Some(worked) = self.decide(&mut session, job).await?
             {
                 self.take_back(session);
                 return Ok(Worked::Ended(worked));
             }
-            match self.try_land(&mut session, notes).await? {
+            match self.try_land(&mut session).await? {
                 Tried::Red(on) => {
-                    self.next_or_fail(&mut session, None, notes)?;
+                    self.next_or_fail(&mut session, None)?;
                     if !session.is_decided()
                         && let Err(unasked) = self.require_given(&job.task.id, on)
                     {
@@ -141,15 +124,9 @@ impl TreeRun<'_> {
     }
 
     /// Runs attempts until the task is complete or given up. Answers only when the run stops before that.
-    async fn decide(
-        &mut self,
-        session: &mut Session,
-        job: &TaskJob,
-        notes: Notes<'_>,
-    ) -> Result<Option<TreeEnded>, Error> {
+    async fn decide(&mut self, session: &mut Session, job: &TaskJob) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
-            let id = session.id().clone();
-            let ended = session.run_attempt(&mut observer(&id, notes)).await?;
+            let ended = session.run_attempt().await?;
             match ended {
                 Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>
@@ -162,15 +139,15 @@ impl TreeRun<'_> {
                 }
                 Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(job.task.id.clone()))),
                 Ended::Completed => match session.left_out()? {
-                    files if files.is_empty() => self.complete(session, job, notes)?,
+                    files if files.is_empty() => self.complete(session, job)?,
                     files => {
                         let why = text::left_out("the task is not complete", &files);
-                        self.end_attempt(session, Some(why), notes)?;
+                        self.end_attempt(session, Some(why))?;
                     }
                 },
                 Ended::Failed { reason } => {
                     let outside = (!attempt_is_told(session)).then_some(reason);
-                    self.end_attempt(session, outside, notes)?;
+                    self.end_attempt(session, outside)?;
                 }
             }
         }
@@ -178,27 +155,27 @@ impl TreeRun<'_> {
     }
 
     /// Ends an attempt that failed, with what ended it `outside` of its steps.
-    fn end_attempt(&self, session: &mut Session, outside: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
+    fn end_attempt(&self, session: &mut Session, outside: Option<String>) -> Result<(), Error> {
         match outside {
             Some(why) if !attempt_has_result(session) => {
-                session.fail_attempt(&why, &mut observer(&session.id().clone(), notes))?;
-                self.next_or_fail(session, None, notes)
+                session.fail_attempt(&why)?;
+                self.next_or_fail(session, None)
             }
             // A step has failed before and the pass went on. Another one would count as another attempt.
-            outside => self.next_or_fail(session, outside, notes),
+            outside => self.next_or_fail(session, outside),
         }
     }
 
     /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
-    fn next_or_fail(&self, session: &mut Session, untold: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
+    fn next_or_fail(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
         let over = session.task_is_out_of_budget()?;
         let given_up = match (over, self.after(session)) {
             (Some(why), _) => why,
             (None, After::GiveUp(why)) => words(why),
-            (None, After::Again) => return self.begin_next(session, untold, notes),
+            (None, After::Again) => return self.begin_next(session, untold),
         };
         let body = text::failed(&given_up, untold.as_deref());
-        self.fail(session, session.attempt_number(), body, notes)
+        self.fail(session, session.attempt_number(), body)
     }
 
     /// What follows the attempts of a session so far.
@@ -209,7 +186,7 @@ impl TreeRun<'_> {
         schedule::after(number, &ended, &self.plan.limits)
     }
 
-    fn begin_next(&self, session: &mut Session, untold: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
+    fn begin_next(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
         let task = session.state().task.as_ref().expect("a session on a task");
         let last = task.attempt.as_ref().expect("an attempt was begun");
         let start = start_after(session.pipeline(), None).expect("a pipeline that ran has a start");
@@ -224,12 +201,12 @@ impl TreeRun<'_> {
             feedback: untold.iter().map(|why| text::broke_off(why)).collect(),
             extra: Default::default(),
         };
-        Ok(session.begin_attempt(attempt, &mut observer(&session.id().clone(), notes))?)
+        Ok(session.begin_attempt(attempt)?)
     }
 
     /// The last step of a task that is done, with its report.
-    fn complete(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<(), Error> {
-        let tested = self.is_tested(session, job, notes)?;
+    fn complete(&self, session: &mut Session, job: &TaskJob) -> Result<(), Error> {
+        let tested = self.is_tested(session, job)?;
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
@@ -244,7 +221,7 @@ impl TreeRun<'_> {
         };
         let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
         if let Some(Err(found)) = &place {
-            notes(Note::Warning(in_the_record(&format!("the report of {}", job.task.id), found)));
+            self.engine.warn(in_the_record(&format!("the report of {}", job.task.id), found));
         }
         let (named, report) = match place {
             Some(Ok(path)) => {
@@ -255,13 +232,13 @@ impl TreeRun<'_> {
         };
         let facts = Step { report: Some(named.clone()), untested: !tested, ..session.facts(StepKind::Complete, true) };
         let body = text::complete(attempts, Some(&named));
-        session.end_task(facts, body, None, Some(report), &mut observer(&session.id().clone(), notes))?;
+        session.end_task(facts, body, None, Some(report))?;
         Ok(())
     }
 
     /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
     /// which it was begun.
-    fn is_tested(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<bool, Error> {
+    fn is_tested(&self, session: &mut Session, job: &TaskJob) -> Result<bool, Error> {
         let Some(work) = &session.state().task else { return Ok(false) };
         let before = self.progress.task(&work.of.id).at_attempt();
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
@@ -270,7 +247,7 @@ impl TreeRun<'_> {
         let is_own = own.is_some();
         let tested = own.map_or_else(|| self.tested_before(session, job, behind), |own| Ok(own.tested_code))?;
         match tested {
-            Some(tested) => Ok(tested == session.code(&mut observer(&session.id().clone(), notes))?),
+            Some(tested) => Ok(tested == session.code()?),
             // Older records do not tell which code it was.
             None => Ok(is_own),
         }
@@ -290,23 +267,23 @@ impl TreeRun<'_> {
     }
 
     /// The last step of a task that is given up after so many attempts.
-    fn fail(&self, session: &mut Session, attempts: u32, body: Body, notes: Notes<'_>) -> Result<(), Error> {
+    fn fail(&self, session: &mut Session, attempts: u32, body: Body) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
-        session.end_task(facts, body, attempt, None, &mut observer(&session.id().clone(), notes))?;
+        session.end_task(facts, body, attempt, None)?;
         Ok(())
     }
 
     /// Gives a task up whose budget was used up by a run before this one.
-    pub(super) async fn give_up(&mut self, task: &TaskId, why: Reason, notes: Notes<'_>) -> Result<Worked, Error> {
+    pub(super) async fn give_up(&mut self, task: &TaskId, why: Reason) -> Result<Worked, Error> {
         let state = self.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        let (mut session, job) = self.session(task, Attempt { number, of: number }, retry, notes).await?;
+        let (mut session, job) = self.session(task, Attempt { number, of: number }, retry).await?;
         // An attempt with a step that failed may go on behind it, as its pipeline says, and is the last of the budget.
         if !session.is_decided() && !attempt_has_result(&session) {
-            self.fail(&mut session, number, text::failed(&words(why), None), notes)?;
+            self.fail(&mut session, number, text::failed(&words(why), None))?;
         }
-        self.see_through(session, &job, notes).await
+        self.see_through(session, &job).await
     }
 
     /// The branch of a task.
@@ -362,14 +339,6 @@ fn attempt_has_result(session: &Session) -> bool {
 /// Whether the newest attempt ended with such a step.
 fn attempt_is_told(session: &Session) -> bool {
     session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
-}
-
-/// Passes a session's events on.
-pub(super) fn observer<'a>(
-    session: &'a SessionId,
-    notes: Notes<'a>,
-) -> impl FnMut(&crate::event::Recorded) + Send + use<'a> {
-    move |event| notes(Note::Event { session, event })
 }
 
 /// The node a pass begins at: the start, or the one behind the node of a step that went well.
