@@ -36,7 +36,7 @@ pub fn stalled(only: Option<&TaskId>) -> String {
 }
 
 /// What a run would do next. Where tests have failed on what a merge gives, they run again before it is made.
-pub fn next(tree: &TaskTree, progress: &Progress, limits: &Limits) -> Next {
+pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &Limits) -> Next {
     match schedule::next(tree, progress, limits) {
         Next::MergePhase(phase) if gate(tree, progress, &phase) == Some("fail") => Next::Gate(phase),
         next => next,
@@ -161,7 +161,7 @@ fn bar(done: usize, all: usize) -> String {
 }
 
 impl Shown<'_> {
-    fn tree(&self) -> &TaskTree {
+    fn tree(&self) -> &Arc<TaskTree> {
         &self.grown.file.tree
     }
 

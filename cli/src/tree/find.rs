@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
@@ -23,7 +24,7 @@ pub const HOW_TO_HAVE_ONE: &str =
 #[derive(Debug)]
 pub struct TreeFile {
     /// The tree.
-    pub tree: TaskTree,
+    pub tree: Arc<TaskTree>,
     /// What the file holds.
     pub text: String,
     /// From the root of the repository; the name alone when it lies outside.
@@ -69,7 +70,7 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
     let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;
-    Ok(TreeFile { tree, text, path, place, stamp, tracked: entry.is_some() })
+    Ok(TreeFile { tree: Arc::new(tree), text, path, place, stamp, tracked: entry.is_some() })
 }
 
 /// A path as commits name it, or why none can. Every step names its tree, and where what it has done lies: under another

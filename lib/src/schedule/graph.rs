@@ -13,8 +13,8 @@ use crate::progress::{OpenBranch, Place, Progress, Stands, Stray, Taken, Unread}
 use crate::step::Attempt;
 
 #[derive(Debug)]
-pub(super) struct Item<'t> {
-    pub(super) id: &'t TaskId,
+pub(super) struct Item {
+    pub(super) id: TaskId,
     pub(super) parent: Option<usize>,
     pub(super) phase: usize,
     pub(super) is_leaf: bool,
@@ -34,11 +34,11 @@ pub(super) struct Item<'t> {
 
 /// A run over a tree: what it may do, and what happened in it.
 #[derive(Debug)]
-pub struct Schedule<'t> {
-    pub(super) tree: &'t TaskTree,
+pub struct Schedule {
+    pub(super) tree: Arc<TaskTree>,
     pub(super) limits: Limits,
-    pub(super) index: BTreeMap<&'t TaskId, usize>,
-    pub(super) items: Vec<Item<'t>>,
+    pub(super) index: BTreeMap<TaskId, usize>,
+    pub(super) items: Vec<Item>,
     /// By the phase whose branch they are done on and that they are no part of any more: how many leaves that is, at or
     /// below each node.
     along: BTreeMap<TaskId, BTreeMap<usize, u32>>,
@@ -65,9 +65,9 @@ pub struct Schedule<'t> {
     red: Option<usize>,
 }
 
-impl<'t> Schedule<'t> {
+impl Schedule {
     /// The schedule of a run that starts now.
-    pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
+    pub fn new(tree: &Arc<TaskTree>, progress: &Progress, limits: Limits) -> Self {
         let standing = |id: &TaskId| Standing::of(progress.task(id), tree.phase_of(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
         let (stray, taken, unread) = (progress.stray(tree), progress.taken.clone(), progress.unread.clone());
@@ -78,7 +78,7 @@ impl<'t> Schedule<'t> {
     /// then is for a new schedule.
     pub fn update(&mut self, progress: &Progress, id: &TaskId) {
         let Some(&node) = self.index.get(id) else { return };
-        let tree = self.tree;
+        let tree = self.tree.clone();
         let leaves = if self.items[node].is_leaf { vec![id] } else { tree.leaves_below(id) };
         for leaf in &leaves {
             self.set(leaf, Standing::of(progress.task(leaf), tree.phase_of(leaf)));
@@ -86,27 +86,32 @@ impl<'t> Schedule<'t> {
         let mut above = Some(node);
         while let Some(inner) = above {
             if let Some(before) = self.items[inner].gate {
-                let mut gate = GateState::of(&progress.gate(self.items[inner].id, leaves.iter().copied()));
+                let mut gate = GateState::of(&progress.gate(&self.items[inner].id, leaves.iter().copied()));
                 // Only its own run makes a gate green; of the leaves below, only these were looked at.
                 gate.green &= inner == node || before.green;
-                gate.green &= !gate.gathered || self.is_ahead(self.items[self.items[inner].phase].id);
+                gate.green &= !gate.gathered || self.is_ahead(&self.items[self.items[inner].phase].id);
                 self.set_gate_at(inner, gate);
             }
             above = self.items[inner].parent;
         }
         if !self.along.is_empty() {
             // Who waits for what may be another thing now.
-            let anew = Self::new(tree, progress, self.limits.clone());
-            let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
-            let (failed, red) = (self.failed, self.red);
-            *self = Self { failed_before, failed, red, ..anew };
+            self.renew(progress);
         }
+    }
+
+    /// Takes in everything that has become of the tree, and still knows what failed in this run.
+    pub fn renew(&mut self, progress: &Progress) {
+        let anew = Self::new(&self.tree, progress, self.limits.clone());
+        let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
+        let (failed, red) = (self.failed, self.red);
+        *self = Self { failed_before, failed, red, ..anew };
     }
 
     /// The tasks that may be worked now, in their order.
     #[cfg(test)]
-    pub(super) fn ready(&self) -> impl Iterator<Item = &'t TaskId> {
-        self.ready.iter().map(|position| self.items[self.order[*position]].id)
+    pub(super) fn ready(&self) -> impl Iterator<Item = &TaskId> {
+        self.ready.iter().map(|position| &self.items[self.order[*position]].id)
     }
 
     /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever the run was told: its
@@ -137,47 +142,58 @@ impl<'t> Schedule<'t> {
     }
 
     /// The phases whose branches are to be merged now.
-    pub fn merges(&self) -> impl Iterator<Item = &'t TaskId> {
-        self.merges.iter().map(|phase| self.items[*phase].id)
+    pub fn merges(&self) -> impl Iterator<Item = &TaskId> {
+        self.merges.iter().map(|phase| &self.items[*phase].id)
     }
 
     /// What to do now.
     pub fn next(&self) -> Next {
-        let id = |node: usize| self.items[node].id.clone();
-        if let Some(leaf) = self.failed {
-            return Next::Failed(id(leaf));
-        }
-        if let Some(gate) = self.red {
-            return Next::GateRed(id(gate));
-        }
-        let goes_on = |taken: &&Taken| taken.stands != Stands::Left && self.needs(&taken.branch, &taken.id);
-        if let Some(taken) = self.taken.iter().find(goes_on) {
-            return Next::Yield(taken.clone());
-        }
-        if let Some(unread) = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id)) {
-            return Next::Mend(unread.clone());
-        }
-        if let Some((_, leaf)) = self.waiting.iter().find(|(_, leaf)| !self.is_held(*leaf)) {
-            return Next::Land(id(*leaf));
-        }
-        if let Some(stray) = self.stray.clone() {
-            return Next::Settle(stray);
-        }
-        if let Some((fresh, gate)) = self.due.first()
-            && (!fresh || self.limits.only.is_none())
-        {
-            return Next::Gate(id(*gate));
+        if let Some(stop) = self.stops() {
+            return stop;
         }
         if let Some(only) = &self.limits.only {
             return self.next_of(only);
         }
-        if let Some(phase) = self.merges.first() {
-            return Next::MergePhase(id(*phase));
+        self.may_start().next().or_else(|| self.stray.clone().map(Next::Settle)).unwrap_or_else(|| self.end())
+    }
+
+    /// What ends or stops the run, whatever else could be done.
+    pub(super) fn stops(&self) -> Option<Next> {
+        let id = |node: usize| self.items[node].id.clone();
+        if let Some(leaf) = self.failed {
+            return Some(Next::Failed(id(leaf)));
         }
-        match self.ready.first() {
-            Some(position) => self.work(self.order[*position]),
-            None => self.end(),
+        if let Some(gate) = self.red {
+            return Some(Next::GateRed(id(gate)));
         }
+        let goes_on = |taken: &&Taken| taken.stands != Stands::Left && self.needs(&taken.branch, &taken.id);
+        if let Some(taken) = self.taken.iter().find(goes_on) {
+            return Some(Next::Yield(taken.clone()));
+        }
+        let unread = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id));
+        unread.map(|unread| Next::Mend(unread.clone()))
+    }
+
+    /// All that could be done now if nothing else were, what comes first first. Where finished work has to be settled,
+    /// nothing but landings comes before that.
+    pub(super) fn may_start(&self) -> impl Iterator<Item = Next> {
+        let id = |node: usize| self.items[node].id.clone();
+        let lands = self.lands().map(Next::Land);
+        let gates = self.due.iter().map(move |(_, gate)| Next::Gate(id(*gate)));
+        let merges = self.merges.iter().map(move |phase| Next::MergePhase(id(*phase)));
+        let works = self.ready.iter().map(|position| self.work(self.order[*position]));
+        lands.chain(gates.chain(merges).chain(works).filter(|_| self.stray.is_none()))
+    }
+
+    /// The tasks that may land now.
+    fn lands(&self) -> impl Iterator<Item = TaskId> {
+        let free = self.waiting.iter().filter(|(_, leaf)| !self.is_held(*leaf));
+        free.map(|(_, leaf)| self.items[*leaf].id.clone())
+    }
+
+    /// Whether a gate is to be run.
+    pub(super) fn is_due(&self, gate: usize) -> bool {
+        [true, false].iter().any(|fresh| self.due.contains(&(*fresh, gate)))
     }
 
     /// Whether a branch another tree goes on with, or nobody can read, is one that this run would use. That it may not be its next task makes
@@ -200,8 +216,18 @@ impl<'t> Schedule<'t> {
         }
     }
 
-    /// What to do for one task: work it, then what its end brings about, and nothing else.
+    /// What to do for one task: what waits to land or was red before, then work it, then what its end brings about, and
+    /// nothing else.
     fn next_of(&self, only: &TaskId) -> Next {
+        if let Some(task) = self.lands().next() {
+            return Next::Land(task);
+        }
+        if let Some(stray) = self.stray.clone() {
+            return Next::Settle(stray);
+        }
+        if let Some((false, gate)) = self.due.first() {
+            return Next::Gate(self.items[*gate].id.clone());
+        }
         let stalled = |waits_for| Next::Stalled(vec![Blocked { task: only.clone(), waits_for }]);
         let itself = |why| vec![Wait { on: only.clone(), why, failed: Arc::default() }];
         let leaf = self.index.get(only).filter(|node| self.items[**node].is_leaf);
@@ -266,14 +292,14 @@ impl<'t> Schedule<'t> {
 }
 
 /// Building, and taking in changes.
-impl<'t> Schedule<'t> {
+impl Schedule {
     pub(super) fn build(
-        tree: &'t TaskTree,
+        tree: &Arc<TaskTree>,
         limits: Limits,
         standing: &dyn Fn(&TaskId) -> Standing,
         gate: &dyn Fn(&TaskId) -> GateState,
     ) -> Self {
-        let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
+        let index: BTreeMap<TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (node.id.clone(), at)).collect();
         let open = Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
         let by_phase = limits.isolation == Isolation::Phase;
         let gathered_in = |leaf: &TaskId| match standing(leaf) {
@@ -284,8 +310,8 @@ impl<'t> Schedule<'t> {
         let gathered: BTreeSet<TaskId> = tree.order().iter().filter_map(gathered_in).collect();
         let gathers =
             |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || gathered.contains(&node.id));
-        let item = |node: &'t TaskNode| Item {
-            id: &node.id,
+        let item = |node: &TaskNode| Item {
+            id: node.id.clone(),
             parent: node.parent.as_ref().map(|parent| index[parent]),
             phase: index[tree.phase_of(&node.id)],
             is_leaf: node.is_leaf(),
@@ -300,7 +326,7 @@ impl<'t> Schedule<'t> {
         let items = tree.nodes().map(item).collect();
         let order: Vec<usize> = tree.order().iter().map(|id| index[id]).collect();
         let mut schedule = Self {
-            tree,
+            tree: tree.clone(),
             limits,
             index,
             items,
@@ -319,14 +345,14 @@ impl<'t> Schedule<'t> {
         };
         schedule.count_all_as_missing();
         for node in 0..schedule.items.len() {
-            let id = schedule.items[node].id;
-            if schedule.items[node].is_leaf {
-                let standing = standing(id);
+            let item = &schedule.items[node];
+            if item.is_leaf {
+                let standing = standing(&item.id);
                 schedule.failed_before.extend(standing.has_failed().then_some(node));
                 schedule.set_at(node, standing);
-            } else if schedule.items[node].gate.is_some() {
-                let mut gate = gate(id);
-                gate.green &= !gate.gathered || gathered.contains(tree.phase_of(id));
+            } else if item.gate.is_some() {
+                let mut gate = gate(&item.id);
+                gate.green &= !gate.gathered || gathered.contains(tree.phase_of(&item.id));
                 schedule.set_gate_at(node, gate);
             }
         }
@@ -342,7 +368,7 @@ impl<'t> Schedule<'t> {
             self.items[leaf].position = Some(position);
             self.shift_missing(leaf, LEVELS.map(|_| 1));
         }
-        for gate in self.tree.gates() {
+        for gate in self.tree.clone().gates() {
             let gate = self.index[&gate.id];
             self.items[gate].gate = Some(GateState::default());
             self.shift_missing(gate, LEVELS.map(|_| 1));
@@ -360,7 +386,7 @@ impl<'t> Schedule<'t> {
         let is_to_do = |leaf: &usize| !self.items[*leaf].standing.is_done();
         for leaf in self.order.iter().copied().filter(is_to_do).collect::<Vec<_>>() {
             let phase = self.items[leaf].phase;
-            for dependency in self.tree.dependencies(self.items[leaf].id) {
+            for dependency in self.tree.dependencies(&self.items[leaf].id) {
                 let dependency = self.index[dependency];
                 let Some(level) = self.level(phase, dependency) else { continue };
                 let waits = if self.items[phase].gathers && level == Level::OnTarget { phase } else { leaf };
@@ -382,7 +408,7 @@ impl<'t> Schedule<'t> {
         if self.items[dependency].phase == phase {
             return Some(Level::Landed);
         }
-        let come_along = self.along.get(self.items[phase].id).and_then(|below| below.get(&dependency));
+        let come_along = self.along.get(&self.items[phase].id).and_then(|below| below.get(&dependency));
         // All that is not on the target comes along, and no gate is missing.
         let has_all = come_along == Some(&self.items[dependency].missing[Level::OnTarget as usize]);
         if has_all { None } else { Some(Level::OnTarget) }
@@ -399,12 +425,12 @@ impl<'t> Schedule<'t> {
             let leaves = self.tree.leaves_below(needed);
             leaves.iter().any(|leaf| match standing(leaf) {
                 Standing::Open { left_on: Some(phase), .. } => {
-                    level == Level::OnTarget || phase != self.items[item.phase].id
+                    level == Level::OnTarget || *phase != self.items[item.phase].id
                 }
                 standing => standing.is_done() && !standing.is_there(level),
             })
         };
-        !item.standing.has_failed() && self.tree.dependencies(item.id).into_iter().any(holds)
+        !item.standing.has_failed() && self.tree.dependencies(&item.id).into_iter().any(holds)
     }
 
     /// Takes in what became of a leaf.
@@ -521,7 +547,7 @@ impl<'t> Schedule<'t> {
         if self.items[node].is_leaf {
             return self.refresh_leaf(node);
         }
-        for leaf in self.tree.leaves_below(self.items[node].id) {
+        for leaf in self.tree.clone().leaves_below(&self.items[node].id) {
             self.refresh_leaf(self.index[leaf]);
         }
     }

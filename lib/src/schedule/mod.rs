@@ -5,6 +5,7 @@
 //! changed, or what it tells.
 
 mod attempts;
+mod beside;
 mod graph;
 mod standing;
 #[cfg(test)]
@@ -168,6 +169,6 @@ impl fmt::Display for Blocked {
 }
 
 /// What a run that starts now does first. A run that goes on keeps a [`Schedule`], which knows what failed in it.
-pub fn next(tree: &TaskTree, progress: &Progress, limits: &Limits) -> Next {
+pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &Limits) -> Next {
     Schedule::new(tree, progress, limits.clone()).next()
 }

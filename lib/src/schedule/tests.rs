@@ -1,5 +1,7 @@
 //! Runs over small trees, by hand and at random, against commits folded as those of a real run.
 
+mod beside;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ fn id(text: &str) -> TaskId {
 }
 
 /// A tree from lines `id parent depends,on [gate]`, with `-` for nothing; the given order, if any, limits the leaves.
-fn tree(lines: &[&str], order: Option<&[&str]>) -> TaskTree {
+fn tree(lines: &[&str], order: Option<&[&str]>) -> Arc<TaskTree> {
     let mut nodes = serde_json::Map::new();
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
@@ -37,7 +39,7 @@ fn tree(lines: &[&str], order: Option<&[&str]>) -> TaskTree {
     if let Some(order) = order {
         tree["execution_order"] = json!(order);
     }
-    TaskTree::read(&tree.to_string()).unwrap()
+    Arc::new(TaskTree::read(&tree.to_string()).unwrap())
 }
 
 fn first(line: &str) -> &str {
@@ -85,12 +87,12 @@ impl World {
         }
     }
 
-    fn complete(&mut self, tree: &TaskTree, task: &str) {
+    fn complete(&mut self, tree: &Arc<TaskTree>, task: &str) {
         self.attempt(task, 0, &PASSED);
         self.land(tree, &id(task));
     }
 
-    fn fail(&mut self, tree: &TaskTree, task: &str, attempts: u32) {
+    fn fail(&mut self, tree: &Arc<TaskTree>, task: &str, attempts: u32) {
         for retry in 0..attempts {
             self.attempt(task, retry, &[(StepKind::Implement, true), (StepKind::Test, false)]);
         }
@@ -98,7 +100,7 @@ impl World {
         self.land(tree, &id(task));
     }
 
-    fn land(&mut self, tree: &TaskTree, task: &TaskId) {
+    fn land(&mut self, tree: &Arc<TaskTree>, task: &TaskId) {
         let steps = self.tasks.remove(task).unwrap_or_default();
         let phase = tree.phase_of(task).clone();
         if phase != *task && self.schedule(tree).gathers(&phase) {
@@ -109,14 +111,14 @@ impl World {
         }
     }
 
-    fn gate(&mut self, tree: &TaskTree, gate: &TaskId, passed: bool) {
+    fn gate(&mut self, tree: &Arc<TaskTree>, gate: &TaskId, passed: bool) {
         let phase = tree.phase_of(gate).clone();
         let on = if self.schedule(tree).is_ahead(&phase) { Place::Phase(phase.clone()) } else { Place::Target };
         let step = self.step(gate, StepKind::Test, passed, 0, on.clone());
         if on == Place::Target { self.target.push(step) } else { self.phases.entry(phase).or_default().push(step) }
     }
 
-    fn schedule<'t>(&self, tree: &'t TaskTree) -> Schedule<'t> {
+    fn schedule(&self, tree: &Arc<TaskTree>) -> Schedule {
         let isolation = if self.phase_mode { Isolation::Phase } else { Isolation::None };
         Schedule::new(tree, &self.progress(), Limits { isolation, ..Limits::default() })
     }
@@ -138,7 +140,7 @@ impl World {
         fold(&self.target, &phases.chain(tasks).collect::<Vec<_>>(), "")
     }
 
-    fn next(&self, tree: &TaskTree, limits: &Limits) -> Next {
+    fn next(&self, tree: &Arc<TaskTree>, limits: &Limits) -> Next {
         next(tree, &self.progress(), limits)
     }
 }
@@ -508,7 +510,7 @@ fn a_thousand_tasks_are_all_scheduled() {
         }
         nodes.insert(words[0].to_owned(), node);
     }
-    let tree = TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap();
+    let tree = Arc::new(TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap());
     let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
     let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
     let (mut tasks, mut gates) = (0, 0);
@@ -532,7 +534,7 @@ fn a_thousand_tasks_are_all_scheduled() {
 
 /// A tree at random: leaves in order, cut into phases, some with a group inside, some with gates, each waiting for what
 /// came before it.
-fn any_tree() -> impl Strategy<Value = TaskTree> {
+fn any_tree() -> impl Strategy<Value = Arc<TaskTree>> {
     let leaf = (any::<[bool; 6]>(), any::<bool>(), any::<bool>(), any::<u8>());
     proptest::collection::vec(leaf, 1..9).prop_map(|leaves| {
         let mut lines: Vec<String> = Vec::new();
@@ -599,7 +601,7 @@ fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &Task
 }
 
 /// Does what the schedule says, with results at random.
-fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::Rng) -> Option<TaskId> {
+fn act(world: &mut World, tree: &Arc<TaskTree>, next: &Next, random: &mut fastrand::Rng) -> Option<TaskId> {
     let task = match next {
         Next::Work { task, retry, .. } => {
             let failing = random.usize(0..3);
@@ -664,8 +666,8 @@ fn a_phase_that_another_was_merged_into_still_has_its_own() {
 }
 
 /// How far a dependency must have come, leaf by leaf and gate by gate.
-fn plain_level(schedule: &Schedule<'_>, phase: usize, dependency: usize) -> Option<Level> {
-    let (tree, items) = (schedule.tree, &schedule.items);
+fn plain_level(schedule: &Schedule, phase: usize, dependency: usize) -> Option<Level> {
+    let (tree, items) = (&schedule.tree, &schedule.items);
     if !items[phase].gathers {
         return Some(Level::OnTarget);
     }
@@ -673,8 +675,8 @@ fn plain_level(schedule: &Schedule<'_>, phase: usize, dependency: usize) -> Opti
         return Some(Level::Landed);
     }
     let standing = |leaf: &TaskId| &items[schedule.index[leaf]].standing;
-    let comes_along = |leaf: &TaskId| standing(leaf).comes_with() == Some(items[phase].id);
-    let leaves = tree.leaves_below(items[dependency].id);
+    let comes_along = |leaf: &TaskId| standing(leaf).comes_with() == Some(&items[phase].id);
+    let leaves = tree.leaves_below(&items[dependency].id);
     let has_all = leaves.iter().any(|leaf| comes_along(leaf))
         && leaves.iter().all(|leaf| comes_along(leaf) || standing(leaf).is_there(Level::OnTarget));
     let is_below = |gate: usize| std::iter::successors(Some(gate), |at| items[*at].parent).any(|at| at == dependency);
@@ -682,14 +684,14 @@ fn plain_level(schedule: &Schedule<'_>, phase: usize, dependency: usize) -> Opti
     if has_all && !gates.any(|(gate, _)| is_below(gate)) { None } else { Some(Level::OnTarget) }
 }
 
-fn plain_wait(schedule: &Schedule<'_>, node: usize, why: Why) -> Wait {
+fn plain_wait(schedule: &Schedule, node: usize, why: Why) -> Wait {
     let failed = schedule.fails_in(node, &why).map(|holder| schedule.failed_in(holder).cloned().collect());
     Wait { on: schedule.items[node].id.clone(), failed: failed.unwrap_or_default(), why }
 }
 
 /// What a task waits for, without anything that was found out for another.
-fn plain_waits(schedule: &Schedule<'_>, leaf: usize) -> Vec<Wait> {
-    let (tree, items) = (schedule.tree, &schedule.items);
+fn plain_waits(schedule: &Schedule, leaf: usize) -> Vec<Wait> {
+    let (tree, items) = (&schedule.tree, &schedule.items);
     let item = &items[leaf];
     if let Some(phase) = item.standing.comes_with() {
         return vec![plain_wait(schedule, leaf, Why::Elsewhere(phase.clone()))];
@@ -697,13 +699,13 @@ fn plain_waits(schedule: &Schedule<'_>, leaf: usize) -> Vec<Wait> {
     let mut waits: Vec<Wait> = Vec::new();
     let mut seen = BTreeSet::new();
     let gathers = items[item.phase].gathers;
-    let leaves = if gathers { tree.leaves_below(items[item.phase].id) } else { vec![item.id] };
+    let leaves = if gathers { tree.leaves_below(&items[item.phase].id) } else { vec![&item.id] };
     let is_to_do = |leaf: &&TaskId| !items[schedule.index[*leaf]].standing.is_done();
-    for other in [item.id].into_iter().chain(leaves.into_iter().filter(is_to_do)) {
+    for other in [&item.id].into_iter().chain(leaves.into_iter().filter(is_to_do)) {
         for dependency in tree.dependencies(other) {
             let dependency = schedule.index[dependency];
             let inside = items[dependency].phase == item.phase;
-            if inside && other != item.id || !seen.insert(dependency) {
+            if inside && *other != item.id || !seen.insert(dependency) {
                 continue;
             }
             let Some(level) = plain_level(schedule, item.phase, dependency) else { continue };
@@ -749,7 +751,7 @@ proptest! {
         }
         for node in 0..schedule.items.len() {
             let phase = schedule.items[node].phase;
-            let needed = tree.dependencies(schedule.items[node].id);
+            let needed = tree.dependencies(&schedule.items[node].id);
             for dependency in needed.into_iter().map(|needed| schedule.index[needed]) {
                 prop_assert_eq!(schedule.level(phase, dependency), plain_level(&schedule, phase, dependency));
             }

@@ -10,8 +10,8 @@ use super::{Wait, Why};
 use crate::ids::TaskId;
 
 /// What tasks wait for, with what many of them share found out once.
-pub(super) struct Waits<'s, 't> {
-    schedule: &'s Schedule<'t>,
+pub(super) struct Waits<'s> {
+    schedule: &'s Schedule,
     /// What whole phases wait for, by the phase.
     phases: BTreeMap<usize, Rc<[(usize, Wait)]>>,
     whys: BTreeMap<(usize, Level), Option<Why>>,
@@ -19,8 +19,8 @@ pub(super) struct Waits<'s, 't> {
     failed: BTreeMap<TaskId, Arc<[TaskId]>>,
 }
 
-impl<'s, 't> Waits<'s, 't> {
-    pub(super) fn new(schedule: &'s Schedule<'t>) -> Self {
+impl<'s> Waits<'s> {
+    pub(super) fn new(schedule: &'s Schedule) -> Self {
         Self { schedule, phases: BTreeMap::new(), whys: BTreeMap::new(), failed: BTreeMap::new() }
     }
 
@@ -32,7 +32,7 @@ impl<'s, 't> Waits<'s, 't> {
             return vec![self.told(leaf, Why::Elsewhere(phase.clone()))];
         }
         // Its own dependencies come first, then what its phase waits for on behalf of others.
-        let own = dependencies(schedule, item.id);
+        let own = dependencies(schedule, &item.id);
         let mut waits: Vec<Wait> = own.iter().filter_map(|needed| self.wait(item.phase, *needed)).collect();
         if schedule.items[item.phase].gathers {
             let own = BTreeSet::from_iter(own);
@@ -50,7 +50,7 @@ impl<'s, 't> Waits<'s, 't> {
         let schedule = self.schedule;
         let mut seen = BTreeSet::new();
         let mut waits = Vec::new();
-        for leaf in schedule.tree.leaves_below(schedule.items[phase].id) {
+        for leaf in schedule.tree.leaves_below(&schedule.items[phase].id) {
             if schedule.items[schedule.index[leaf]].standing.is_done() {
                 continue;
             }
@@ -84,17 +84,17 @@ impl<'s, 't> Waits<'s, 't> {
 }
 
 /// What a task depends on, itself or by what it is part of.
-fn dependencies(schedule: &Schedule<'_>, leaf: &TaskId) -> Vec<usize> {
+fn dependencies(schedule: &Schedule, leaf: &TaskId) -> Vec<usize> {
     schedule.tree.dependencies(leaf).into_iter().map(|needed| schedule.index[needed]).collect()
 }
 
-impl Schedule<'_> {
+impl Schedule {
     /// What keeps a node away once one of the tasks in it has failed, by why it is not there.
     pub(super) fn fails_in<'a>(&'a self, node: usize, why: &'a Why) -> Option<&'a TaskId> {
         let item = &self.items[node];
         match why {
-            Why::Failed => Some(item.id),
-            Why::NotMerged => Some(self.items[item.phase].id),
+            Why::Failed => Some(&item.id),
+            Why::NotMerged => Some(&self.items[item.phase].id),
             Why::Elsewhere(phase) => Some(phase),
             Why::LeftOut | Why::NotDone | Why::NotLanded | Why::GateRed | Why::GateNotRun | Why::NoTask => None,
         }
@@ -123,7 +123,7 @@ impl Schedule<'_> {
                 Standing::Open { .. } => Why::NotDone,
             });
         }
-        let leaves = self.tree.leaves_below(item.id);
+        let leaves = self.tree.leaves_below(&item.id);
         let standing = |leaf: &TaskId| &self.items[self.index[leaf]].standing;
         let elsewhere = leaves.iter().find_map(|leaf| match standing(leaf) {
             Standing::Elsewhere { phase } => Some(phase),

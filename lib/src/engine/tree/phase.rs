@@ -1,6 +1,7 @@
 //! The branch of a phase: where it begins, what it lacks, what the phase's tests run on, and how it is merged.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
@@ -376,7 +377,7 @@ fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
 /// it for sure, but would have to write what it gives.
 pub fn as_merged_now(
     repo: &Repo,
-    (tree, limits): (&TaskTree, &Limits),
+    (tree, limits): (&Arc<TaskTree>, &Limits),
     target: &BranchName,
     prefix: &str,
     progress: Progress,

@@ -50,7 +50,7 @@ pub struct TaskPipeline {
 #[derive(Debug, Clone)]
 pub struct TreePlan {
     /// The tree.
-    pub tree: TaskTree,
+    pub tree: Arc<TaskTree>,
     /// Its file, from the root of the repository.
     pub path: String,
     /// What the file holds.
@@ -178,7 +178,7 @@ pub struct TreeRun<'p> {
     pub(super) done: usize,
     /// What the target stood at when the progress was read, or where this run moved it since.
     pub(super) seen: CommitId,
-    pub(super) schedule: Schedule<'p>,
+    pub(super) schedule: Schedule,
     /// What the tree's file looked like when it was last looked at.
     stamp: Option<Stamp>,
     /// Somebody was told what is special about it.
@@ -214,7 +214,7 @@ pub(super) struct Course {
 
 impl Course {
     /// What comes next in a tree, after what has become of it.
-    fn schedule<'p>(&self, plan: &'p TreePlan, progress: &Progress) -> Schedule<'p> {
+    fn schedule(&self, plan: &TreePlan, progress: &Progress) -> Schedule {
         let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
         Schedule::new(&plan.tree, progress, limits)
     }
