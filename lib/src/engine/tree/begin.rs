@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::attempts::start_after;
 use super::changed::unlooked_at;
 use super::edited::or_told;
 use super::left::{Left, Unfinished};
+use super::plan::TaskPipeline;
 use super::refusal::begins_anew;
-use super::run::{TaskPipeline, TreeRun, target_tip};
+use super::run::{TreeRun, target_tip};
 use super::told::told;
-use super::work::start_after;
 use super::{Error, GATE_PIPELINE};
+use crate::agent::BoxFuture;
 use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
-use crate::engine::{Engine, Session, StartRequest};
+use crate::engine::{self, Session, StartRequest};
 use crate::event::{AttemptStarted, PauseReason, TaskOf, TaskStarted, WarningCode};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -44,6 +46,14 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
+/// A session that is about to get its files, which takes long: nobody waits for it. Gives where work was saved that lay in its
+/// working copy, too.
+pub(super) struct OpeningSession {
+    pub session: BoxFuture<'static, Result<(Session, Option<String>), engine::Error>>,
+    /// It was begun by a run before this one.
+    pub resumed: bool,
+}
+
 /// Why a session is not gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aside {
@@ -53,9 +63,50 @@ pub(super) enum Aside {
     Mended,
 }
 
-impl TreeRun<'_> {
+impl TreeRun {
+    /// The session a task is worked in: the one an earlier run left, or a new one.
+    pub(super) fn open_session(
+        &mut self,
+        job: &Arc<TaskJob>,
+        attempt: Attempt,
+        retry: u32,
+    ) -> Result<OpeningSession, Error> {
+        match self.take_up(&job.task.id, job)? {
+            Some(opening) => Ok(opening),
+            None => self.begin(job, attempt, retry),
+        }
+    }
+
+    /// Takes in a session that is open now.
+    pub(super) fn opened(
+        &mut self,
+        (mut session, kept): (Session, Option<String>),
+        job: &TaskJob,
+        resumed: bool,
+    ) -> Result<Session, Error> {
+        self.tell_spent(&mut session)?;
+        // A session that was put aside has committed what it did, and yet there is no step of it.
+        let what = if resumed { "work nobody had committed" } else { "work that is in no step" };
+        if let Some(name) = kept {
+            self.engine
+                .warn(WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")));
+        }
+        session.take_warnings().into_iter().for_each(|warning| self.engine.warn(warning));
+        let attempt = session.attempt().filter(|_| job.task.is_leaf());
+        self.engine.tell(TaskStarted {
+            task: job.task.id.clone(),
+            title: job.task.name.clone(),
+            session: session.id().clone(),
+            number: attempt.map(|attempt| attempt.number),
+            of: attempt.map(|attempt| attempt.of),
+            resumed,
+            extra: Default::default(),
+        });
+        Ok(session)
+    }
+
     /// The session an earlier run left, if there is one that can go on.
-    pub(super) async fn take_up(&mut self, task: &TaskId, job: &Arc<TaskJob>) -> Result<Option<Session>, Error> {
+    fn take_up(&mut self, task: &TaskId, job: &Arc<TaskJob>) -> Result<Option<OpeningSession>, Error> {
         let Some(Unfinished { id, first, given }) = self.course.unfinished.get(task).cloned() else {
             return Ok(None);
         };
@@ -92,13 +143,9 @@ impl TreeRun<'_> {
             return Ok(None);
         }
         let seat = self.course.seat.take().expect("the working copy is back when no task is worked");
-        let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
-        let (mut session, kept) = resumed?;
-        self.tell_spent(&mut session)?;
-        tell_kept(&self.engine, "work nobody had committed", kept);
-        session.take_warnings().into_iter().for_each(|warning| self.engine.warn(warning));
-        tell_began(&self.engine, &session, job, true);
-        Ok(Some(session))
+        let (engine, repo, job) = (self.engine.clone(), self.repo.clone(), job.clone());
+        let session = Box::pin(async move { Session::resume_task(engine, repo, &id, job, seat).await });
+        Ok(Some(OpeningSession { session, resumed: true }))
     }
 
     /// What a session would be worked by, or why it is not gone on with.
@@ -216,7 +263,7 @@ impl TreeRun<'_> {
     }
 
     /// A new session on a task, with what is there of it already.
-    pub(super) async fn begin(&mut self, job: &Arc<TaskJob>, attempt: Attempt, retry: u32) -> Result<Session, Error> {
+    pub(super) fn begin(&mut self, job: &Arc<TaskJob>, attempt: Attempt, retry: u32) -> Result<OpeningSession, Error> {
         let task = &job.task;
         self.tell_lost(task)?;
         let beginning = self.beginning(&task.id)?;
@@ -271,13 +318,8 @@ impl TreeRun<'_> {
             attempt: first,
             seat: self.course.seat.take().expect("the working copy is back when no task is worked"),
         };
-        let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
-        self.tell_spent(&mut session)?;
-        // A session that was put aside has committed what it did, and yet there is no step of it.
-        tell_kept(&self.engine, "work that is in no step", kept);
-        session.take_warnings().into_iter().for_each(|warning| self.engine.warn(warning));
-        tell_began(&self.engine, &session, job, false);
-        Ok(session)
+        let session = Box::pin(Session::start_task(self.engine.clone(), request, start));
+        Ok(OpeningSession { session, resumed: false })
     }
 
     /// What a task is told of the attempts before; the tests of a phase ask nobody.
@@ -500,25 +542,6 @@ impl TreeRun<'_> {
 /// A task whose newest step is on its branch.
 pub(super) fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
-}
-
-fn tell_kept(engine: &Engine, what: &str, kept: Option<String>) {
-    if let Some(name) = kept {
-        engine.warn(WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")));
-    }
-}
-
-fn tell_began(engine: &Engine, session: &Session, job: &TaskJob, resumed: bool) {
-    let attempt = session.attempt().filter(|_| job.task.is_leaf());
-    engine.tell(TaskStarted {
-        task: job.task.id.clone(),
-        title: job.task.name.clone(),
-        session: session.id().clone(),
-        number: attempt.map(|attempt| attempt.number),
-        of: attempt.map(|attempt| attempt.of),
-        resumed,
-        extra: Default::default(),
-    });
 }
 
 fn built_in(path: &str, dot: &str) -> TaskPipeline {

@@ -9,7 +9,7 @@ use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Place, Status, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Deletes the branches that have nothing the target lacks, unless somebody wants to keep them. A branch that cannot
     /// be deleted stays, with a warning: the work is where it belongs.
     pub(super) fn delete_landed_branches(&self) -> Result<(), Error> {

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::run::{TreePlan, TreeRun};
+use super::plan::TreePlan;
+use super::run::TreeRun;
 use crate::engine::Engine;
 use crate::engine::task::TREE_FILE;
 use crate::event::WarningCode;
@@ -45,7 +46,7 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     regular::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// What has changed in the tree since it was last worked, one line each. Sessions nobody can read are told of.
     pub fn changes(&self) -> Vec<String> {
         let Some(before) = self.last_document() else { return Vec::new() };

@@ -13,7 +13,7 @@ use crate::text::listed;
 /// How many tasks a message names.
 const NAMED: usize = 10;
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Puts the steps of failed tasks onto the target, without their code, where the phase on whose branch they are does not
     /// end there: this run gathers no phases, and nothing is done on that one.
     pub(super) fn bring_failed_attempts(&mut self) -> Result<(), Error> {

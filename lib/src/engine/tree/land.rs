@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Error;
+use super::attempts::behind;
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
 use super::step_scan::{self, Names};
 use super::testing::without_tests;
-use super::work::{Worked, behind};
 use crate::engine::landing::{self, RebuildError};
-use crate::engine::task::{Retest, StepReport};
+use crate::engine::task::{Retest, Retested, StepReport};
 use crate::engine::{Pause, Session};
 use crate::event::{self, Landing, PipelineStarted, TaskLanded, WarningCode};
 use crate::git::{LandError, TreeId};
@@ -20,7 +20,7 @@ use crate::merge::{
     MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
 };
 use crate::progress::{Form, Found, Place, Status};
-use crate::step::{Attempt, StepKind, report};
+use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
 /// What came of a try to land.
@@ -39,7 +39,45 @@ pub(super) enum Tried {
     Paused,
 }
 
-impl TreeRun<'_> {
+/// A landing under way.
+#[derive(Debug)]
+pub(super) struct LandingRun {
+    pub session: Session,
+    /// The branch it lands on.
+    on: BranchName,
+    work: LandingWork,
+    /// What tests said that failed where it is to land.
+    red: Option<Box<StepReport>>,
+}
+
+/// A landing that goes on when its tests have run on a commit.
+#[derive(Debug)]
+pub(super) struct LandingTests {
+    pub landing: LandingRun,
+    verify: VerifyAsk,
+    pub commit: CommitId,
+}
+
+/// How far a landing came.
+pub(super) enum LandingStep {
+    /// Tests are to be run.
+    Tests(Box<LandingTests>),
+    /// There is no more to do.
+    End(Box<Session>, Tried),
+}
+
+/// What came of one thing that was next.
+#[derive(Debug)]
+pub(super) enum Worked {
+    /// Look what is next.
+    GoOn,
+    /// A task is complete and landed.
+    Done(TaskId),
+    /// The run is over.
+    Ended(TreeEnded),
+}
+
+impl TreeRun {
     /// What a try to land means for the run.
     pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
         let task = session.task().id.clone();
@@ -60,25 +98,39 @@ impl TreeRun<'_> {
         }
     }
 
-    /// Lands what a session has done: does what is asked for until there is no more to do.
-    pub(super) async fn try_land(&mut self, session: &mut Session) -> Result<Tried, Error> {
-        let task = session.task().id.clone();
-        let on = self.lands_on(&task)?;
-        let work = self.work_of(session);
-        let mut red = None;
+    /// Begins to land what a session has done.
+    pub(super) fn land(&mut self, session: Session) -> Result<LandingStep, Error> {
+        let on = self.lands_on(&session.task().id)?;
+        let work = self.work_of(&session);
         let target = LandingTarget { repo: session.task().repo.clone(), branch: on.clone() };
-        let mut next = merge::land([(target, work)]);
+        self.go_on_landing(LandingRun { session, on, work, red: None }, merge::land([(target, work)]))
+    }
+
+    /// Goes on with a landing whose tests have run.
+    pub(super) fn retested(&mut self, tests: LandingTests, said: Option<Retested>) -> Result<LandingStep, Error> {
+        let LandingTests { mut landing, verify, .. } = tests;
+        let (verdict, red) = self.verdict(&landing, said)?;
+        landing.red = red;
+        self.go_on_landing(landing, verify.verified(verdict))
+    }
+
+    /// Does what is asked for until tests are to be run or there is no more to do.
+    fn go_on_landing(&mut self, mut landing: LandingRun, mut next: LandingAsk) -> Result<LandingStep, Error> {
         loop {
+            let LandingRun { session, on, work, red } = &mut landing;
             next = match next {
-                LandingAsk::Look(look) => look.saw([self.look(session, &on)?]),
-                LandingAsk::Build(build) => match self.build(session, work, &build) {
+                LandingAsk::Look(look) => look.saw([self.look(session, on)?]),
+                LandingAsk::Build(build) => match self.build(session, *work, &build) {
                     Ok(to) => build.built(to),
                     Err(error) => build.failed(unbuilt(error)?),
                 },
                 LandingAsk::Verify(verify) => {
-                    let (verdict, said) = self.verify(session, &verify, &on).await?;
-                    red = said;
-                    verify.verified(verdict)
+                    let step = verify.moves().into_iter().next().expect("what is verified is about to move");
+                    if verify.proof() != Proof::SameFiles {
+                        return Ok(LandingStep::Tests(Box::new(LandingTests { landing, verify, commit: step.to })));
+                    }
+                    let is_same = self.ran_on(session, step.from)?;
+                    verify.verified(if is_same { LandingVerdict::Green } else { LandingVerdict::Outdated })
                 }
                 LandingAsk::Rewind(rewind) => {
                     let begun = self.before_tests(session, onto(rewind.moves()))?;
@@ -86,6 +138,7 @@ impl TreeRun<'_> {
                         Some(_) => (WarningCode::RebuiltRetested, " and is tested again there"),
                         None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
                     };
+                    let task = &session.task().id;
                     self.engine.warn(code.with(format!("{task} was built anew on `{on}`{how}")));
                     rewind.rewound(begun)
                 }
@@ -108,7 +161,11 @@ impl TreeRun<'_> {
                     self.note_landed(session, close.landed())?;
                     close.closed()
                 }
-                LandingAsk::End(end) => return self.tried(session, end, red),
+                LandingAsk::End(end) => {
+                    let red = red.take();
+                    let tried = self.tried(session, end, red)?;
+                    return Ok(LandingStep::End(Box::new(landing.session), tried));
+                }
             };
         }
     }
@@ -192,26 +249,20 @@ impl TreeRun<'_> {
         })
     }
 
-    /// Finds out whether what was built of a session may land; with what its tests said where they failed.
-    async fn verify(
-        &mut self,
-        session: &mut Session,
-        verify: &VerifyAsk,
-        on: &BranchName,
+    /// Whether what was built of a session may land, after what its tests said there; with that where they failed.
+    fn verdict(
+        &self,
+        landing: &LandingRun,
+        said: Option<Retested>,
     ) -> Result<(LandingVerdict, Option<Box<StepReport>>), Error> {
-        let moves = verify.moves();
-        let step = moves.first().expect("what is verified is about to move");
-        if verify.proof() == Proof::SameFiles {
-            let is_same = self.ran_on(session, step.from)?;
-            return Ok((if is_same { LandingVerdict::Green } else { LandingVerdict::Outdated }, None));
-        }
-        let task = session.task().id.clone();
-        let retested = session.tests_at(step.to).await?;
-        for warning in retested.iter().flat_map(|retested| &retested.warnings) {
+        let (task, on) = (&landing.session.task().id, &landing.on);
+        for warning in said.iter().flat_map(|said| &said.warnings) {
             self.engine.warn(warning.clone());
         }
-        Ok(match retested.map(|retested| retested.outcome) {
-            None => (LandingVerdict::NoTests { passed_before: self.has_passed_tests(session.task_tip())? }, None),
+        Ok(match said.map(|said| said.outcome) {
+            None => {
+                (LandingVerdict::NoTests { passed_before: self.has_passed_tests(landing.session.task_tip())? }, None)
+            }
             Some(Retest::Green) => {
                 let text = format!("{task} was built anew on `{on}` and its tests pass there");
                 self.engine.warn(WarningCode::RebuiltGreen.with(text));
@@ -320,15 +371,6 @@ impl TreeRun<'_> {
             Err(error @ LandError::Overwritten { .. }) => moving.refused(RefusalReason::Overwritten(error.to_string())),
             Err(error) => moving.refused(RefusalReason::Held(error.to_string())),
         })
-    }
-
-    /// Lands a task a run before this one has finished.
-    pub(super) async fn land_waiting(&mut self, task: &TaskId) -> Result<Worked, Error> {
-        self.bring_phase(task)?;
-        // Where its record is gone, the branch is there.
-        let state = self.progress.task(task);
-        let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
-        self.work(task, Attempt { number, of: self.plan.limits.max_retries }, retry).await
     }
 
     /// The commit a branch would have to move to so that a session's steps are on it.

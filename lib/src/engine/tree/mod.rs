@@ -1,8 +1,10 @@
 //! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
+mod attempts;
 mod begin;
 mod bookkeeping;
+mod branches;
 mod brought;
 mod changed;
 mod delete_branches;
@@ -14,8 +16,10 @@ mod logs;
 mod mark;
 mod once;
 mod phase;
+mod plan;
 mod planning;
 pub mod progress;
+mod pump;
 mod refusal;
 mod run;
 mod spending;
@@ -23,7 +27,6 @@ mod step_cache;
 mod step_scan;
 mod testing;
 mod told;
-mod work;
 
 pub use brought::{Brought, Start};
 pub use edited::Stamp;
@@ -31,9 +34,10 @@ pub use left::{Left, has_landed, left};
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
 pub use phase::as_merged_now;
+pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};
 pub use refusal::{First, Refusal};
-pub use run::{TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
+pub use run::{TreeEnded, TreeRun, begun_again, check_target, target_lock};
 pub use told::told;
 
 use crate::engine;

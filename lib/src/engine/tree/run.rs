@@ -1,11 +1,7 @@
 //! The run over a tree: ask what is next, do it, land it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-use serde_json::Value;
 
 use super::Error;
 use super::bookkeeping;
@@ -13,114 +9,26 @@ use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
 use super::left::{Unfinished, bring_branches};
 use super::once::Did;
+use super::plan::TreePlan;
 use super::progress::Reader;
+use super::pump::TreePump;
 use super::refusal::Refusal;
 use super::spending::Spending;
-use super::work::Worked;
 use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
-use crate::engine::{self, Engine, Pause, unsecret};
-use crate::event::{Commits, RunStarted, Warning, WarningCode};
+use crate::engine::{Engine, Pause};
+use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::LandedBranch;
-use crate::plan::Inputs;
-use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
+use crate::plan::tree::TaskNode;
 use crate::progress::{Progress, TaskState};
-use crate::redact::Redactor;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
 use crate::trailer::Message;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branch, phase_branches, task_branches};
-
-/// A pipeline a task is worked by.
-#[derive(Debug, Clone)]
-pub struct TaskPipeline {
-    /// The DOT text.
-    pub dot: String,
-    /// Where it was read from, for messages.
-    pub path: String,
-    /// The files it names.
-    pub files: BTreeMap<String, String>,
-}
-
-/// A tree, and how it is worked.
-#[derive(Debug, Clone)]
-pub struct TreePlan {
-    /// The tree.
-    pub tree: Arc<TaskTree>,
-    /// Its file, from the root of the repository.
-    pub path: String,
-    /// What the file holds.
-    pub document: String,
-    /// Where the file is, and when it was read.
-    pub file: PathBuf,
-    /// What the file looked like from outside when it was read.
-    pub stamp: Option<Stamp>,
-    /// The branch everything lands on.
-    pub target: BranchName,
-    /// The branch the target was begun on.
-    pub base_branch: Option<BranchName>,
-    /// What pleach's branches begin with.
-    pub branch_prefix: String,
-    /// The repository's name in the workspace.
-    pub repo_name: RepoName,
-    /// Attempts, gates, which task.
-    pub limits: Limits,
-    /// What the branches of tasks carry.
-    pub commits: Commits,
-    /// What tests a task that does not say.
-    pub test: Option<TestCommand>,
-    /// How long a test may take that does not say.
-    pub test_timeout: Duration,
-    /// Where logs go, from the root of the repository.
-    pub logs: String,
-    /// Where reports go, likewise.
-    pub reports: String,
-    /// Whether logs and reports are committed.
-    pub commit_logs: bool,
-    /// The pipeline of tasks that do not say.
-    pub pipeline: TaskPipeline,
-    /// The pipelines tasks name, by the name they use.
-    pub pipelines: BTreeMap<String, TaskPipeline>,
-    /// The configuration, without keys and machine paths.
-    pub config: Value,
-    /// Begin again, whatever was done before.
-    pub fresh: bool,
-    /// Delete the branches of tasks and phases once their commits are on the target.
-    pub delete_branches: bool,
-    /// Stop after one task.
-    pub one: bool,
-}
-
-impl TaskPipeline {
-    /// What it is loaded with: the files it names, and these values.
-    pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
-        Inputs { files: self.files.clone(), values }
-    }
-}
-
-impl TreePlan {
-    /// The pipelines its tasks are worked by.
-    pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
-        std::iter::once(&self.pipeline).chain(self.pipelines.values())
-    }
-
-    /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
-    pub fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
-        let mut used = self.used();
-        Ok(used.try_for_each(|used| unsecret::pipeline(redactor, &used.path, &used.dot, &used.files))?)
-    }
-
-    /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen
-    /// to its beginning.
-    pub fn progress(&self, reader: &mut Reader) -> Result<Progress, super::progress::Error> {
-        let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
-        Ok(progress?.of(&self.tree))
-    }
-}
 
 /// How a run over a tree ended.
 #[derive(Debug)]
@@ -168,10 +76,10 @@ pub enum TreeEnded {
 
 /// A run over a tree. The one writer of its target's tasks.
 #[derive(Debug)]
-pub struct TreeRun<'p> {
+pub struct TreeRun {
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
-    pub(super) plan: &'p TreePlan,
+    pub(super) plan: Arc<TreePlan>,
     pub(super) course: Course,
     pub(super) progress: Progress,
     /// How many tasks are done and landed.
@@ -234,10 +142,10 @@ pub fn check_target(target: &BranchName) -> Result<(), Error> {
     }
 }
 
-impl<'p> TreeRun<'p> {
+impl TreeRun {
     /// Takes the target, or says who has it, and reads what was done so far. Gives what it may work with beside its plan,
     /// too: records and branches are fetched, so that what they would run has to be agreed to before the run begins.
-    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<(Self, Brought), Error> {
+    pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Self, Brought), Error> {
         check_target(&plan.target)?;
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
@@ -261,8 +169,8 @@ impl<'p> TreeRun<'p> {
             opened: false,
             _lock: lock,
         };
-        let schedule = course.schedule(plan, &progress);
-        let done = progress.done(&plan.tree);
+        let schedule = course.schedule(&plan, &progress);
+        let (done, stamp) = (progress.done(&plan.tree), plan.stamp);
         let mut run = Self {
             engine,
             repo,
@@ -272,7 +180,7 @@ impl<'p> TreeRun<'p> {
             done,
             seen,
             schedule,
-            stamp: plan.stamp,
+            stamp,
             greeted: false,
             document: None,
             spending: None,
@@ -294,7 +202,7 @@ impl<'p> TreeRun<'p> {
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self) -> Result<TreeEnded, Error> {
-        let ended = self.run_loop().await;
+        let ended = TreePump::new(self).run().await;
         tokio::task::block_in_place(|| self.repo.pack_rest());
         ended
     }
@@ -304,11 +212,12 @@ impl<'p> TreeRun<'p> {
         !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
     }
 
-    async fn run_loop(&mut self) -> Result<TreeEnded, Error> {
+    /// Opens the run where that is due, and sees to what runs before it have left. Answers where it cannot be begun.
+    pub(super) fn begin_run(&mut self) -> Result<Option<TreeEnded>, Error> {
         if self.begins_now() {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
-                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
+                Next::Yield(taken) => return Ok(Some(TreeEnded::Refused(self.taken(taken)?))),
+                Next::Mend(unread) => return Ok(Some(TreeEnded::Refused(self.unread(unread)))),
                 _ => {}
             }
             begun_again(&self.progress).into_iter().for_each(|warning| self.engine.warn(warning));
@@ -320,63 +229,25 @@ impl<'p> TreeRun<'p> {
             // A run before this one may have been killed before it could.
             self.delete_landed_branches()?;
         }
-        loop {
-            if self.engine.cancel.is_stopped() {
-                return Ok(TreeEnded::Paused(Pause::interrupted()));
-            }
-            self.look_again()?;
-            if was_edited(&self.repo, self.plan, &mut self.stamp) {
-                let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
-                self.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
-            }
-            let next = self.next();
-            let worked = match next {
-                Next::Done => {
-                    return Ok(self.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
-                }
-                Next::Failed(task) => {
-                    let state = self.progress.task(&task);
-                    let (attempts, reason) = (state.attempts, state.why_failed());
-                    return Ok(TreeEnded::Failed { task, attempts, before: true, reason });
-                }
-                Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
-                Next::GateRed(gate) => return Ok(self.gate_red(gate)),
-                Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
-                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
-                Next::Land(task) => self.task_once(&task, None).await.map_err(|error| error.at(&task, &self.repo)),
-                Next::Gate(gate) => self.gate_once(&gate).await,
-                Next::MergePhase(phase) => self.merge_phase(&phase).await,
-                Next::Work { task, attempt, retry } => {
-                    let attempt = Some((attempt, retry));
-                    self.task_once(&task, attempt).await.map_err(|error| error.at(&task, &self.repo))
-                }
-                Next::GiveUp { task, reason } => {
-                    self.give_up(&task, reason).await.map_err(|error| error.at(&task, &self.repo))
-                }
-            };
-            let worked = match worked {
-                Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),
-                Err(Error::Unasked(task)) => {
-                    self.course.given.reached = Some(task);
-                    return Ok(TreeEnded::Unasked);
-                }
-                // While the working copy was set up.
-                Err(Error::Session(engine::Error::Interrupted { .. })) => {
-                    return Ok(TreeEnded::Paused(Pause::interrupted()));
-                }
-                other => other?,
-            };
-            match worked {
-                Worked::GoOn => {}
-                // The tests and the merge of its phase belong to the task that completes it.
-                Worked::Done(task) if self.plan.one && self.course.chosen.is_none() => {
-                    self.course.chosen = Some(task);
-                    self.schedule = self.course.schedule(self.plan, &self.progress);
-                }
-                Worked::Done(_) => {}
-                Worked::Ended(ended) => return Ok(ended),
-            }
+        Ok(None)
+    }
+
+    /// Looks at what others have done meanwhile: on the target, and to the tree's file.
+    pub(super) fn look_around(&mut self) -> Result<(), Error> {
+        self.look_again()?;
+        if was_edited(&self.repo, &self.plan, &mut self.stamp) {
+            let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
+            self.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
+        }
+        Ok(())
+    }
+
+    /// Goes on with what belongs to a task that is done, and nothing else, where any one was asked for: the tests and the
+    /// merge of its phase belong to the task that completes it.
+    pub(super) fn choose(&mut self, task: TaskId) {
+        if self.plan.one && self.course.chosen.is_none() {
+            self.course.chosen = Some(task);
+            self.schedule = self.course.schedule(&self.plan, &self.progress);
         }
     }
 
@@ -425,7 +296,7 @@ impl<'p> TreeRun<'p> {
         let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
         self.done = self.progress.done(&self.plan.tree);
-        self.schedule = self.course.schedule(self.plan, &self.progress);
+        self.schedule = self.course.schedule(&self.plan, &self.progress);
         Ok(())
     }
 

@@ -1,16 +1,18 @@
-//! Working a task: a budget of attempts, until it is complete or given up.
+//! The attempts at a task: a budget of passes through its pipeline, until it is complete or given up. They need nothing of
+//! the run they are part of, so that those at several tasks go on side by side.
 
 use std::sync::Arc;
 
 use super::Error;
-use super::land::Tried;
-use super::run::{TreeEnded, TreeRun, target_tip};
+use super::plan::TreePlan;
+use super::run::TreeEnded;
 use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
-use crate::engine::{Ended, Pause, Session};
-use crate::event::{AttemptStarted, PauseReason, WarningCode};
-use crate::ids::{BranchName, CommitId, NodeId, RepoPath, TaskId};
+use crate::engine::{Ended, Engine, Pause, Session};
+use crate::event::{AttemptStarted, PauseReason};
+use crate::git::Repo;
+use crate::ids::{CommitId, NodeId, RepoPath};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::Found;
 use crate::route;
@@ -18,113 +20,21 @@ use crate::schedule::{self, After, Failure, Reason};
 use crate::step::report::{Report, TaskResult};
 use crate::step::text::Body;
 use crate::step::{Attempt, Step, StepKind, text};
-use crate::workspace::{branch_ref, phase_branch, task_branch};
 
-/// What came of one thing that was next.
+/// What the attempts at a task have to know.
 #[derive(Debug)]
-pub(super) enum Worked {
-    /// Look what is next.
-    GoOn,
-    /// A task is complete and landed.
-    Done(TaskId),
-    /// The run is over.
-    Ended(TreeEnded),
+pub(super) struct Attempts {
+    pub engine: Arc<Engine>,
+    pub repo: Repo,
+    pub plan: Arc<TreePlan>,
+    pub job: Arc<TaskJob>,
+    /// The steps of the attempt that was under way when the session was opened.
+    pub before: Vec<Arc<Found>>,
 }
 
-impl TreeRun<'_> {
-    /// Works a task until it is complete or given up, and lands it.
-    pub(super) async fn work(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<Worked, Error> {
-        let (session, job) = self.session(task, attempt, retry).await?;
-        self.see_through(session, &job).await
-    }
-
-    /// The session a task is worked in, with what it has to know: the one an earlier run left, or a new one.
-    async fn session(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<(Session, Arc<TaskJob>), Error> {
-        let job = self.job(task);
-        let session = match self.take_up(task, &job).await? {
-            Some(session) => session,
-            None => self.begin(&job, attempt, retry).await?,
-        };
-        Ok((session, job))
-    }
-
-    /// Runs the tests of a phase and lands what they say.
-    pub(super) async fn gate(&mut self, gate: &TaskId) -> Result<Worked, Error> {
-        loop {
-            if let Some(worked) = self.gate_at_tip(gate).await? {
-                return Ok(worked);
-            }
-        }
-    }
-
-    /// Runs them once; none when somebody has moved the target meanwhile, so that they say nothing about what is there.
-    async fn gate_at_tip(&mut self, gate: &TaskId) -> Result<Option<Worked>, Error> {
-        let job = self.job(gate);
-        // One that was cut off tells nothing about what is there now.
-        if let Some(cut_off) = self.course.unfinished.remove(gate) {
-            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off.id, self.course.seat.as_ref())?;
-        }
-        let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
-        let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs).await?;
-        let id = session.id().clone();
-        let ended = session.run().await?;
-        let cut_off = match ended {
-            Ended::Paused(pause) => {
-                session.check_branch()?;
-                Some(TreeEnded::Paused(pause))
-            }
-            Ended::Cancelled => Some(TreeEnded::CalledOff(gate.clone())),
-            Ended::Completed | Ended::Failed { .. } => None,
-        };
-        if let Some(cut_off) = cut_off {
-            self.take_back(session);
-            return Ok(Some(Worked::Ended(cut_off)));
-        }
-        let tested = self.begun_on(session.started())?;
-        let tried = self.try_land(&mut session).await?;
-        if matches!(tried, Tried::Moved) {
-            self.engine.warn(
-                WarningCode::TestsAgain
-                    .with(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)),
-            );
-            self.take_back(session);
-            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
-            return Ok(None);
-        }
-        let worked = self.landed(session, tried);
-        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
-            self.course.gated.insert(gate.clone(), tested);
-        }
-        Ok(Some(worked))
-    }
-
-    /// Runs attempts until the task is complete or given up, and lands it.
-    pub(super) async fn see_through(&mut self, mut session: Session, job: &Arc<TaskJob>) -> Result<Worked, Error> {
-        loop {
-            if !session.is_decided()
-                && let Some(worked) = self.decide(&mut session, job).await?
-            {
-                self.take_back(session);
-                return Ok(Worked::Ended(worked));
-            }
-            match self.try_land(&mut session).await? {
-                Tried::Red(on) => {
-                    self.next_or_fail(&mut session, None)?;
-                    if !session.is_decided()
-                        && let Err(unasked) = self.require_given(&job.task.id, on)
-                    {
-                        self.leave(session)?;
-                        return Err(unasked);
-                    }
-                }
-                Tried::Anew(begun) => return self.go_back(session, begun),
-                tried => return Ok(self.landed(session, tried)),
-            }
-        }
-    }
-
+impl Attempts {
     /// Runs attempts until the task is complete or given up. Answers only when the run stops before that.
-    async fn decide(&mut self, session: &mut Session, job: &TaskJob) -> Result<Option<TreeEnded>, Error> {
+    pub(super) async fn make(&self, session: &mut Session) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
             let ended = session.run_attempt().await?;
             match ended {
@@ -137,9 +47,9 @@ impl TreeRun<'_> {
                     session.check_branch()?;
                     return Ok(Some(TreeEnded::Paused(pause)));
                 }
-                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(job.task.id.clone()))),
+                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(self.job.task.id.clone()))),
                 Ended::Completed => match session.left_out()? {
-                    files if files.is_empty() => self.complete(session, job)?,
+                    files if files.is_empty() => self.complete(session)?,
                     files => {
                         let why = text::left_out("the task is not complete", &files);
                         self.end_attempt(session, Some(why))?;
@@ -167,7 +77,7 @@ impl TreeRun<'_> {
     }
 
     /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
-    fn next_or_fail(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
+    pub(super) fn next_or_fail(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
         let over = session.task_is_out_of_budget()?;
         let given_up = match (over, self.after(session)) {
             (Some(why), _) => why,
@@ -204,9 +114,18 @@ impl TreeRun<'_> {
         Ok(session.begin_attempt(attempt)?)
     }
 
+    /// Gives the task up, if a step of its last attempt has not said so already: an attempt with a step that failed may go on
+    /// behind it, as its pipeline says, and is the last of the budget.
+    pub(super) fn give_up(&self, session: &mut Session, number: u32, why: Reason) -> Result<(), Error> {
+        match session.is_decided() || attempt_has_result(session) {
+            true => Ok(()),
+            false => self.fail(session, number, text::failed(&words(why), None)),
+        }
+    }
+
     /// The last step of a task that is done, with its report.
-    fn complete(&self, session: &mut Session, job: &TaskJob) -> Result<(), Error> {
-        let tested = self.is_tested(session, job)?;
+    fn complete(&self, session: &mut Session) -> Result<(), Error> {
+        let (job, tested) = (&self.job, self.is_tested(session)?);
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
@@ -238,14 +157,14 @@ impl TreeRun<'_> {
 
     /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
     /// which it was begun.
-    fn is_tested(&self, session: &mut Session, job: &TaskJob) -> Result<bool, Error> {
+    fn is_tested(&self, session: &mut Session) -> Result<bool, Error> {
         let Some(work) = &session.state().task else { return Ok(false) };
-        let before = self.progress.task(&work.of.id).at_attempt();
+        let before = &self.before;
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
         let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
         let own = work.attempt.as_ref().filter(|attempt| attempt.tested);
         let is_own = own.is_some();
-        let tested = own.map_or_else(|| self.tested_before(session, job, behind), |own| Ok(own.tested_code))?;
+        let tested = own.map_or_else(|| self.tested_before(session, behind), |own| Ok(own.tested_code))?;
         match tested {
             Some(tested) => Ok(tested == session.code()?),
             // Older records do not tell which code it was.
@@ -254,16 +173,11 @@ impl TreeRun<'_> {
     }
 
     /// The code that the newest test among the steps before a session has passed on, as its commit has it.
-    fn tested_before(
-        &self,
-        session: &Session,
-        job: &TaskJob,
-        before: &[Arc<Found>],
-    ) -> Result<Option<CommitId>, Error> {
+    fn tested_before(&self, session: &Session, before: &[Arc<Found>]) -> Result<Option<CommitId>, Error> {
         let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
         let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
         let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
-        Ok(Some(code_of(&self.repo, trees, job)?))
+        Ok(Some(code_of(&self.repo, trees, &self.job)?))
     }
 
     /// The last step of a task that is given up after so many attempts.
@@ -272,47 +186,6 @@ impl TreeRun<'_> {
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
         session.end_task(facts, body, attempt, None)?;
         Ok(())
-    }
-
-    /// Gives a task up whose budget was used up by a run before this one.
-    pub(super) async fn give_up(&mut self, task: &TaskId, why: Reason) -> Result<Worked, Error> {
-        let state = self.progress.task(task);
-        let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        let (mut session, job) = self.session(task, Attempt { number, of: number }, retry).await?;
-        // An attempt with a step that failed may go on behind it, as its pipeline says, and is the last of the budget.
-        if !session.is_decided() && !attempt_has_result(&session) {
-            self.fail(&mut session, number, text::failed(&words(why), None))?;
-        }
-        self.see_through(session, &job).await
-    }
-
-    /// The branch of a task.
-    pub(super) fn branch_of(&self, task: &TaskId) -> Result<BranchName, Error> {
-        Ok(task_branch(&self.plan.branch_prefix, &self.plan.target, task)?)
-    }
-
-    /// The branch a task lands on: the target, or its phase's. What the tests of a phase say stands where what they ran on
-    /// is.
-    pub(super) fn lands_on(&self, task: &TaskId) -> Result<BranchName, Error> {
-        let phase = self.plan.tree.phase_of(task);
-        let is_leaf = self.plan.tree.is_leaf(task);
-        match if is_leaf { self.schedule.gathers(phase) } else { self.schedule.is_ahead(phase) } {
-            true => Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?),
-            false => Ok(self.plan.target.clone()),
-        }
-    }
-
-    /// Where the branch stands a task lands on.
-    pub(super) fn landing_tip(&self, task: &TaskId) -> Result<CommitId, Error> {
-        self.tip_or_target(&self.lands_on(task)?)
-    }
-
-    /// Where a branch stands. A phase's begins at the target.
-    pub(super) fn tip_or_target(&self, on: &BranchName) -> Result<CommitId, Error> {
-        match self.repo.reference(&branch_ref(on))? {
-            Some(tip) => Ok(tip),
-            None => target_tip(&self.repo, &self.plan.target),
-        }
     }
 }
 
