@@ -23,6 +23,7 @@ mod step_cache;
 mod step_scan;
 mod testing;
 mod told;
+mod trust;
 mod work;
 
 pub use brought::{Brought, Start};

@@ -26,8 +26,9 @@ use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::LandedBranch;
-use crate::plan::Inputs;
+use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
+use crate::plan::{self, Inputs};
 use crate::progress::{Progress, TaskState};
 use crate::redact::Redactor;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
@@ -106,6 +107,11 @@ impl TreePlan {
     /// The pipelines its tasks are worked by.
     pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
         std::iter::once(&self.pipeline).chain(self.pipelines.values())
+    }
+
+    /// Those pipelines, read without the values of a task.
+    pub fn pipelines(&self) -> impl Iterator<Item = Pipeline> {
+        self.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
     }
 
     /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
