@@ -27,6 +27,7 @@ mod start;
 pub mod status_file;
 pub mod task;
 pub mod tree;
+mod truster;
 mod unsecret;
 mod view;
 mod worker;
@@ -52,6 +53,7 @@ pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use session::{Session, SessionPlan};
 pub use start::{OnOpen, StartRequest};
+pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
     resolve_session, session_worktrees,

@@ -27,6 +27,7 @@ mod step_cache;
 mod step_scan;
 mod testing;
 mod told;
+mod trust;
 
 pub use brought::{Brought, Start};
 pub use edited::Stamp;

@@ -13,8 +13,9 @@ use super::progress::Reader;
 use crate::engine::unsecret;
 use crate::event::Commits;
 use crate::ids::{BranchName, RepoName};
-use crate::plan::Inputs;
+use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::{TaskTree, TestCommand};
+use crate::plan::{self, Inputs};
 use crate::progress::Progress;
 use crate::redact::Redactor;
 use crate::schedule::Limits;
@@ -90,6 +91,11 @@ impl TreePlan {
     /// The pipelines its tasks are worked by.
     pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
         std::iter::once(&self.pipeline).chain(self.pipelines.values())
+    }
+
+    /// Those pipelines, read without the values of a task.
+    pub fn pipelines(&self) -> impl Iterator<Item = Pipeline> {
+        self.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
     }
 
     /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
