@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
-use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question, Reply};
+use pleach::engine::{Answer, Broadcast, Given, Interviewer, NoChoice, Question, Reply};
 use pleach::process::Cancel;
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ impl AnswerArgs {
             named.push(node.to_owned());
             given.insert(node.to_owned(), Given::Next(answers));
         }
-        let console = Some(Console { globals: globals.clone() });
+        let console = Some(Console { globals: globals.clone(), events: Broadcast::default() });
         Ok(Answers { auto_approve: self.auto_approve, given, named, console })
     }
 }
@@ -98,11 +98,21 @@ const CONSOLE: &str = "console";
 #[derive(Debug, Clone)]
 pub struct Console {
     globals: Globals,
+    /// What is told of the run: a question comes after all of it.
+    events: Broadcast,
+}
+
+impl Console {
+    /// The same, in a run that tells what happens there.
+    pub fn after(self, events: Broadcast) -> Self {
+        Self { events, ..self }
+    }
 }
 
 impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
+            self.events.is_heard().await;
             let mut lines = typed::lines().await;
             let mut asking = say::asking();
             let mut text = format!("\n{}", question::asked(&self.globals, question));

@@ -8,7 +8,7 @@ use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
 use pleach::text::{first_line, shell_word};
 use pleach::workspace::{Holder, LockError};
-use pleach::{engine, git, record, workspace};
+use pleach::{engine, git, record, trust, workspace};
 
 use crate::code::Code;
 use crate::exit::Failure;
@@ -156,6 +156,14 @@ fn of_refusal(error: &git::Error, detail: &str) -> Failure {
         Some(command) => format!("if you trust who owns it: {command}"),
         None => "see that `git status` works there".to_owned(),
     })
+}
+
+/// What there is to agree to cannot be told.
+pub fn of_trust(error: &trust::Error) -> Failure {
+    match error {
+        trust::Error::Git(error) => of_git(error),
+        trust::Error::Deceives { .. } => plain(Code::HashDeceived, error).hint("do not run this repository"),
+    }
 }
 
 /// An error of a session's record.

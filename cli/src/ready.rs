@@ -2,30 +2,30 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use pleach::agent::{CliAgent, Roster};
-use pleach::config::{Config, Supplied, supplied};
+use pleach::config::Config;
 use pleach::engine::{Engine, Question};
 use pleach::git::Repo;
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
-use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
+use pleach::trust::{TrustItem, Workplace};
 use pleach::workspace::Watch;
 use serde_json::Value;
 
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::Failure;
-use crate::failure::of_engine;
+use crate::failure::{of_engine, of_trust};
 use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::Source;
 use crate::session::{Place, SIMULATED};
 use crate::settings::Settings;
-use crate::trust::{self, Ask, TrustItem};
+use crate::trust::User;
 
 /// A pipeline that can be run.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
 
 /// A node nobody can work on would end the run when it comes there, with everything before it done in vain.
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
-    for node in agent_nodes(pipeline) {
+    for node in pipeline.agent_nodes() {
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
         let agent = agents.of(node).map_err(cannot)?;
         if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
@@ -126,12 +126,7 @@ pub fn check_prices<P: Borrow<Pipeline>>(
 
 /// Whether some agent of a pipeline reaches its model by itself.
 pub fn any_alone(pipeline: &Pipeline, agents: &Roster) -> bool {
-    agent_nodes(pipeline).any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
-}
-
-/// The nodes agents work on.
-pub fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
-    pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
+    pipeline.agent_nodes().any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
 }
 
 /// Asks for trust in every command that would be run and came with the repository. `from` is where agents start, `inputs`
@@ -142,22 +137,13 @@ pub fn require_trust(
     place: &Place,
     from: CommitId,
     pipeline: &Pipeline,
-    file: &Path,
-    inputs: Vec<Supplied>,
+    file: &str,
+    inputs: Vec<TrustItem>,
 ) -> Result<(), Failure> {
-    let settled = supplied(&settings.resolved, &settings.environment);
-    let mut items: Vec<TrustItem> = settled.into_iter().chain(inputs).map(TrustItem::from).collect();
-    items.extend(pipeline.commands().into_iter().map(|command| {
-        let where_from = match command.node {
-            Some(node) => format!("{} of `{node}`, {}", command.attribute, file.display()),
-            None => format!("{}, {}", command.attribute, file.display()),
-        };
-        TrustItem::command(where_from, command.text.to_owned())
-    }));
-    items.extend(trust::place_of_worktrees(settings, &place.repo));
-    let files = place.repo.tree_of(from).map_err(|error| of_engine(&error.into()))?;
-    items.extend(trust::obeyed(&place.repo, files, &settings.resolved.config, agent_nodes(pipeline))?);
-    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, Ask::of(globals))
+    let Settings { resolved, environment, state_dir, .. } = settings;
+    let workplace = Workplace { repo: &place.repo, resolved, environment, state_dir };
+    let items = workplace.for_pipeline(from, pipeline, file, inputs).map_err(|error| of_trust(&error))?;
+    User::of(globals, settings, place.repo.common_dir()).require(items)
 }
 
 /// Agents start from the last commit: what is not committed they do not see.

@@ -9,8 +9,7 @@ use crate::exit::Failure;
 /// Runs the engine's futures, and listens for Ctrl-C while they run.
 pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))?;
+    let runtime = runtime.map_err(|error| unavailable(&error))?;
     let result = runtime.block_on(async {
         stop_on_signals(canceller)
             .map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot listen for signals").because(&error))?;
@@ -19,6 +18,16 @@ pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, 
     // A thread may still wait for an answer at the terminal that is not needed any more.
     runtime.shutdown_background();
     result
+}
+
+/// Waits for what a person decides before anything runs: until then Ctrl-C simply ends the program.
+pub fn wait_for<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| unavailable(&error))?;
+    runtime.block_on(future)
+}
+
+fn unavailable(error: &std::io::Error) -> Failure {
+    Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(error)
 }
 
 /// Who asks for the end.

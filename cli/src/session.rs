@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use pleach::agent::{Profile, Roster, Scribe, WaitListener};
+use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
-    AutoApprove, Budget, Ended, Engine, Error, Interviewer, Listener, Nobody, Pause, Session, Unheld,
+    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Subscription, Unheld,
 };
-use pleach::event::{Event, PauseReason, Recorded};
+use pleach::event::{Event, PauseReason, Told};
 use pleach::git::{Limits, Repo};
-use pleach::ids::{BranchName, CommitId, NodeId, RepoName};
-use pleach::llm::{Message, Providers, Script};
+use pleach::ids::{BranchName, CommitId, RepoName};
+use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{self, Cancel, Canceller, Spawner};
@@ -27,9 +27,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
 use crate::globals::Globals;
 use crate::render::progress::Progress;
-use crate::render::spoken::spoken;
 use crate::render::{Out, duration, question, spent, style};
-use crate::say;
 use crate::settings::Settings;
 use crate::typed;
 
@@ -80,7 +78,7 @@ pub struct Built {
 }
 
 /// Makes the engine of a configuration.
-pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::keep_private().map_err(|error| {
@@ -92,6 +90,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
     let providers = providers(settings, config, &spawner)?;
     let redactor = settings.redactor();
     providers.redact_with(&redactor);
+    let events = Broadcast::default();
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner.clone())
             .with_profiles(profiles(config)?)
@@ -109,7 +108,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
             limits: Limits::new(config.commit.max_file_mb, config.commit.max_new_files),
             pool: usize::try_from(config.worktrees.pool).ok(),
         },
-        interviewer: interviewer(answers),
+        interviewer: interviewer(answers, &events),
         handlers: Default::default(),
         sandbox: match &protection {
             Chosen::On(policy) => Some(policy.clone()),
@@ -117,18 +116,10 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
         },
         output_chars: usize::try_from(config.context.output_chars).unwrap_or(usize::MAX),
         redactor,
-        listener: listener(globals),
-        waits: (!globals.json && globals.verbosity >= 0).then(|| WaitListener::new(say::wait)),
+        events,
         cancel,
     };
     Ok(Built { engine: Arc::new(engine), canceller, protection })
-}
-
-/// Shows what agents say, as soon as it is known, to those who want to hear it.
-fn listener(globals: &Globals) -> Option<Listener> {
-    let (wanted, whole) = (globals.verbosity > 0 && !globals.json, globals.verbosity > 1);
-    let listener = move |_: &NodeId, message: &Message| spoken(message, whole).iter().for_each(|line| say!("{line}"));
-    wanted.then(|| Arc::new(listener) as Listener)
 }
 
 /// What keeps agents where they belong.
@@ -159,9 +150,9 @@ pub struct Protection<'a> {
 
 impl Protection<'_> {
     /// Says it at the first command or agent.
-    pub fn hear(&self, globals: &Globals, event: &Recorded) {
+    pub fn hear(&self, globals: &Globals, event: &Event) {
         static SAID: Once = Once::new();
-        let Event::NodeStarted(started) = &event.event else { return };
+        let Event::NodeStarted(started) = event else { return };
         let runs = match started.handler.as_str() {
             "tool" => true,
             "codergen" => !self.simulated,
@@ -220,11 +211,11 @@ pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
     }
 }
 
-fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
+fn interviewer(answers: Answers, events: &Broadcast) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)
     } else if let Some(console) = answers.console.filter(|_| typed::is_possible()) {
-        Box::new(console)
+        Box::new(console.after(events.clone()))
     } else {
         Box::new(Nobody)
     };
@@ -254,15 +245,44 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     config.agents.iter().map(load).collect()
 }
 
+/// Lets something run by itself, and hears what is told of it until it has ended. However slowly that is shown, the work goes
+/// on.
+pub async fn follow<T: Send + 'static>(
+    events: &mut Subscription,
+    work: impl Future<Output = T> + Send + 'static,
+    mut hear: impl FnMut(&Told),
+) -> T {
+    let mut work = tokio::spawn(work);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            Some(told) = events.next() => hear(&told),
+            ended = &mut work => break ended,
+        }
+    };
+    while let Some(told) = events.next_now() {
+        hear(&told);
+    }
+    match ended {
+        Ok(ended) => ended,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
+}
+
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
 pub async fn see_through(globals: &Globals, mut session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let mut hear = |event: &Recorded| {
-        protection.hear(globals, event);
-        progress.event(event);
+    let mut events = session.events();
+    let run = async move {
+        let ended = session.run().await;
+        (session, ended)
     };
-    let ended = session.run(&mut hear).await;
+    let hear = |told: &Told| {
+        protection.hear(globals, &told.recorded.event);
+        progress.event(told);
+    };
+    let (session, ended) = follow(&mut events, run, hear).await;
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,

@@ -28,6 +28,7 @@ pub mod state;
 pub mod step;
 pub mod text;
 pub mod trailer;
+pub mod trust;
 pub mod workspace;
 
 mod beneath;

@@ -86,6 +86,15 @@ fn push_octal(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
 }
 
+/// Text without anything that could hide a part of it: control and direction characters are written out.
+pub fn visible(text: &str) -> String {
+    let hides = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if hides(c) && c != '\t' { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
 /// Names for a sentence, in quotation marks: the first few, and how many more.
 pub fn named(names: &[impl std::fmt::Display]) -> String {
     listed(names.iter().map(|name| format!("`{name}`")), 10)
@@ -162,6 +171,11 @@ mod tests {
         assert_eq!(shown(b"\x1b[31m\x7f\t"), r#""\033[31m\177\t""#);
         assert_eq!(shown(b"\xff/x"), r#""\377/x""#);
         assert_eq!(shown("\u{9b}x".as_bytes()), r#""\302\233x""#, "a control character beyond ASCII");
+    }
+
+    #[test]
+    fn nothing_hides_in_what_is_made_visible() {
+        assert_eq!(visible("a\tb \u{1b}[8m\u{202e}\u{feff}\u{e4}\n"), "a\tb \\u{1b}[8m\\u{202e}\\u{feff}\u{e4}\\u{a}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::budget::Limits;
-use pleach::config::{Supplied, supplied};
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{Purse, Unheld};
 use pleach::event::Warning;
@@ -16,6 +15,7 @@ use pleach::git::Repo;
 use pleach::plan::spec::{self, SpecError};
 use pleach::plan::tree::TaskTree;
 use pleach::text::counted;
+use pleach::trust::for_planner;
 use pleach::workspace::Scratch;
 use serde_json::json;
 
@@ -31,7 +31,7 @@ use crate::say;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
-use crate::trust::{self, Ask, TrustItem};
+use crate::trust::User;
 
 /// Make a task tree from markdown.
 ///
@@ -140,7 +140,7 @@ fn by_agent(
     files: &[(String, String)],
 ) -> Result<TaskTree, Failure> {
     let config = &settings.resolved.config;
-    let built = build(globals, settings, config, Answers::default())?;
+    let built = build(settings, config, Answers::default())?;
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     // The planner works in a directory of its own, where nothing is that the user could have named.
     let root = repo.and_then(Repo::workdir).unwrap_or(&globals.dir);
@@ -152,10 +152,8 @@ fn by_agent(
     let agent = agent.map_err(|error| {
         Failure::new(Code::AgentMissing, error.to_string()).hint("`pleach config` shows which agents are configured")
     })?;
-    let supplied = supplied(&settings.resolved, &settings.environment);
-    let items: Vec<TrustItem> = supplied.into_iter().filter(concerns_planner).map(TrustItem::from).collect();
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
-    trust::require(&trust::Store::new(&settings.state_dir), place, items, Ask::of(globals))?;
+    User::of(globals, settings, place).require(for_planner(&settings.resolved, &settings.environment))?;
     // What the planner leaves there is of no use to anybody, and goes with it.
     let scratch = Scratch::make(&settings.state_dir).map_err(|error| of_workspace(&error))?;
     if globals.verbosity >= 0 {
@@ -176,11 +174,6 @@ fn by_agent(
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })
-}
-
-/// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no working copy set up.
-fn concerns_planner(item: &Supplied) -> bool {
-    !item.key.starts_with("tree.") && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
 }
 
 fn failure(error: &PlanError) -> Failure {

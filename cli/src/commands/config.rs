@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pleach::config::{self, Key, Source};
-use pleach::text::listed;
+use pleach::text::{listed, visible};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
@@ -132,7 +132,7 @@ fn unset(asked: &str, key: Key) -> Row {
 fn shown(value: Option<&Value>) -> String {
     match value {
         None => "(not set)".to_owned(),
-        Some(Value::String(text)) if !text.is_empty() => crate::trust::visible(text),
+        Some(Value::String(text)) if !text.is_empty() => visible(text),
         Some(other) => other.to_string(),
     }
 }

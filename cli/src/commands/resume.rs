@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
+use pleach::config::{Config, Level, Resolved, Source};
 use pleach::engine::{Copy, Session, Standing, Summary, outwait_orphans, recorded_pipeline};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
@@ -11,6 +11,7 @@ use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
 use pleach::redact::is_marked;
 use pleach::text::{listed, shell_word};
+use pleach::trust::for_inputs;
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
@@ -19,7 +20,7 @@ use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::prompt::BUILT_IN;
-use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
+use crate::ready::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
@@ -71,9 +72,9 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
     };
     let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
-    let inputs = supplied_inputs(&history.started.inputs, &record).collect();
-    require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path), inputs)?;
-    let built = build(globals, &settings, &settings.resolved.config, answers)?;
+    let inputs = for_inputs(&history.started.inputs, &record);
+    require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
+    let built = build(&settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {
         say_simulated();
@@ -83,7 +84,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     show_waiting(globals, &place.repo);
     outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.canceller, async {
-        introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
+        introduce(globals, &built.engine, pipeline.agent_nodes()).await;
         say_unheld(built.engine.unheld([&pipeline]));
         let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);

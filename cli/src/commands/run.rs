@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Level, Source as Origin, supplied_inputs};
+use pleach::config::{AgentChoice, Level, Source as Origin};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
+use pleach::trust::for_inputs;
 use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
@@ -19,15 +20,15 @@ use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::prompt;
 use crate::ready::{
-    Runnable, agent_nodes, any_alone, check_agents, check_answers, check_prices, require_trust, runnable,
-    say_simulated, warn_of_dirty_files, warn_of_skipped,
+    Runnable, any_alone, check_agents, check_answers, check_prices, require_trust, runnable, say_simulated,
+    warn_of_dirty_files, warn_of_skipped,
 };
 use crate::render::node::kind;
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, introduce, say_opened, say_unheld, see_through};
 use crate::settings::{self, Search, Settings};
-use crate::trust::{self, TrustItem};
+use crate::trust::User;
 
 /// Run a prompt or a pipeline on this repository.
 ///
@@ -88,12 +89,12 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let Runnable { pipeline, diagnostics } = runnable(globals, &file, inputs.clone(), config)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
-        require_trust(globals, &settings, &place, head.commit, &pipeline, Path::new(&file.name), Vec::new())?;
-        agree_to_inputs(&settings, &place, &inputs)?;
+        require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
+        agree_to_inputs(globals, &settings, &place, &inputs)?;
     }
-    let built = build(globals, &settings, config, answers)?;
+    let built = build(&settings, config, answers)?;
     let agents = &built.engine.agents;
-    let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
+    let simulated = pipeline.agent_nodes().any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;
     check_prices(&built.engine, [&pipeline])?;
     if simulated {
@@ -112,7 +113,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     warn_of_dirty_files(globals, &place)?;
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
-    let workers: Vec<Node> = agent_nodes(&pipeline).cloned().collect();
+    let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();
     let unheld = built.engine.unheld([&pipeline]);
     let request = StartRequest {
         repo: place.repo,
@@ -171,10 +172,15 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// What the user gives here they are not asked about when the session goes on, which only has them from its record.
-fn agree_to_inputs(settings: &Settings, place: &Place, inputs: &BTreeMap<String, String>) -> Result<(), Failure> {
+fn agree_to_inputs(
+    globals: &Globals,
+    settings: &Settings,
+    place: &Place,
+    inputs: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
     let here = Origin::named(Level::Flag, "given to `pleach run`");
-    let items = supplied_inputs(inputs, &here).map(TrustItem::from).collect();
-    trust::agree(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, &settings.redactor())
+    let user = User::of(globals, settings, place.repo.common_dir());
+    user.keep_given(for_inputs(inputs, &here), &settings.redactor())
 }
 
 /// What would be run, and by whom, without running it.
@@ -199,7 +205,7 @@ fn dry_run(
     out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
     out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
     let mut told = Vec::new();
-    for agent in agent_nodes(pipeline).filter_map(|node| agents.at_a_glance(node)) {
+    for agent in pipeline.agent_nodes().filter_map(|node| agents.at_a_glance(node)) {
         if !told.contains(&agent) {
             out.line(&agent)?;
             told.push(agent);

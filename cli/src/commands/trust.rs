@@ -1,7 +1,7 @@
 //! `pleach trust`
 
 use clap::Args;
-use pleach::text::first_line;
+use pleach::text::{first_line, visible};
 use serde_json::json;
 
 use crate::code::Code;
@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;
-use crate::trust::{Agreement, Store, visible};
+use crate::trust::{Agreement, Store};
 
 /// How many digits of a key are shown.
 const SHOWN_KEY: usize = 10;

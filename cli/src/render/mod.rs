@@ -8,6 +8,7 @@ pub mod progress;
 pub mod question;
 pub mod session;
 pub mod spoken;
+pub mod stream;
 pub mod style;
 mod table;
 pub mod tree;

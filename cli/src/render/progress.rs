@@ -1,20 +1,20 @@
 //! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
-use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot, to_the_millisecond};
-use pleach::ids::{RepoPath, SessionId};
+use pleach::event::{Event, NodeExecution, Route, Snapshot, Told};
+use pleach::ids::RepoPath;
 use pleach::plan::pipeline::HandlerKind;
 use pleach::text::counted;
-use serde::Serialize;
 
 use super::live::Live;
 use super::node::Workers;
+use super::spoken::Spoken;
+use super::stream::Stream;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
 use super::{duration, question, spent};
 use crate::globals::Globals;
@@ -23,29 +23,14 @@ use crate::say;
 /// Shows the events of a run.
 #[derive(Debug)]
 pub struct Progress {
-    session: SessionId,
-    json: bool,
+    json: Option<Stream>,
     quiet: bool,
     verbose: bool,
+    spoken: Spoken,
     live: Live,
     workers: Workers,
-    seq: u64,
     /// What the node that runs has cost so far.
     node: Amount,
-}
-
-/// An event as `--json` prints it.
-#[derive(Serialize)]
-struct Line<'a> {
-    v: u32,
-    seq: u64,
-    #[serde(serialize_with = "to_the_millisecond")]
-    at: Timestamp,
-    session: &'a SessionId,
-    context: &'a str,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    data: &'a Event,
 }
 
 impl Progress {
@@ -53,33 +38,27 @@ impl Progress {
     pub fn new(globals: &Globals, session: &Session) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
         Self {
-            session: session.id().clone(),
-            json: globals.json,
+            json: globals.json.then(Stream::default),
             quiet,
             verbose: globals.verbosity > 0,
+            spoken: Spoken::new(globals),
             live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
             workers: Workers::of(session.pipeline(), session.agents()),
-            seq: 0,
             node: Amount::default(),
         }
     }
 
     /// Takes one event.
-    pub fn event(&mut self, recorded: &Recorded) {
-        if self.json {
-            self.seq += 1;
-            let (at, event) = (recorded.at, &recorded.event);
-            let session = &self.session;
-            let line = Line { v: 1, seq: self.seq, at, session, context: "main", kind: event.kind(), data: event };
-            let line = serde_json::to_string(&line).expect("events are structs with text keys, which always serialise");
-            // A reader that stops reading does not stop the run: its record is what counts.
-            let _ = writeln!(std::io::stdout(), "{line}");
-        }
+    pub fn event(&mut self, told: &Told) {
+        let event = &told.recorded.event;
+        self.json.iter_mut().for_each(|stream| stream.print(told));
+        self.spoken.hear(event);
         if !self.quiet {
-            self.show(&recorded.event);
+            self.show(event);
         }
-        match &recorded.event {
+        match event {
             Event::NodeExecution(node) => node.warnings.iter().for_each(say::warn),
+            Event::Warning(warning) => say::warn(warning),
             // What follows from a limit is told by the end of the run, unless nothing does.
             Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => {
                 warning!(BudgetReached, "{}", over.text)

@@ -1,16 +1,51 @@
 //! What agents say while they work, for `-v`.
 
+use pleach::event::Event;
 use pleach::llm::{Message, Part, Role};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::session::{headline, part};
+use crate::globals::Globals;
+use crate::say;
+
+/// Shows what agents say and what they wait for, as far as the global options ask for it.
+#[derive(Debug)]
+pub struct Spoken {
+    /// Their words and tool calls.
+    words: bool,
+    /// All of them.
+    whole: bool,
+    /// What they wait for.
+    waits: bool,
+}
+
+impl Spoken {
+    /// What the global options ask for.
+    pub fn new(globals: &Globals) -> Self {
+        let (shown, verbosity) = (!globals.json, globals.verbosity);
+        Self { words: shown && verbosity > 0, whole: verbosity > 1, waits: shown && verbosity >= 0 }
+    }
+
+    /// Takes one event.
+    pub fn hear(&self, event: &Event) {
+        match event {
+            Event::AgentSpoke(spoke) if self.words => {
+                let message = Message::deserialize(&spoke.message);
+                message.iter().flat_map(|message| spoken(message, self.whole)).for_each(|line| say!("{line}"));
+            }
+            Event::AgentWaits(waits) if self.waits => say::wait(waits.why.as_deref()),
+            _ => {}
+        }
+    }
+}
 
 /// How much of a tool's arguments is shown.
 const ARGUMENTS: usize = 100;
 
 /// The lines a message is shown as: the words and tool calls of an agent, with `whole` its thoughts and what the tools
 /// answered as well.
-pub fn spoken(message: &Message, whole: bool) -> Vec<String> {
+fn spoken(message: &Message, whole: bool) -> Vec<String> {
     let lines = message.content.iter().filter_map(|content| match content {
         Part::Text { text, .. } if text.trim().is_empty() => None,
         Part::Text { .. } if message.role == Role::Assistant => Some(part(content, whole)),

@@ -109,11 +109,6 @@ struct Counts {
     untested: usize,
 }
 
-/// How many tasks of a tree are done.
-pub fn done(progress: &Progress, tree: &TaskTree) -> usize {
-    Counts::of(progress, tree.order()).complete
-}
-
 impl Counts {
     fn of<'a>(progress: &Progress, tasks: impl IntoIterator<Item = &'a TaskId>) -> Self {
         let mut counts = Self::default();

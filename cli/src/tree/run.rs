@@ -1,19 +1,16 @@
 //! The run over a tree: who may work it, and what is asked first.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, supplied};
+use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{
-    self, Brought, Left, Note, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
-};
-use pleach::engine::{Copy, Engine, outwait_orphans};
+use pleach::engine::tree::{self, Brought, Left, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left};
+use pleach::engine::{AgreesToAll, Copy, Engine, Truster, outwait_orphans};
+use pleach::event::Told;
 use pleach::ids::{BranchName, TaskId};
-use pleach::plan;
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::Chosen;
 use pleach::progress::{Progress, Status};
@@ -27,18 +24,16 @@ use crate::again::addressed;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
-use crate::failure::{of_lost_repository, of_tree};
+use crate::failure::{of_lost_repository, of_tree, of_trust};
 use crate::globals::Globals;
-use crate::ready::{
-    agent_nodes, any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
-};
+use crate::ready::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
-use crate::runtime::block_on;
+use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, introduce, say_unheld};
+use crate::session::{Place, Protection, build, follow, introduce, say_unheld};
 use crate::settings::Settings;
-use crate::trust::{self, Ask, TrustItem};
+use crate::trust::User;
 
 /// Works a tree, once everything it would run is agreed to.
 pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
@@ -50,26 +45,30 @@ pub fn work_trusted(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<
     go(globals, args, &tasks, true)
 }
 
-fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Result<Exit, Failure> {
+fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
     let place = Place::find(&dir, target_repo, &settings)?;
-    let site = Site { globals, args, tasks, trusted, dir, settings, place, answers };
+    let truster: Box<dyn Truster<Failure>> = match is_trusted {
+        true => Box::new(AgreesToAll),
+        false => Box::new(User::of(globals, &settings, place.repo.common_dir())),
+    };
+    let site = Site { globals, args, tasks, truster, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
-    let plan = site.plan(file, target(&site.place)?)?;
+    let plan = Arc::new(site.plan(file, target(&site.place)?)?);
     check_answers(&site.asking(&plan)?, &site.answers)?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_waiting(globals, &site.place.repo);
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
-    let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), &plan);
+    let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
-    site.agree(&plan, &brought)?;
+    wait_for(site.agree(&run, &brought))?;
     warn_of_dirty_files(globals, &site.place)?;
     warn_of_skipped(globals, &site.place.repo, &site.settings)?;
     let mut shown = Shown::new(globals, &plan);
@@ -85,8 +84,8 @@ struct Site<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
     tasks: &'a Tasks,
-    /// Nothing that is run has to be agreed to.
-    trusted: bool,
+    /// Who has to agree to what is run.
+    truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
     dir: PathBuf,
     settings: Settings,
@@ -101,7 +100,7 @@ impl Site<'_> {
         check_room(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
-            require_agent(&self.settings, pipelines(&plan))?;
+            require_agent(&self.settings, plan.pipelines())?;
             plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         }
         Ok(plan)
@@ -109,7 +108,7 @@ impl Site<'_> {
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
     fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
-        let mut asking: Vec<Pipeline> = pipelines(plan).collect();
+        let mut asking: Vec<Pipeline> = plan.pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
             let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
             asking.extend(left.into_iter().map(|left| left.pipeline));
@@ -117,53 +116,57 @@ impl Site<'_> {
         Ok(asking)
     }
 
-    /// Makes sure that everything is agreed to that a plan, and what was brought here, would run.
-    fn agree(&self, plan: &TreePlan, brought: &Brought) -> Result<(), Failure> {
+    /// Makes sure that everything is agreed to that a run would do by its plan and with what was brought here.
+    async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
         for Left { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
             })?;
         }
-        match self.trusted {
-            true => Ok(()),
-            false => require_trust(self.globals, &self.settings, &self.place, plan, brought),
-        }
+        let items = run.to_trust(&self.settings.resolved, &self.settings.environment, brought);
+        self.truster.agree(items.map_err(|error| of_trust(&error))?).await
     }
 
     /// Works a plan to its end.
     async fn run(
         &self,
-        (plan, mut run, left): (&TreePlan, TreeRun<'_>, Vec<Left>),
+        (plan, mut run, left): (&TreePlan, TreeRun, Vec<Left>),
         engine: Arc<Engine>,
         protection: &Chosen,
         shown: &mut Shown,
     ) -> Result<TreeEnded, Failure> {
+        let mut events = engine.events.subscribe();
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
-        introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
-        check_prices(&engine, pipelines(plan).chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(pipelines(plan).chain(left.iter().cloned())));
+        introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
+        check_prices(&engine, plan.pipelines().chain(left.iter().cloned()))?;
+        say_unheld(engine.unheld(plan.pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
-        let changes = run.changes(&mut |note| shown.note(plan, note));
+        let changes = run.changes();
         shown.begin(plan, progress, &changes);
-        let alone = pipelines(plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = plan.pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
-        loop {
-            let mut hear = |note: Note<'_>| {
-                if let Note::Event { event, .. } = &note {
-                    protection.hear(self.globals, event);
-                }
-                shown.note(plan, note);
+        let mut hear = |told: &Told| {
+            protection.hear(self.globals, &told.recorded.event);
+            shown.event(plan, told);
+        };
+        let ended = loop {
+            let working = async move {
+                let ended = run.run().await;
+                (run, ended)
             };
-            let ended = run.run(&mut hear).await;
+            let ended;
+            (run, ended) = follow(&mut events, working, &mut hear).await;
             match ended.map_err(|error| self.failed(plan, &error))? {
-                TreeEnded::Unasked => self.agree(plan, &run.brought().map_err(|error| self.failed(plan, &error))?)?,
-                ended => {
-                    shown.finish();
-                    return Ok(ended);
+                TreeEnded::Unasked => {
+                    let brought = run.brought().map_err(|error| self.failed(plan, &error))?;
+                    self.agree(&run, &brought).await?;
                 }
+                ended => break ended,
             }
-        }
+        };
+        shown.finish();
+        Ok(ended)
     }
 
     fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
@@ -178,12 +181,12 @@ impl Site<'_> {
 
 /// Looks for the agents of all nodes of a plan.
 fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
-    pipelines(plan).try_for_each(|pipeline| check_agents(&pipeline, agents))
+    plan.pipelines().try_for_each(|pipeline| check_agents(&pipeline, agents))
 }
 
 /// The nodes agents work on, in all pipelines of a plan.
 fn workers(plan: &TreePlan) -> Vec<Node> {
-    pipelines(plan).flat_map(|pipeline| agent_nodes(&pipeline).cloned().collect::<Vec<_>>()).collect()
+    plan.pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
 }
 
 fn exit(ended: &TreeEnded) -> Exit {
@@ -209,7 +212,7 @@ fn require_agent<P: Borrow<Pipeline>>(
     let config = &settings.resolved.config;
     let pretends = |name: Option<&str>| config.agent_of(name).is_ok_and(|choice| choice == AgentChoice::Simulation);
     for pipeline in pipelines {
-        let Some(node) = agent_nodes(pipeline.borrow()).find(|node| pretends(node.agent.as_deref())) else { continue };
+        let Some(node) = pipeline.borrow().agent_nodes().find(|node| pretends(node.agent.as_deref())) else { continue };
         // Whoever works the run would work the node as well, were it not for the name.
         return Err(match &node.agent {
             Some(name) if !pretends(None) => {
@@ -229,83 +232,6 @@ fn require_agent<P: Borrow<Pipeline>>(
         });
     }
     Ok(())
-}
-
-/// The pipelines a plan's tasks are worked by.
-fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
-    plan.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
-}
-
-/// Asks for trust in every command that would be run and came with the repository.
-fn require_trust(
-    globals: &Globals,
-    settings: &Settings,
-    place: &Place,
-    plan: &TreePlan,
-    brought: &Brought,
-) -> Result<(), Failure> {
-    let mut items = supplied_by_plan(settings, place, plan, brought)?;
-    items.extend(supplied_by_left(settings, place, &brought.left)?);
-    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, Ask::of(globals))
-}
-
-/// What the settings, a tree and its pipelines bring along, and what its agents would find to obey where they begin.
-fn supplied_by_plan(
-    settings: &Settings,
-    place: &Place,
-    plan: &TreePlan,
-    brought: &Brought,
-) -> Result<Vec<TrustItem>, Failure> {
-    let mut items: Vec<TrustItem> =
-        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
-    for node in plan.tree.nodes() {
-        items.extend(node.test_commands.iter().map(|test| {
-            let where_from = format!("{} test of {}, {}", test.kind, node.id, plan.path);
-            TrustItem::command(where_from, test.command.clone())
-        }));
-    }
-    for used in plan.used() {
-        let (pipeline, _) = plan::load(&used.dot, &used.inputs(BTreeMap::new()), &[]);
-        let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
-        items.extend(pipeline.commands().into_iter().map(|command| {
-            let where_from = format!("{}, {}", command.attribute, used.path);
-            TrustItem::command(where_from, command.text.to_owned())
-        }));
-    }
-    let worked: Vec<Pipeline> = pipelines(plan).collect();
-    items.extend(trust::place_of_worktrees(settings, &place.repo));
-    let obeyed = |files| {
-        let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
-        trust::obeyed(&place.repo, files, &settings.resolved.config, nodes)
-    };
-    let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
-    for Start { branch, files } in &brought.starts {
-        let mut obeyed = obeyed(*files)?;
-        obeyed.retain(|item| !landed.contains(item));
-        for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {
-            item.where_from.push_str(&format!(", as `{branch}` has it"));
-        }
-        items.extend(obeyed);
-    }
-    Ok(items)
-}
-
-/// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
-/// records may have been fetched; all else they are worked with is this clone's.
-fn supplied_by_left(settings: &Settings, place: &Place, left: &[Left]) -> Result<Vec<TrustItem>, Failure> {
-    let mut items = Vec::new();
-    for Left { session, task, path, pipeline, at } in left {
-        items.extend(pipeline.commands().into_iter().map(|command| {
-            let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
-            let where_from = format!("{}{of}, {path} as session {session} on {task} recorded it", command.attribute);
-            TrustItem::command(where_from, command.text.to_owned())
-        }));
-        // Nobody works from a commit that cannot be read.
-        for files in at.iter().filter_map(|at| place.repo.tree_of(*at).ok()) {
-            items.extend(trust::obeyed(&place.repo, files, &settings.resolved.config, agent_nodes(pipeline))?);
-        }
-    }
-    Ok(items)
 }
 
 /// What would be done first, and in which order the rest comes.

@@ -1,37 +1,38 @@
 //! How a run over a tree is shown while it goes on.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
-use pleach::engine::tree::{Note, TreePlan};
-use pleach::event::{Event, Recorded, StepFinished};
-use pleach::ids::{BranchName, SessionId, TaskId};
-use pleach::progress::{Progress, Status};
+use pleach::engine::tree::TreePlan;
+use pleach::event::{Event, StepFinished, TaskLanded, TaskStarted, Told};
+use pleach::ids::TaskId;
+use pleach::progress::Progress;
 use pleach::step::{reason_of, shown_name};
 use pleach::text::{counted, listed};
-use serde_json::json;
 
 use crate::globals::Globals;
 use crate::render::live::Live;
 use crate::render::question;
 use crate::render::session::plain;
+use crate::render::spoken::Spoken;
+use crate::render::stream::Stream;
 use crate::render::style::{BAD, BEGINS, GOOD, paint};
-use crate::render::tree::{done, renamed, short_ids};
+use crate::render::tree::{renamed, short_ids};
 use crate::say;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
 pub struct Shown {
-    json: bool,
+    json: Option<Stream>,
     quiet: bool,
     verbose: bool,
+    spoken: Spoken,
     live: Live,
     /// The task that was begun last.
     task: Option<TaskId>,
     /// Its attempt, in its budget.
     attempt: u32,
-    seq: u64,
     all: usize,
     done: usize,
 }
@@ -42,13 +43,22 @@ impl Shown {
         let quiet = globals.json || globals.verbosity < 0;
         let all = plan.tree.order().len();
         let live = Live::of_tasks(!quiet && std::io::stderr().is_terminal(), all);
-        let verbose = globals.verbosity > 0;
-        Self { json: globals.json, quiet, verbose, live, task: None, attempt: 1, seq: 0, all, done: 0 }
+        Self {
+            json: globals.json.then(Stream::default),
+            quiet,
+            verbose: globals.verbosity > 0,
+            spoken: Spoken::new(globals),
+            live,
+            task: None,
+            attempt: 1,
+            all,
+            done: 0,
+        }
     }
 
     /// Says what is worked, and where; and what has changed in the tree since it was last worked.
     pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
-        self.count(plan, progress);
+        self.count(progress.done(&plan.tree));
         self.line(format!(
             "working `{}` on branch `{}`: {} of {} done",
             plan.path,
@@ -82,57 +92,30 @@ impl Shown {
         }
     }
 
-    /// Counts what there is and what is done of it.
-    fn count(&mut self, plan: &TreePlan, progress: &Progress) {
-        (self.all, self.done) = (plan.tree.order().len(), done(progress, &plan.tree));
+    /// Takes in how many tasks are done.
+    fn count(&mut self, done: usize) {
+        self.done = done;
         self.live.count(self.done, self.all);
     }
 
-    /// Takes one note of a run over a plan.
-    pub fn note(&mut self, plan: &TreePlan, note: Note<'_>) {
+    /// Takes one event of a run over a plan.
+    pub fn event(&mut self, plan: &TreePlan, told: &Told) {
         self.live.draw();
-        match note {
-            Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
-            Note::Began { task, name, attempt, session, resumed } => {
-                let number = attempt.map_or(1, |at| at.number);
-                self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), number));
-                let attempt = attempt.map(|at| format!(", attempt {} of {}", at.number, at.of)).unwrap_or_default();
-                let how = if resumed { "goes on" } else { "begins" };
-                let name = shown_name(name);
-                self.task = Some(task.clone());
-                self.attempt = number;
-                let mark = paint(BEGINS, "▸");
-                self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
+        let event = &told.recorded.event;
+        self.json.iter_mut().for_each(|stream| stream.print(told));
+        self.spoken.hear(event);
+        match event {
+            Event::RunStarted(run) => self.detail(format!("run started ({})", run.commit.short())),
+            Event::TaskStarted(started) => self.began(started),
+            Event::TaskLanded(task) => {
+                self.count(task.done);
+                self.line(format!("  {} ({})", landed(plan, task), task.commit.short()));
             }
-            Note::Event { session, event } => self.event(session, event),
-            Note::Landed { task, commit, on, progress } => {
-                if self.live.is_on() {
-                    self.count(plan, progress);
-                }
-                self.line(format!("  {} ({})", landed(plan, progress, task, on), commit.short()));
+            Event::PhaseMerged(phase) => {
+                self.count(phase.done);
+                self.line(format!("  {} was merged into {} ({})", phase.task, phase.target, phase.commit.short()));
             }
-            Note::Merged { phase, commit, on, progress } => {
-                if self.live.is_on() {
-                    self.count(plan, progress);
-                }
-                self.line(format!("  {phase} was merged into {on} ({})", commit.short()));
-            }
-            Note::Warning(warning) => say::warn(&warning),
-        }
-    }
-
-    fn event(&mut self, session: &SessionId, recorded: &Recorded) {
-        if self.json {
-            self.seq += 1;
-            let mut event = recorded.to_json();
-            let line = json!({
-                "v": 1, "seq": self.seq, "at": event["at"], "session": session, "context": "main",
-                "type": event["type"], "data": event["data"].take(),
-            });
-            // A reader that stops reading does not stop the run: its record is what counts.
-            let _ = writeln!(std::io::stdout(), "{line}");
-        }
-        match &recorded.event {
+            Event::Warning(warning) => say::warn(warning),
             Event::HumanInteraction(answer) => {
                 self.line(question::answered(answer));
             }
@@ -156,6 +139,18 @@ impl Shown {
             Event::PriceUnknown(unknown) => warning!(PriceUnknown, "{}", unknown.text),
             _ => {}
         }
+    }
+
+    fn began(&mut self, started: &TaskStarted) {
+        let TaskStarted { task, session, number, of, .. } = started;
+        self.attempt = number.unwrap_or(1);
+        self.task = Some(task.clone());
+        let attempt = self.attempt;
+        self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), attempt));
+        let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
+        let how = if started.resumed { "goes on" } else { "begins" };
+        let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
+        self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
     }
 
     /// A step in one line: of which task, what came of it, in which attempt, in which commit, and why where it failed.
@@ -191,10 +186,11 @@ impl Shown {
 }
 
 /// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
-fn landed(plan: &TreePlan, progress: &Progress, task: &TaskId, on: &BranchName) -> String {
-    match (plan.tree.is_leaf(task), progress.task(task).status) {
-        (false, _) => format!("what the tests of {task} say is on {on}"),
-        (true, Status::Failed) => format!("the steps of {task}, without its code, are on {on}"),
-        (true, _) => format!("{task} landed on {on}"),
+fn landed(plan: &TreePlan, landed: &TaskLanded) -> String {
+    let TaskLanded { task, target, .. } = landed;
+    match (plan.tree.is_leaf(task), landed.status.as_deref()) {
+        (false, _) => format!("what the tests of {task} say is on {target}"),
+        (true, Some("failed")) => format!("the steps of {task}, without its code, are on {target}"),
+        (true, _) => format!("{task} landed on {target}"),
     }
 }

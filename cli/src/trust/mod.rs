@@ -1,114 +1,78 @@
-//! What the user has agreed to: commands a repository supplies, and settings of it that could send keys elsewhere.
+//! What the user has agreed to, and how they are asked: commands a repository supplies, and settings of it that could send
+//! keys elsewhere. What there is to agree to, the library finds.
 //!
 //! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
 //! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
 
-mod files;
-mod obeyed;
-mod place;
 mod store;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use pleach::config::{Supplied, SuppliedKind};
-use pleach::redact::{Redactor, is_secret_name};
-use pleach::text::counted;
+use pleach::agent::BoxFuture;
+use pleach::engine::Truster;
+use pleach::redact::Redactor;
+use pleach::text::{counted, visible};
+use pleach::trust::TrustItem;
 
-pub use self::obeyed::obeyed;
-pub use self::place::place_of_worktrees;
-use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::code::Code;
 use crate::exit::Failure;
+use crate::failure::of_trust;
 use crate::globals::Globals;
+use crate::settings::Settings;
 use crate::{say, typed};
 
-/// One thing that needs the user's agreement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustItem {
-    /// Why it needs it.
-    pub kind: SuppliedKind,
-    /// Where it stands, for the question.
-    pub where_from: String,
-    /// What it says, whole: the agreement is to exactly this.
-    pub text: String,
-    /// What people see of it, where a part is secret.
-    pub seen: Option<String>,
+/// The user of a command, who may have agreed before and may be there to be asked.
+#[derive(Debug)]
+pub struct User {
+    store: Store,
+    repo: PathBuf,
+    ask: Ask,
 }
 
-impl TrustItem {
-    /// A command.
-    pub fn command(where_from: String, text: String) -> Self {
-        Self { kind: SuppliedKind::Command, where_from, text, seen: None }
+impl User {
+    /// The one who works with the repository that has this common git directory.
+    pub fn of(globals: &Globals, settings: &Settings, repo: &Path) -> Self {
+        Self { store: Store::new(&settings.state_dir), repo: repo.to_owned(), ask: Ask::of(globals) }
     }
 
-    /// The text as people see it.
-    fn seen(&self) -> &str {
-        self.seen.as_deref().unwrap_or(&self.text)
+    /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
+    /// shown whole and asked about once.
+    pub fn require(&self, items: Vec<TrustItem>) -> Result<(), Failure> {
+        require_with(&self.store, &self.repo, items, self.ask, say::asking, confirm)
     }
-}
 
-impl From<Supplied> for TrustItem {
-    fn from(supplied: Supplied) -> Self {
-        let Supplied { kind, key, source, text } = supplied;
-        let where_from = format!("{key}, {source}");
-        // A command does the same wherever it stands. What any other value does depends on the setting it is for.
-        if kind == SuppliedKind::Command {
-            return Self::command(where_from, text);
-        }
-        let is_variable = matches!(kind, SuppliedKind::Variable | SuppliedKind::KeyAddress | SuppliedKind::Input);
-        let seen = if is_variable && is_secret_name(&key) {
-            Some(format!("{key}: ({} that look secret)", counted(text.chars().count(), "character")))
-        } else if is_variable {
-            without_password(&text).map(|text| format!("{key}: {text}"))
-        } else {
-            None
-        };
-        Self { kind, where_from, text: format!("{key}: {text}"), seen }
+    /// Keeps that the user agrees to all of `items`, which they have given themselves. What is kept for reading is without
+    /// what `redactor` knows.
+    pub fn keep_given(&self, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
+        let repo = self.repo.to_string_lossy();
+        keep(&self.store, &repo, unknown(&self.store, &repo, items)?, redactor)
     }
 }
 
-/// An address without the password in it; none when it has none. A password with anything in it but letters, digits and
-/// a few marks is no plain one, and what could do something is never hidden.
-fn without_password(address: &str) -> Option<String> {
-    let (scheme, rest) = address.split_once("://")?;
-    let (user, host) = rest.split_once('@')?;
-    let (name, password) = user.split_once(':')?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~%+=!".contains(c);
-    let is_plain = scheme.chars().chain(name.chars()).chain(password.chars()).all(plain);
-    (is_plain && !password.is_empty()).then(|| format!("{scheme}://{name}:…@{host}"))
+impl Truster<Failure> for User {
+    fn agree(&self, items: Vec<TrustItem>) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async { self.require(items) })
+    }
 }
 
 /// How the user can be asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+struct Ask {
     /// `-y`: the answer is yes.
-    pub yes: bool,
+    yes: bool,
     /// Somebody is there to answer.
-    pub terminal: bool,
+    terminal: bool,
 }
 
 impl Ask {
     /// As the user of a command can be.
-    pub fn of(globals: &Globals) -> Self {
+    fn of(globals: &Globals) -> Self {
         Self { yes: globals.yes, terminal: typed::is_possible() }
     }
-}
-
-/// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
-/// shown whole and asked about once.
-pub fn require(store: &Store, repo: &Path, items: Vec<TrustItem>, ask: Ask) -> Result<(), Failure> {
-    require_with(store, repo, items, ask, say::asking, confirm)
-}
-
-/// Keeps that the user agrees to all of `items`, which they have given themselves. What is kept for reading is without what
-/// `redactor` knows.
-pub fn agree(store: &Store, repo: &Path, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
-    let repo = repo.to_string_lossy();
-    keep(store, &repo, unknown(store, &repo, items)?, redactor)
 }
 
 /// Asks a person; anything but yes is no.
@@ -160,7 +124,7 @@ fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(Stri
     let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
     let mut new = Vec::new();
     for item in items {
-        let key = key(repo, &item)?;
+        let key = item.key(repo).map_err(|error| of_trust(&error))?;
         if known.insert(key.clone()) {
             new.push((key, item));
         }
@@ -196,15 +160,6 @@ fn shown(repo: &str, items: &[(String, TrustItem)]) -> String {
     }
     text.push('\n');
     text
-}
-
-/// Text without anything that could hide a part of it: control and direction characters are written out.
-pub fn visible(text: &str) -> String {
-    let hides = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().map(|c| if hides(c) && c != '\t' { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
@@ -261,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_agreement_to_a_value_holds_for_its_setting_alone() {
-        use pleach::config::{Level, Source};
+        use pleach::config::{Level, Source, Supplied, SuppliedKind};
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         let agrees = |kind, key: &str, text: &str, ask| {
@@ -284,16 +239,6 @@ mod tests {
         }
         assert!(agrees(SuppliedKind::Command, "worktrees.setup", "make", YES).0);
         assert!(agrees(SuppliedKind::Command, "tree.test_command", "make", NOBODY).0, "it is the same command");
-    }
-
-    #[test]
-    fn of_an_address_the_password_alone_is_hidden() {
-        assert_eq!(without_password("postgres://me:pw@h:1/db").as_deref(), Some("postgres://me:…@h:1/db"));
-        for open in
-            ["https://h/x", "https://me@h", "https://me:@h", "|a://b:$(x)@c", "a://b:c/d@e", "a://b:`x`@c", "a b"]
-        {
-            assert_eq!(without_password(open), None, "{open}");
-        }
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::TrustItem;
 use crate::code::Code;
 use crate::exit::Failure;
 
@@ -122,21 +121,4 @@ impl Store {
 /// An empty file for writing that only the user can read.
 fn private(file: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
-}
-
-/// The key of an item: the hash of the repository, why it is asked, and the exact text.
-pub(super) fn key(repo: &str, item: &TrustItem) -> Result<String, Failure> {
-    hash(format!("{repo}\0{}\0{}", item.kind, item.text).as_bytes(), &item.where_from)
-}
-
-/// The hash of what stands at a place.
-pub(super) fn hash(bytes: &[u8], place: &str) -> Result<String, Failure> {
-    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
-    hasher.update(bytes);
-    let id = hasher.try_finalize().map_err(|error| {
-        Failure::new(Code::HashDeceived, format!("what stands at {place} is made to deceive the hash"))
-            .because(&error)
-            .hint("do not run this repository")
-    })?;
-    Ok(id.to_hex().to_string())
 }

@@ -5,6 +5,7 @@
 //! to the loop alone.
 
 mod bounds;
+mod broadcast;
 mod budget;
 mod call_off;
 mod context;
@@ -27,6 +28,7 @@ mod start;
 pub mod status_file;
 pub mod task;
 pub mod tree;
+mod truster;
 mod unsecret;
 mod view;
 mod worker;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use broadcast::{Broadcast, Subscription};
 pub use budget::{Budget, Order, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
 pub use executor::{AgentWork, Assignment, Conversation, Executor, Job, Offered, Recording, Start, Watch, Work};
@@ -51,17 +54,17 @@ pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use session::{Session, SessionPlan};
 pub use start::{OnOpen, StartRequest};
+pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
     resolve_session, session_worktrees,
 };
 
-use crate::agent::{BoxFuture, NoAgent, Roster, Scribe, WaitListener};
+use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
 use crate::config::Attribution;
-use crate::event::{Outcome, PauseReason, Recorded};
+use crate::event::{Outcome, PauseReason};
 use crate::git;
 use crate::ids::{NodeId, SessionId};
-use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::sandbox::Policy;
@@ -74,12 +77,6 @@ use crate::workspace::{self, LockError, WorktreeSettings};
 /// The directory beside a session's working copy in which its nodes leave their status files, which are of no use when a
 /// node has ended, and where agents find what earlier nodes answered and printed.
 const RUN_DIR: &str = "run";
-
-/// Is told every event once it is on disk.
-pub type Observer<'a> = &'a mut (dyn FnMut(&Recorded) + Send);
-
-/// Is told what an agent says and which tools it asks for as soon as it is known, before it is recorded.
-pub type Listener = Arc<dyn Fn(&NodeId, &Message) + Send + Sync>;
 
 /// What runs need from outside.
 pub struct Engine {
@@ -107,10 +104,8 @@ pub struct Engine {
     pub attribution: Attribution,
     /// Takes secrets out of records.
     pub redactor: Redactor,
-    /// Hears what agents say.
-    pub listener: Option<Listener>,
-    /// Hears what agents wait for.
-    pub waits: Option<WaitListener>,
+    /// Tells what happens.
+    pub events: Broadcast,
     /// Stops the run.
     pub cancel: Cancel,
 }
@@ -122,24 +117,6 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Lets whoever listens hear what an agent said, without secrets.
-    fn announce(&self, node: &NodeId, messages: &[Message]) {
-        let Some(listener) = &self.listener else { return };
-        for message in messages {
-            let Ok(mut clean) = serde_json::to_value(message) else { continue };
-            self.redactor.json(&mut clean);
-            if let Ok(message) = serde_json::from_value(clean) {
-                listener(node, &message);
-            }
-        }
-    }
-
-    /// Lets whoever listens hear what an agent waits for, without secrets.
-    fn waits(&self) -> Option<WaitListener> {
-        let (listener, redactor) = (self.waits.clone()?, self.redactor.clone());
-        Some(WaitListener::new(move |why| listener.tell(why.map(|why| redactor.text(why)).as_deref())))
-    }
-
     /// Whether an agent works on a node.
     fn is_of_agent(&self, node: &Node) -> bool {
         node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())

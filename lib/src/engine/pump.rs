@@ -1,8 +1,8 @@
 //! The loop of a session: one place that waits for reports of workers, for records that are being written, for timers
 //! and for the wish to stop, and decides what every context does next.
 //!
-//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told, and its
-//! worker answered, when it is back: never before it is on disk.
+//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told once it is
+//! on disk, and its worker answered when it is back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::context::{Begun, Context, NodeEnd, RecordedTurn};
 use super::executor::{Assignment, Conversation, Job as Assigned, Running};
 use super::run::Ended;
 use super::worker::{Finished, Report, Stopped, TurnAnswer};
-use super::{Error, Observer, Session};
+use super::{Error, Session};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
 use crate::event::PauseReason;
@@ -30,7 +30,6 @@ const REPORTS: usize = 64;
 
 pub(super) struct Pump<'a> {
     session: &'a mut Session,
-    observe: Observer<'a>,
     sender: mpsc::Sender<(ContextId, Report)>,
     reports: mpsc::Receiver<(ContextId, Report)>,
     /// What contexts do that are away.
@@ -87,11 +86,10 @@ enum After {
 }
 
 impl<'a> Pump<'a> {
-    pub(super) fn new(session: &'a mut Session, observe: Observer<'a>) -> Self {
+    pub(super) fn new(session: &'a mut Session) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         Self {
             session,
-            observe,
             sender,
             reports,
             jobs: JoinSet::new(),
@@ -112,7 +110,6 @@ impl<'a> Pump<'a> {
                 self.session.put_back(context);
             }
         }
-        self.session.tell(self.observe);
         ended
     }
 
@@ -223,7 +220,6 @@ impl<'a> Pump<'a> {
         };
         let unpriced = self.session.unpriced(&node);
         let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
-        self.session.tell(self.observe);
         if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
             self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
@@ -269,12 +265,11 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// A context is back: what it wrote is told, and what follows is done.
+    /// A context is back: what follows is done.
     fn come_back(&mut self, job: Job) -> Result<(), Error> {
         let Job { context, done } = job;
         let id = context.id.clone();
         self.session.put_back(context);
-        self.session.tell(self.observe);
         self.waiting.push_back((id, done?));
         while self.session.is_here(self.session.root_id())
             && let Some((id, after)) = self.waiting.pop_front()
@@ -308,7 +303,6 @@ impl<'a> Pump<'a> {
                 let node = begins.node.clone();
                 let allowance = self.session.allowance(&node)?;
                 let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
-                self.session.tell(self.observe);
                 let stop = self.session.engine.cancel.is_stopped() || turn.is_stopped;
                 let order = if stop { Order::Halt } else { self.session.order(over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
@@ -347,13 +341,11 @@ impl<'a> Pump<'a> {
             Halt::Pauses { reason, why, error } => (reason, why, error),
             Halt::OverBudget(node, over) => {
                 tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
-                self.session.tell(self.observe);
                 return Ok(());
             }
         };
         let why = why.or_else(|| self.session.pause_reason().filter(|_| reason == PauseReason::OverBudget));
         tokio::task::block_in_place(|| self.session.pause_because(reason, why))?;
-        self.session.tell(self.observe);
         error.map_or(Ok(()), Err)
     }
 

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::executor::is_told_of_the_run;
 use super::pump::Pump;
-use super::{Error, Observer, Pause, Question, Session};
+use super::{Error, Pause, Question, Session};
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::ids::NodeId;
@@ -30,10 +30,10 @@ pub enum Ended {
 }
 
 impl Session {
-    /// Runs until the pipeline ends or pauses. `observe` is told every event once it is on disk.
-    pub async fn run(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
-        let ended = self.run_attempt(observe).await?;
-        self.at_root(observe, |context| {
+    /// Runs until the pipeline ends or pauses.
+    pub async fn run(&mut self) -> Result<Ended, Error> {
+        let ended = self.run_attempt().await?;
+        self.at_root(|context| {
             context.flush()?;
             context.catch_up()
         })?;
@@ -45,9 +45,9 @@ impl Session {
     }
 
     /// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
-    pub(super) async fn run_attempt(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
-        self.tell(observe);
-        Pump::new(self, observe).run().await
+    pub(super) async fn run_attempt(&mut self) -> Result<Ended, Error> {
+        self.announce();
+        Pump::new(self).run().await
     }
 
     pub(super) fn ended(&mut self) -> Result<Option<Ended>, Error> {

@@ -11,7 +11,7 @@ use super::executor::{Assignment, Executor, Running, Watch};
 use super::start::start_node;
 use super::task::TaskJob;
 use super::worker::Report;
-use super::{Engine, Error, Observer};
+use super::{Engine, Error, Subscription};
 use crate::agent::Roster;
 use crate::budget::{Exceeded, Spent};
 use crate::event::{PipelineStarted, Warning};
@@ -192,33 +192,15 @@ impl Session {
         (self.lock, root)
     }
 
-    /// Tells what is on disk and was not told yet.
-    pub(super) fn tell(&mut self, observe: Observer<'_>) {
-        for context in self.contexts.values_mut() {
-            context.take_written().iter().for_each(&mut *observe);
-        }
+    /// Tells what was written since the session was opened, and from now on all that is.
+    pub(super) fn announce(&mut self) {
+        self.contexts.values_mut().for_each(Context::announce);
     }
 
-    /// Does something with a context that may write, and tells what was written.
-    pub(super) fn writing<T>(
-        &mut self,
-        at: &ContextId,
-        observe: Observer<'_>,
-        work: impl FnOnce(&mut Context) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let done = tokio::task::block_in_place(|| work(self.context_mut(at)));
-        self.tell(observe);
-        done
-    }
-
-    /// The same with the root context.
-    pub(super) fn at_root<T>(
-        &mut self,
-        observe: Observer<'_>,
-        work: impl FnOnce(&mut Context) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let root = self.root.clone();
-        self.writing(&root, observe, work)
+    /// Does something with the root context that may write.
+    pub(super) fn at_root<T>(&mut self, work: impl FnOnce(&mut Context) -> Result<T, Error>) -> Result<T, Error> {
+        self.announce();
+        tokio::task::block_in_place(|| work(self.root_mut()))
     }
 
     /// Hands the worktrees of a context over for an assignment, and lets it be carried out.
@@ -255,6 +237,11 @@ impl Session {
     /// The agents that work on its nodes.
     pub fn agents(&self) -> &Roster {
         &self.engine.agents
+    }
+
+    /// What is told of it from now on.
+    pub fn events(&self) -> Subscription {
+        self.engine.events.subscribe()
     }
 
     /// The repository it works in.

@@ -1,6 +1,7 @@
 //! The one vocabulary of the program. Engine, records, renderers and tests all speak [`Event`].
 //!
-//! An event is a fact that happened in a session. Records hold events in order; [`crate::state`] folds them.
+//! An event is a fact that happened in a session. Records hold events in order; [`crate::state`] folds them. A few are
+//! only told ([`Event::is_recorded`]).
 //! The JSON shape of each is fixed (`docs/records.md`): fields are only ever added, and a reader keeps the fields it
 //! does not know in `extra`.
 
@@ -11,6 +12,7 @@ mod recorded;
 mod secrets;
 mod session;
 mod task;
+mod told;
 mod turn;
 mod warning;
 mod written;
@@ -29,6 +31,7 @@ pub use session::{
     PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
+pub use told::{AgentSpoke, AgentWaits, PhaseMerged, RunStarted, TaskLanded, TaskStarted, Told};
 pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
 pub use warning::{Warning, WarningCode};
 pub use written::Written;
@@ -178,4 +181,34 @@ events! {
     PipelineFailed,
     /// The run was called off.
     PipelineCancelled,
+    /// A run over a tree was opened. Told, not recorded, as are all below.
+    RunStarted,
+    /// A task, or the tests of a phase, are begun or taken up again.
+    TaskStarted,
+    /// A branch has moved over what came of a task.
+    TaskLanded,
+    /// A phase was merged into the target.
+    PhaseMerged,
+    /// Something a person should know.
+    Warning,
+    /// An agent has said something, in a turn that is not over.
+    AgentSpoke,
+    /// An agent waits for something, or does not any more.
+    AgentWaits,
+}
+
+impl Event {
+    /// Whether records hold it. What they do not hold is told while it happens, and can be read elsewhere afterwards.
+    pub fn is_recorded(&self) -> bool {
+        !matches!(
+            self,
+            Self::RunStarted(_)
+                | Self::TaskStarted(_)
+                | Self::TaskLanded(_)
+                | Self::PhaseMerged(_)
+                | Self::Warning(_)
+                | Self::AgentSpoke(_)
+                | Self::AgentWaits(_)
+        )
+    }
 }

@@ -29,7 +29,7 @@ const FIELDS: [&str; 15] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 61] = [
+const OWN: [&str; 62] = [
     "action",
     "agent",
     "agent_head",
@@ -66,6 +66,7 @@ const OWN: [&str; 61] = [
     "route.kind",
     "route.to",
     "scope",
+    "session",
     "side_calls.purpose",
     "source",
     "start",

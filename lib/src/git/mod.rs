@@ -12,6 +12,7 @@
 
 mod adopt;
 mod checkouts;
+mod checksum;
 pub mod crash;
 mod diff;
 mod error;
@@ -40,6 +41,7 @@ mod worktree;
 mod writer;
 
 pub use crate::merge::interrupted::BrokenOff;
+pub use checksum::{MadeToCollide, checksum};
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use history::{Judge, Kept, Look, Parent, Passed};

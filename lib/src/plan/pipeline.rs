@@ -431,6 +431,11 @@ impl Pipeline {
         &self.nodes
     }
 
+    /// The nodes agents work on.
+    pub fn agent_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.handler == HandlerKind::Codergen)
+    }
+
     /// The edges in the order they were written.
     pub fn edges(&self) -> &[Edge] {
         &self.edges

@@ -370,6 +370,17 @@ impl Progress {
         self.not_before
     }
 
+    /// How many tasks of a tree are complete and landed.
+    pub fn done(&self, tree: &TaskTree) -> usize {
+        tree.order().iter().filter(|task| self.is_done(task)).count()
+    }
+
+    /// Whether a task is complete and landed.
+    pub fn is_done(&self, task: &TaskId) -> bool {
+        let state = self.task(task);
+        state.status == Status::Complete && state.landed
+    }
+
     /// All tasks and phases that have steps, by id.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter()

@@ -90,7 +90,15 @@ impl State {
             | Event::WorktreeCreated(_)
             | Event::TurnCommitted(_)
             | Event::SnapshotRecorded(_) => self.must_have_begun(),
-            Event::Unknown { .. } => Ok(()),
+            // What records do not hold, or this pleach does not know.
+            Event::RunStarted(_)
+            | Event::TaskStarted(_)
+            | Event::TaskLanded(_)
+            | Event::PhaseMerged(_)
+            | Event::Warning(_)
+            | Event::AgentSpoke(_)
+            | Event::AgentWaits(_)
+            | Event::Unknown { .. } => Ok(()),
         };
         result.map_err(|why| IllegalEvent { kind: recorded.event.kind().to_owned(), why })
     }

@@ -12,7 +12,7 @@ use pleach::git::Repo;
 use pleach::ids::{ContextId, SessionId};
 use pleach::record::{History, context_ref};
 
-use crate::engine::World;
+use crate::engine::{World, told};
 
 /// Set for the process that is killed: where its repository is.
 const KILLED: &str = "PLEACH_TEST_KILLED";
@@ -98,8 +98,9 @@ async fn two_contexts_of_a_session_run_at_once() {
     let mut session = world.start(DOT, world.scripted(&script(world.root(), ""))).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
     assert_eq!(session.fork(&main, &"b".parse().unwrap()).await.unwrap(), b());
-    let mut events = Vec::new();
-    let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
+    let mut events = session.events();
+    let ended = session.run().await.unwrap();
+    let events = told(&mut events);
     assert_eq!(ended, Ended::Completed);
     assert_done(&world, &id);
     let repo = world.repo();
@@ -148,7 +149,7 @@ scripts:
     let mut session = world.start(dot, Arc::new(engine)).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
     session.fork(&main, &"b".parse().unwrap()).await.unwrap();
-    let ended = session.run(&mut |_| {}).await.unwrap();
+    let ended = session.run().await.unwrap();
     let Ended::Paused(pause) = ended else { panic!("{ended:?}") };
     assert_eq!(pause.reason, PauseReason::OverBudget);
     let of_main = own_events(&world.repo(), &id, &main);
@@ -167,7 +168,7 @@ async fn both_contexts_go_on_after_a_kill() {
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
-    assert_eq!(session.run(&mut |_| {}).await.unwrap(), Ended::Completed);
+    assert_eq!(session.run().await.unwrap(), Ended::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
         let events = own_events(&repo, &id, &context.parse().unwrap());
@@ -193,7 +194,7 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::whole_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
-    assert_eq!(session.run(&mut |_| {}).await.unwrap(), Ended::Completed);
+    assert_eq!(session.run().await.unwrap(), Ended::Completed);
     assert_done(&world, &id);
 }
 
@@ -227,10 +228,11 @@ async fn the_process_that_is_killed() {
     let mut session = world.start(DOT, engine).await;
     session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     println!("\nsession {}", session.id());
-    let observe = |recorded: &Recorded| {
-        if let Event::AgentTurn(turn) = &recorded.event {
+    let mut events = session.events();
+    tokio::spawn(async move { session.run().await });
+    while let Some(told) = events.next().await {
+        if let Event::AgentTurn(turn) = &told.recorded.event {
             println!("turn {}", turn.turn);
         }
-    };
-    let _ = session.run(&mut { observe }).await;
+    }
 }

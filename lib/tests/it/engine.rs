@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
-use pleach::engine::{AutoApprove, Ended, Engine, Handler, HandlerContext, Session, StartRequest};
+use pleach::engine::{
+    AutoApprove, Broadcast, Ended, Engine, Handler, HandlerContext, Session, StartRequest, Subscription,
+};
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
 use pleach::ids::RepoName;
@@ -91,8 +93,7 @@ impl World {
             scribe: None,
             budget: Default::default(),
             attribution: Default::default(),
-            listener: None,
-            waits: None,
+            events: Broadcast::default(),
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),
         })
@@ -121,10 +122,16 @@ impl World {
 
     async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
         let mut session = self.start(dot, engine).await;
-        let mut events = Vec::new();
-        let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
-        (session, ended, events)
+        let mut events = session.events();
+        let ended = session.run().await.unwrap();
+        (session, ended, told(&mut events))
     }
+}
+
+/// What was told and is on record.
+pub fn told(events: &mut Subscription) -> Vec<Recorded> {
+    let told = std::iter::from_fn(|| events.next_now()).map(|told| Recorded::clone(&told.recorded));
+    told.filter(|recorded| recorded.event.is_recorded()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -152,6 +152,8 @@ proptest! {
 
     #[test]
     fn unknown_fields_are_kept(index in 0..every_event().len(), extra in extra()) {
+        // A warning is part of other events, too, and read from records only there.
+        prop_assume!(!matches!(every_event()[index].event, Event::Warning(_)));
         let mut json = every_event()[index].to_json();
         let data = json["data"].as_object_mut().unwrap();
         data.extend(extra.clone());

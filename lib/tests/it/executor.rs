@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pleach::agent::BoxFuture;
 use pleach::engine::{Assignment, Ended, Engine, Executor, Handler, HandlerContext, Session, Watch, Work};
-use pleach::event::{Event, Outcome, Recorded};
+use pleach::event::{Event, Outcome};
 use pleach::process::Cancel;
 use pleach::record::root_ref;
 
@@ -29,9 +29,11 @@ const DOT: &str = r#"digraph assigned {
     agree -> plan [label="No"]
 }"#;
 
-/// What an agent says at length has to be read in a file by the next one.
-fn script() -> String {
+/// What an agent says at length has to be read in a file by the next one. The second time it is built, no answer comes
+/// where it `hangs`.
+fn script(hangs: bool) -> String {
     let long = "a thought ".repeat(2_000);
+    let then = if hangs { "- hang: true" } else { "" };
     format!(
         r#"
 scripts:
@@ -39,9 +41,13 @@ scripts:
     when: {{node: plan}}
     steps: [{{text: "{long}"}}]
   - name: build
-    when: {{node: build}}
+    when: {{node: build, visit: 1}}
+    steps: [{{tools: [{{shell: {{command: "echo line >> lines"}}}}]}}, {{text: one line}}]
+  - name: build again
+    when: {{node: build, visit: 2}}
     steps:
       - tools: [{{shell: {{command: "echo line >> lines"}}}}]
+      {then}
       - text: one more line
   - name: review
     when: {{node: review}}
@@ -60,9 +66,9 @@ impl Handler for Counts {
     }
 }
 
-fn engine(world: &World, cancel: Cancel) -> Arc<Engine> {
-    let mut engine = Arc::into_inner(world.scripted(&script())).expect("nobody else has it yet");
-    engine.cancel = cancel;
+fn engine(world: &World, cancel: Option<Cancel>) -> Arc<Engine> {
+    let mut engine = Arc::into_inner(world.scripted(&script(cancel.is_some()))).expect("nobody else has it yet");
+    engine.cancel = cancel.unwrap_or_else(Cancel::never);
     engine.handlers.insert("my.counter".into(), Arc::new(Counts));
     Arc::new(engine)
 }
@@ -102,33 +108,31 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
     let world = World::new();
     let seen = Seen::default();
     let (canceller, cancel) = Cancel::new();
-    let mut session = world.start(DOT, engine(&world, cancel)).await;
+    let mut session = world.start(DOT, engine(&world, Some(cancel))).await;
     session.watch(watch(&seen));
     let id = session.id().clone();
-    let is_second_build = |recorded: &Recorded| match &recorded.event {
-        Event::AgentTurn(turn) => turn.node_id == "build" && turn.visit == 2,
-        _ => false,
-    };
-    let ended = session
-        .run(&mut |recorded| {
-            if is_second_build(recorded) {
-                canceller.stop()
+    let mut events = session.events();
+    let kill = tokio::spawn(async move {
+        while let Some(told) = events.next().await {
+            if matches!(&told.recorded.event, Event::AgentTurn(turn) if turn.node_id == "build" && turn.visit == 2) {
+                return canceller.kill();
             }
-        })
-        .await
-        .unwrap();
+        }
+    });
+    let ended = session.run().await.unwrap();
+    kill.await.unwrap();
     assert!(matches!(ended, Ended::Paused(_)), "{ended:?}");
     drop(session);
 
     let repo = world.repo();
     let tip = repo.reference(&root_ref(&id)).unwrap().unwrap();
-    let engine_again = engine(&world, Cancel::never());
+    let engine_again = engine(&world, None);
     let (mut session, _) = Session::resume(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
     session.watch(watch(&seen));
-    assert_eq!(session.run(&mut |_| {}).await.unwrap(), Ended::Completed);
+    assert_eq!(session.run().await.unwrap(), Ended::Completed);
     drop(session);
 
-    let fresh = Executor::of_record(engine(&world, Cancel::never()), world.repo(), &id).unwrap();
+    let fresh = Executor::of_record(engine(&world, None), world.repo(), &id).unwrap();
     let mut begun = Vec::new();
     for (sent, used) in seen.lock().unwrap().iter() {
         let assignment: Assignment = serde_json::from_str(sent).unwrap();

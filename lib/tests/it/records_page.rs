@@ -48,6 +48,9 @@ fn words(text: &str) -> BTreeSet<&str> {
 fn structure(event: &Value) -> Value {
     let text = [
         "text",
+        "title",
+        "message",
+        "why",
         "notes",
         "body",
         "subject",

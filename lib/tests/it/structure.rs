@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "text",
     "ids",
     "redact",
@@ -32,6 +32,7 @@ const ORDER: [&str; 25] = [
     "llm",
     "gateway",
     "agent",
+    "trust",
     "engine",
 ];
 
@@ -267,6 +268,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod step;
     pub mod text;
     pub mod trailer;
+    pub mod trust;
     pub mod workspace;
     ");
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::budget::Limits;
 use crate::engine::Engine;
 use crate::ids::NodeId;
-use crate::plan::pipeline::{HandlerKind, Pipeline};
+use crate::plan::pipeline::Pipeline;
 use crate::text::listed;
 
 /// So many nodes are named.
@@ -41,7 +41,7 @@ impl Engine {
         let mut found: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
         for pipeline in pipelines {
             let pipeline = pipeline.borrow();
-            for node in pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen) {
+            for node in pipeline.agent_nodes() {
                 let budget = self.budget.limits.clone();
                 let is_limited = Limits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
                 let silent = self.agents.of(node).is_ok_and(|agent| !agent.tells_spending());

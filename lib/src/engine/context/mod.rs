@@ -16,7 +16,7 @@ pub(super) use recording::{MadeStep, PendingRecord, Writers};
 use self::memory::Memory;
 use super::session::SessionPlan;
 use super::{Engine, Error};
-use crate::event::{Recorded, Warning};
+use crate::event::{Recorded, Told, Warning};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 use crate::record::Recorder;
@@ -43,8 +43,10 @@ pub struct Context {
     pub(super) lock: Lock,
     /// What is folded and not yet written.
     pub(super) pending: Option<PendingRecord>,
-    /// What is on disk and nobody was told yet.
+    /// What is on disk and nobody was told yet: a session that cannot be set up is not told of.
     written: Vec<Recorded>,
+    /// What is written is told.
+    is_told: bool,
     pub(super) memory: Memory,
     /// The tree of the newest step, and what it is without logs and reports.
     pub(super) code: Option<(TreeId, CommitId)>,
@@ -88,6 +90,7 @@ impl Context {
             lock,
             pending: None,
             written,
+            is_told: false,
             memory: Memory::default(),
             code: None,
             degrade: false,
@@ -98,9 +101,26 @@ impl Context {
         }
     }
 
-    /// What is on disk and nobody was told yet, in order.
-    pub(super) fn take_written(&mut self) -> Vec<Recorded> {
-        std::mem::take(&mut self.written)
+    /// Tells what was written so far, and from now on all that is.
+    pub(super) fn announce(&mut self) {
+        self.is_told = true;
+        for recorded in std::mem::take(&mut self.written) {
+            let by = Some((self.plan.id.clone(), self.id.clone()));
+            self.engine.events.send(Told { by, recorded: Arc::new(recorded) });
+        }
+    }
+
+    /// Whether what is written is told.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Takes in what is on disk now.
+    fn tell(&mut self, events: Vec<Recorded>) {
+        self.written.extend(events);
+        if self.is_told {
+            self.announce();
+        }
     }
 
     /// The node it is at.

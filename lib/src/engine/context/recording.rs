@@ -209,7 +209,7 @@ impl Context {
             writer.flush()?;
         }
         self.recorder.append(writer, &batch)?;
-        self.written.extend(batch.events);
+        self.tell(batch.events);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use super::executor::{Assignment, Conversation, Job, Start};
 use super::locks::Locks;
 use super::resume::{Found, read, recorded_pipeline};
 use super::worker::{Finished, Report, Stopped};
-use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
+use super::{Engine, Error, Session, StartRequest, unsecret};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
@@ -240,7 +240,7 @@ impl Session {
             commit: landing.to,
             extra: Default::default(),
         });
-        session.record_landed(landed.collect(), &mut |_| {})
+        session.record_landed(landed.collect())
     }
 
     /// Gives the working copy back.
@@ -250,23 +250,23 @@ impl Session {
     }
 
     /// Begins the next attempt.
-    pub fn begin_attempt(&mut self, attempt: AttemptStarted, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.begin_attempt(attempt))
+    pub fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
+        self.at_root(|context| context.begin_attempt(attempt))
     }
 
     /// Records which branches are about to move.
-    pub fn record_landing(&mut self, landing: Vec<Landing>, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.record_landing(landing))
+    pub fn record_landing(&mut self, landing: Vec<Landing>) -> Result<(), Error> {
+        self.at_root(|context| context.record_landing(landing))
     }
 
     /// Records that they have moved.
-    pub fn record_landed(&mut self, landed: Vec<Landed>, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.record_landed(landed))
+    pub fn record_landed(&mut self, landed: Vec<Landed>) -> Result<(), Error> {
+        self.at_root(|context| context.record_landed(landed))
     }
 
     /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
-    pub fn fail_attempt(&mut self, reason: &str, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.fail_attempt(reason))
+    pub fn fail_attempt(&mut self, reason: &str) -> Result<(), Error> {
+        self.at_root(|context| context.fail_attempt(reason))
     }
 
     /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
@@ -277,24 +277,23 @@ impl Session {
         body: Body,
         attempt: Option<Attempt>,
         report: Option<TaskReport>,
-        observe: Observer<'_>,
     ) -> Result<(), Error> {
-        self.at_root(observe, |context| context.end_task(facts, body, attempt, report))
+        self.at_root(|context| context.end_task(facts, body, attempt, report))
     }
 
     /// Writes the end of the task, if that is not done yet.
-    pub fn write_end_of_task(&mut self, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, Context::flush)
+    pub fn write_end_of_task(&mut self) -> Result<(), Error> {
+        self.at_root(Context::flush)
     }
 
     /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
-    pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
-        self.at_root(observe, |context| context.turn_red(built, report))
+    pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
+        self.at_root(|context| context.turn_red(built, report))
     }
 
     /// The code there is now.
-    pub fn code(&mut self, observe: Observer<'_>) -> Result<CommitId, Error> {
-        self.at_root(observe, Context::code)
+    pub fn code(&mut self) -> Result<CommitId, Error> {
+        self.at_root(Context::code)
     }
 
     /// The commit of the task's last step and what it is built on, as long as it is not written.

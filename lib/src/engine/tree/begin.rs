@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::attempts::start_after;
 use super::changed::unlooked_at;
 use super::edited::or_told;
 use super::left::{Left, Unfinished};
+use super::plan::TaskPipeline;
 use super::refusal::begins_anew;
-use super::run::{TaskPipeline, TreeRun, target_tip};
+use super::run::{TreeRun, target_tip};
 use super::told::told;
-use super::work::start_after;
-use super::{Error, GATE_PIPELINE, Note, Notes};
+use super::{Error, GATE_PIPELINE};
+use crate::agent::BoxFuture;
 use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
-use crate::engine::{Session, StartRequest};
-use crate::event::{AttemptStarted, PauseReason, TaskOf, WarningCode};
+use crate::engine::{self, Session, StartRequest};
+use crate::event::{AttemptStarted, PauseReason, TaskOf, TaskStarted, WarningCode};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::plan;
@@ -44,6 +46,14 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
+/// A session that is about to get its files, which takes long: nobody waits for it. Gives where work was saved that lay in its
+/// working copy, too.
+pub(super) struct OpeningSession {
+    pub session: BoxFuture<'static, Result<(Session, Option<String>), engine::Error>>,
+    /// It was begun by a run before this one.
+    pub resumed: bool,
+}
+
 /// Why a session is not gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aside {
@@ -53,14 +63,50 @@ pub(super) enum Aside {
     Mended,
 }
 
-impl TreeRun<'_> {
-    /// The session an earlier run left, if there is one that can go on.
-    pub(super) async fn take_up(
+impl TreeRun {
+    /// The session a task is worked in: the one an earlier run left, or a new one.
+    pub(super) fn open_session(
         &mut self,
-        task: &TaskId,
         job: &Arc<TaskJob>,
-        notes: Notes<'_>,
-    ) -> Result<Option<Session>, Error> {
+        attempt: Attempt,
+        retry: u32,
+    ) -> Result<OpeningSession, Error> {
+        match self.take_up(&job.task.id, job)? {
+            Some(opening) => Ok(opening),
+            None => self.begin(job, attempt, retry),
+        }
+    }
+
+    /// Takes in a session that is open now.
+    pub(super) fn opened(
+        &mut self,
+        (mut session, kept): (Session, Option<String>),
+        job: &TaskJob,
+        resumed: bool,
+    ) -> Result<Session, Error> {
+        self.tell_spent(&mut session)?;
+        // A session that was put aside has committed what it did, and yet there is no step of it.
+        let what = if resumed { "work nobody had committed" } else { "work that is in no step" };
+        if let Some(name) = kept {
+            self.engine
+                .warn(WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")));
+        }
+        session.take_warnings().into_iter().for_each(|warning| self.engine.warn(warning));
+        let attempt = session.attempt().filter(|_| job.task.is_leaf());
+        self.engine.tell(TaskStarted {
+            task: job.task.id.clone(),
+            title: job.task.name.clone(),
+            session: session.id().clone(),
+            number: attempt.map(|attempt| attempt.number),
+            of: attempt.map(|attempt| attempt.of),
+            resumed,
+            extra: Default::default(),
+        });
+        Ok(session)
+    }
+
+    /// The session an earlier run left, if there is one that can go on.
+    fn take_up(&mut self, task: &TaskId, job: &Arc<TaskJob>) -> Result<Option<OpeningSession>, Error> {
         let Some(Unfinished { id, first, given }) = self.course.unfinished.get(task).cloned() else {
             return Ok(None);
         };
@@ -69,17 +115,17 @@ impl TreeRun<'_> {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
-        let Some(history) = or_told(whole, &id, notes) else {
+        let Some(history) = or_told(&self.engine, whole, &id) else {
             self.course.unfinished.remove(task);
             return Ok(None);
         };
         if history.first != first {
             self.course.unfinished.remove(task);
             // Nobody has agreed to what it would run now.
-            notes(Note::Warning(
+            self.engine.warn(
                 WarningCode::SessionReplaced
                     .with(format!("session {id} is passed over: its record was replaced since this run began")),
-            ));
+            );
             return Ok(None);
         }
         let state = state_of(&history)?;
@@ -93,17 +139,13 @@ impl TreeRun<'_> {
         self.course.unfinished.remove(task);
         if let Err(aside) = going_on {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
-            self.tell_put_aside(task, &history, &state, aside, notes)?;
+            self.tell_put_aside(task, &history, &state, aside)?;
             return Ok(None);
         }
         let seat = self.course.seat.take().expect("the working copy is back when no task is worked");
-        let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
-        let (mut session, kept) = resumed?;
-        self.tell_spent(&mut session)?;
-        tell_kept("work nobody had committed", kept, notes);
-        session.take_warnings().into_iter().for_each(|warning| notes(Note::Warning(warning)));
-        tell_began(&session, job, true, notes);
-        Ok(Some(session))
+        let (engine, repo, job) = (self.engine.clone(), self.repo.clone(), job.clone());
+        let session = Box::pin(async move { Session::resume_task(engine, repo, &id, job, seat).await });
+        Ok(Some(OpeningSession { session, resumed: true }))
     }
 
     /// What a session would be worked by, or why it is not gone on with.
@@ -122,14 +164,7 @@ impl TreeRun<'_> {
     }
 
     /// Says that a session is not gone on with, and where what it has done is.
-    fn tell_put_aside(
-        &self,
-        task: &TaskId,
-        history: &History,
-        state: &State,
-        aside: Aside,
-        notes: Notes<'_>,
-    ) -> Result<(), Error> {
+    fn tell_put_aside(&self, task: &TaskId, history: &History, state: &State, aside: Aside) -> Result<(), Error> {
         let (id, branch) = (&history.session, self.branch_of(task)?);
         let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
         // Who begins anew from the last step does without what came behind it.
@@ -145,22 +180,22 @@ impl TreeRun<'_> {
             Some(_) => format!("`{branch}` has gone another way"),
             None => format!("`{branch}` was removed"),
         };
-        notes(Note::Warning(WarningCode::SessionAbandoned.with(format!(
+        self.engine.warn(WarningCode::SessionAbandoned.with(format!(
             "{task} does not go on with session {id}: {why}; what was done there is {}, which its record keeps",
             done.short()
-        ))));
+        )));
         Ok(())
     }
 
     /// Says of a task that is done again, because what had it is gone, where that is.
-    fn tell_lost(&self, task: &TaskNode, notes: Notes<'_>) -> Result<(), Error> {
+    fn tell_lost(&self, task: &TaskNode) -> Result<(), Error> {
         if let Some((id, landed)) = self.lost(&task.id)?.filter(|_| task.is_leaf()) {
             let (task, on) = (&task.id, self.lands_on(&task.id)?);
-            notes(Note::Warning(WarningCode::TaskLost.with(format!(
+            self.engine.warn(WarningCode::TaskLost.with(format!(
                 "{task} is done again: what session {id} has landed is not on `{on}`; what was done there is {}, which \
                  its record keeps",
                 landed.short()
-            ))));
+            )));
         }
         Ok(())
     }
@@ -228,16 +263,10 @@ impl TreeRun<'_> {
     }
 
     /// A new session on a task, with what is there of it already.
-    pub(super) async fn begin(
-        &mut self,
-        job: &Arc<TaskJob>,
-        attempt: Attempt,
-        retry: u32,
-        notes: Notes<'_>,
-    ) -> Result<Session, Error> {
+    pub(super) fn begin(&mut self, job: &Arc<TaskJob>, attempt: Attempt, retry: u32) -> Result<OpeningSession, Error> {
         let task = &job.task;
-        self.tell_lost(task, notes)?;
-        let beginning = self.beginning(&task.id, notes)?;
+        self.tell_lost(task)?;
+        let beginning = self.beginning(&task.id)?;
         let used = self.pipeline_of(task);
         let inputs = job.inputs();
         let pipeline = load(&used, &inputs, &task.id)?;
@@ -289,13 +318,8 @@ impl TreeRun<'_> {
             attempt: first,
             seat: self.course.seat.take().expect("the working copy is back when no task is worked"),
         };
-        let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
-        self.tell_spent(&mut session)?;
-        // A session that was put aside has committed what it did, and yet there is no step of it.
-        tell_kept("work that is in no step", kept, notes);
-        session.take_warnings().into_iter().for_each(|warning| notes(Note::Warning(warning)));
-        tell_began(&session, job, false, notes);
-        Ok(session)
+        let session = Box::pin(Session::start_task(self.engine.clone(), request, start));
+        Ok(OpeningSession { session, resumed: false })
     }
 
     /// What a task is told of the attempts before; the tests of a phase ask nobody.
@@ -316,7 +340,7 @@ impl TreeRun<'_> {
     }
 
     /// Where a new session on a task begins: where its branch was left, or anew on the tip it will land on.
-    fn beginning(&self, task: &TaskId, notes: Notes<'_>) -> Result<Beginning, Error> {
+    fn beginning(&self, task: &TaskId) -> Result<Beginning, Error> {
         let branch = self.branch_of(task)?;
         let name = branch_ref(&branch);
         // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
@@ -324,7 +348,7 @@ impl TreeRun<'_> {
         let state = self.progress.task(task);
         let is_leaf = self.plan.tree.is_leaf(task);
         if is_leaf {
-            self.bring_phase(task, notes)?;
+            self.bring_phase(task)?;
         }
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
         let tip = self.repo.reference(&name)?;
@@ -333,9 +357,9 @@ impl TreeRun<'_> {
             let task_base = self.own_base(task, tip, base)?.unwrap_or(base);
             let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
-                    notes(Note::Warning(WarningCode::CodeNewerThanSteps.with(format!(
+                    self.engine.warn(WarningCode::CodeNewerThanSteps.with(format!(
                         "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
-                    ))));
+                    )));
                     (unlooked_at(state), unlooked_at(state))
                 }
                 false => (state.unfinished().last().map(Arc::as_ref), state.newest()),
@@ -359,7 +383,7 @@ impl TreeRun<'_> {
             }
             kept = Some((tip, self.keep(task, tip)?));
         }
-        let laid = self.lay_last_budget(task, base, kept, notes)?;
+        let laid = self.lay_last_budget(task, base, kept)?;
         Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
     }
 
@@ -370,7 +394,6 @@ impl TreeRun<'_> {
         task: &TaskId,
         base: CommitId,
         kept: Option<(CommitId, String)>,
-        notes: Notes<'_>,
     ) -> Result<Option<CommitId>, Error> {
         let last = self.last_budget(task, base, kept.as_ref())?;
         let laid = last.as_ref().map(|(tip, _)| self.old_code(task, *tip, base)).transpose()?.flatten();
@@ -381,22 +404,22 @@ impl TreeRun<'_> {
             && !self.are_earlier_runs(task, tip, base)?
         {
             let branch = self.branch_of(task)?;
-            notes(Note::Warning(
+            self.engine.warn(
                 WarningCode::TaskBranchRestarted.with(format!("`{branch}` begins anew; what it had is kept at {name}")),
-            ));
+            );
         }
         let Some((_, name)) = last else {
             let branch = self.branch_of(task)?;
             let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
             let state = self.progress.task(task);
             if is_gone && state.status == Status::Failed && state.had_branch() {
-                notes(Note::Warning(WarningCode::CodeMissing.with(format!(
+                self.engine.warn(WarningCode::CodeMissing.with(format!(
                     "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
-                ))));
+                )));
             }
             return Ok(None);
         };
-        notes(Note::Warning(match laid {
+        self.engine.warn(match laid {
             Some(_) => {
                 let text = format!("{task} goes on with the code of its last attempt ({name})");
                 WarningCode::CodeContinued.with(text)
@@ -405,7 +428,7 @@ impl TreeRun<'_> {
                 "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {name}",
                 self.plan.target
             )),
-        }));
+        });
         Ok(laid)
     }
 
@@ -519,19 +542,6 @@ impl TreeRun<'_> {
 /// A task whose newest step is on its branch.
 pub(super) fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
-}
-
-fn tell_kept(what: &str, kept: Option<String>, notes: Notes<'_>) {
-    if let Some(name) = kept {
-        notes(Note::Warning(
-            WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")),
-        ));
-    }
-}
-
-fn tell_began(session: &Session, job: &TaskJob, resumed: bool, notes: Notes<'_>) {
-    let attempt = session.attempt().filter(|_| job.task.is_leaf());
-    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: session.id(), resumed });
 }
 
 fn built_in(path: &str, dot: &str) -> TaskPipeline {

@@ -45,7 +45,7 @@ pub(super) struct Given {
     pub reached: Option<TaskId>,
 }
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// What this run may work with as things stand. It works with nothing else, and ends with
     /// [`TreeEnded::Unasked`](super::TreeEnded::Unasked) where it would.
     pub fn brought(&mut self) -> Result<Brought, Error> {

@@ -9,7 +9,7 @@ use crate::progress::{Found, TaskState};
 use crate::record::History;
 use crate::step::{StepKind, report};
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Whether a task's branch has other code than its newest step left there, where that step is one to go on behind
     /// or to land, or has something of `onto` that was not there then.
     pub(super) fn has_changed_since(&self, state: &TaskState, tip: CommitId, onto: CommitId) -> Result<bool, Error> {

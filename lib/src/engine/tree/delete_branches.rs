@@ -1,18 +1,18 @@
 //! Deletes the branches of tasks and phases whose commits are on the target. The records of their sessions keep what was
 //! built anew on the way there.
 
+use super::Error;
 use super::run::{TreeRun, target_tip};
-use super::{Error, Note, Notes};
 use crate::event::WarningCode;
 use crate::git::SwapError;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Place, Status, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Deletes the branches that have nothing the target lacks, unless somebody wants to keep them. A branch that cannot
     /// be deleted stays, with a warning: the work is where it belongs.
-    pub(super) fn delete_landed_branches(&self, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn delete_landed_branches(&self) -> Result<(), Error> {
         if !self.plan.delete_branches {
             return Ok(());
         }
@@ -30,10 +30,10 @@ impl TreeRun<'_> {
                     Ok(()) => {}
                     // Somebody is just using it.
                     Err(SwapError::Stale { .. }) => {}
-                    Err(error) => notes(Note::Warning(
+                    Err(error) => self.engine.warn(
                         WarningCode::BranchNotDeleted
                             .with(format!("`{branch}` has landed and is not deleted: {error}")),
-                    )),
+                    ),
                 }
             }
             Ok(())

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::run::{TreePlan, TreeRun};
-use super::{Note, Notes};
+use super::plan::TreePlan;
+use super::run::TreeRun;
+use crate::engine::Engine;
 use crate::engine::task::TREE_FILE;
 use crate::event::WarningCode;
 use crate::git::Repo;
@@ -45,10 +46,10 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     regular::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
-impl TreeRun<'_> {
-    /// What has changed in the tree since it was last worked, one line each. `notes` is told of sessions nobody can read.
-    pub fn changes(&self, notes: Notes<'_>) -> Vec<String> {
-        let Some(before) = self.last_document(notes) else { return Vec::new() };
+impl TreeRun {
+    /// What has changed in the tree since it was last worked, one line each. Sessions nobody can read are told of.
+    pub fn changes(&self) -> Vec<String> {
+        let Some(before) = self.last_document() else { return Vec::new() };
         let now = self.engine.redactor.text(&self.plan.document).into_owned();
         match (TaskTree::read(&before), TaskTree::read(&now)) {
             (Ok(before), Ok(now)) => before.difference(&now),
@@ -58,14 +59,14 @@ impl TreeRun<'_> {
 
     /// The tree as the newest session on one of its tasks had it; none when there is no such session any more, or nobody
     /// can read it.
-    fn last_document(&self, notes: Notes<'_>) -> Option<String> {
+    fn last_document(&self) -> Option<String> {
         let stepped = self.progress.tasks().filter_map(|(_, state)| state.newest());
         let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
         let unfinished = self.course.unfinished.values().map(|left| &left.id);
         let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
         let mut last: Option<History> = None;
         for id in sessions {
-            let Some(history) = or_told(History::newest(&self.repo, id), id, notes) else {
+            let Some(history) = or_told(&self.engine, History::newest(&self.repo, id), id) else {
                 continue;
             };
             if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
@@ -73,19 +74,19 @@ impl TreeRun<'_> {
             }
         }
         let last = last?;
-        or_told(last.opening_file(&self.repo, TREE_FILE), &last.session, notes).flatten()
+        or_told(&self.engine, last.opening_file(&self.repo, TREE_FILE), &last.session).flatten()
     }
 }
 
 /// What was read of a session. Of one nobody can read somebody is told, and the work goes on without.
-pub(super) fn or_told<T>(read: Result<T, record::Error>, id: &SessionId, notes: Notes<'_>) -> Option<T> {
+pub(super) fn or_told<T>(engine: &Engine, read: Result<T, record::Error>, id: &SessionId) -> Option<T> {
     match read {
         Ok(read) => Some(read),
         Err(record::Error::Missing { .. }) => None,
         Err(error) => {
-            notes(Note::Warning(WarningCode::SessionUnreadable.with(format!(
+            engine.warn(WarningCode::SessionUnreadable.with(format!(
                 "session {id} is passed over: {error}; `pleach rm --force {id}` removes it and keeps its work"
-            ))));
+            )));
             None
         }
     }

@@ -2,7 +2,7 @@
 //! their feedback are read from there, whatever becomes of the branch.
 
 use super::run::TreeRun;
-use super::{Error, Note, Notes, bookkeeping};
+use super::{Error, bookkeeping};
 use crate::engine::landing;
 use crate::event::WarningCode;
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -13,10 +13,10 @@ use crate::text::listed;
 /// How many tasks a message names.
 const NAMED: usize = 10;
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Puts the steps of failed tasks onto the target, without their code, where the phase on whose branch they are does not
     /// end there: this run gathers no phases, and nothing is done on that one.
-    pub(super) fn bring_failed_attempts(&mut self, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn bring_failed_attempts(&mut self) -> Result<(), Error> {
         for (phase, branch, tip) in self.left_phases() {
             let (tasks, steps) = self.failed_on(&phase);
             if steps.is_empty() {
@@ -35,12 +35,12 @@ impl TreeRun<'_> {
             if let Some(LandedBranch { from, commit, .. }) = landed {
                 self.made(from.as_slice(), commit);
                 self.read_again()?;
-                notes(Note::Warning(WarningCode::FailedAttemptsLanded.with(format!(
+                self.engine.warn(WarningCode::FailedAttemptsLanded.with(format!(
                     "the failed attempts at {} on `{branch}` are on {} now ({})",
                     listed(tasks, NAMED),
                     self.plan.target,
                     commit.short()
-                ))));
+                )));
             }
         }
         Ok(())

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Error;
+use super::attempts::behind;
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
 use super::step_scan::{self, Names};
 use super::testing::without_tests;
-use super::work::{Worked, behind, observer};
-use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
-use crate::engine::task::{Retest, StepReport};
+use crate::engine::task::{Retest, Retested, StepReport};
 use crate::engine::{Pause, Session};
-use crate::event::{self, Landing, PipelineStarted, WarningCode};
+use crate::event::{self, Landing, PipelineStarted, TaskLanded, WarningCode};
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::merge::{
@@ -20,7 +20,7 @@ use crate::merge::{
     MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
 };
 use crate::progress::{Form, Found, Place, Status};
-use crate::step::{Attempt, StepKind, report};
+use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
 /// What came of a try to land.
@@ -39,7 +39,45 @@ pub(super) enum Tried {
     Paused,
 }
 
-impl TreeRun<'_> {
+/// A landing under way.
+#[derive(Debug)]
+pub(super) struct LandingRun {
+    pub session: Session,
+    /// The branch it lands on.
+    on: BranchName,
+    work: LandingWork,
+    /// What tests said that failed where it is to land.
+    red: Option<Box<StepReport>>,
+}
+
+/// A landing that goes on when its tests have run on a commit.
+#[derive(Debug)]
+pub(super) struct LandingTests {
+    pub landing: LandingRun,
+    verify: VerifyAsk,
+    pub commit: CommitId,
+}
+
+/// How far a landing came.
+pub(super) enum LandingStep {
+    /// Tests are to be run.
+    Tests(Box<LandingTests>),
+    /// There is no more to do.
+    End(Box<Session>, Tried),
+}
+
+/// What came of one thing that was next.
+#[derive(Debug)]
+pub(super) enum Worked {
+    /// Look what is next.
+    GoOn,
+    /// A task is complete and landed.
+    Done(TaskId),
+    /// The run is over.
+    Ended(TreeEnded),
+}
+
+impl TreeRun {
     /// What a try to land means for the run.
     pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
         let task = session.task().id.clone();
@@ -60,25 +98,39 @@ impl TreeRun<'_> {
         }
     }
 
-    /// Lands what a session has done: does what is asked for until there is no more to do.
-    pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
-        let (id, task) = (session.id().clone(), session.task().id.clone());
-        let on = self.lands_on(&task)?;
-        let work = self.work_of(session);
-        let mut red = None;
+    /// Begins to land what a session has done.
+    pub(super) fn land(&mut self, session: Session) -> Result<LandingStep, Error> {
+        let on = self.lands_on(&session.task().id)?;
+        let work = self.work_of(&session);
         let target = LandingTarget { repo: session.task().repo.clone(), branch: on.clone() };
-        let mut next = merge::land([(target, work)]);
+        self.go_on_landing(LandingRun { session, on, work, red: None }, merge::land([(target, work)]))
+    }
+
+    /// Goes on with a landing whose tests have run.
+    pub(super) fn retested(&mut self, tests: LandingTests, said: Option<Retested>) -> Result<LandingStep, Error> {
+        let LandingTests { mut landing, verify, .. } = tests;
+        let (verdict, red) = self.verdict(&landing, said)?;
+        landing.red = red;
+        self.go_on_landing(landing, verify.verified(verdict))
+    }
+
+    /// Does what is asked for until tests are to be run or there is no more to do.
+    fn go_on_landing(&mut self, mut landing: LandingRun, mut next: LandingAsk) -> Result<LandingStep, Error> {
         loop {
+            let LandingRun { session, on, work, red } = &mut landing;
             next = match next {
-                LandingAsk::Look(look) => look.saw([self.look(session, &on, notes)?]),
-                LandingAsk::Build(build) => match self.build(session, work, &build) {
+                LandingAsk::Look(look) => look.saw([self.look(session, on)?]),
+                LandingAsk::Build(build) => match self.build(session, *work, &build) {
                     Ok(to) => build.built(to),
                     Err(error) => build.failed(unbuilt(error)?),
                 },
                 LandingAsk::Verify(verify) => {
-                    let (verdict, said) = self.verify(session, &verify, &on, notes).await?;
-                    red = said;
-                    verify.verified(verdict)
+                    let step = verify.moves().into_iter().next().expect("what is verified is about to move");
+                    if verify.proof() != Proof::SameFiles {
+                        return Ok(LandingStep::Tests(Box::new(LandingTests { landing, verify, commit: step.to })));
+                    }
+                    let is_same = self.ran_on(session, step.from)?;
+                    verify.verified(if is_same { LandingVerdict::Green } else { LandingVerdict::Outdated })
                 }
                 LandingAsk::Rewind(rewind) => {
                     let begun = self.before_tests(session, onto(rewind.moves()))?;
@@ -86,7 +138,8 @@ impl TreeRun<'_> {
                         Some(_) => (WarningCode::RebuiltRetested, " and is tested again there"),
                         None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
                     };
-                    notes(Note::Warning(code.with(format!("{task} was built anew on `{on}`{how}"))));
+                    let task = &session.task().id;
+                    self.engine.warn(code.with(format!("{task} was built anew on `{on}`{how}")));
                     rewind.rewound(begun)
                 }
                 LandingAsk::Record(record) => {
@@ -97,7 +150,7 @@ impl TreeRun<'_> {
                         to: step.to,
                         extra: Default::default(),
                     });
-                    session.record_landing(landing.collect(), &mut observer(&id, notes))?;
+                    session.record_landing(landing.collect())?;
                     record.recorded()
                 }
                 LandingAsk::Move(moving) => {
@@ -105,33 +158,26 @@ impl TreeRun<'_> {
                     self.advance(moving, &[from])?
                 }
                 LandingAsk::Close(close) => {
-                    self.note_landed(session, close.landed(), notes)?;
+                    self.note_landed(session, close.landed())?;
                     close.closed()
                 }
-                LandingAsk::End(end) => return self.tried(session, end, red, notes),
+                LandingAsk::End(end) => {
+                    let red = red.take();
+                    let tried = self.tried(session, end, red)?;
+                    return Ok(LandingStep::End(Box::new(landing.session), tried));
+                }
             };
         }
     }
 
     /// What the end of a landing means for its session.
-    fn tried(
-        &self,
-        session: &mut Session,
-        end: LandingEnd,
-        red: Option<Box<StepReport>>,
-        notes: Notes<'_>,
-    ) -> Result<Tried, Error> {
+    fn tried(&self, session: &mut Session, end: LandingEnd, red: Option<Box<StepReport>>) -> Result<Tried, Error> {
         let task = session.task().id.clone();
         Ok(match end {
             LandingEnd::Landed => Tried::Landed,
             LandingEnd::Red(moves) => {
                 let step = moves.first().expect("what is red was about to move");
-                return self.turn_red(
-                    session,
-                    (step.from, step.to),
-                    *red.expect("tests that fail say something"),
-                    notes,
-                );
+                return self.turn_red(session, (step.from, step.to), *red.expect("tests that fail say something"));
             }
             LandingEnd::Rewound(begun) => Tried::Anew(begun),
             LandingEnd::Outdated => Tried::Moved,
@@ -157,11 +203,11 @@ impl TreeRun<'_> {
 
     /// Where the branch stands a session lands on. What the session has done is written then, unless its last step can be
     /// one record with the landing.
-    fn look(&mut self, session: &mut Session, on: &BranchName, notes: Notes<'_>) -> Result<TargetState, Error> {
+    fn look(&mut self, session: &mut Session, on: &BranchName) -> Result<TargetState, Error> {
         if let Some(tip) = self.simple_landing(session)? {
             return Ok(TargetState::At { tip, base: tip });
         }
-        session.write_end_of_task(&mut observer(&session.id().clone(), notes))?;
+        session.write_end_of_task()?;
         let (task, step) = (session.task().id.clone(), session.task_tip());
         loop {
             let tip = match self.landing_tip(&task) {
@@ -173,7 +219,7 @@ impl TreeRun<'_> {
                 self.read_again()?;
                 if was_open && self.progress.run_start().is_none() {
                     // Whoever took back the start of the run has not taken back this task.
-                    self.start(notes)?;
+                    self.start()?;
                     continue;
                 }
             }
@@ -203,36 +249,29 @@ impl TreeRun<'_> {
         })
     }
 
-    /// Finds out whether what was built of a session may land; with what its tests said where they failed.
-    async fn verify(
-        &mut self,
-        session: &mut Session,
-        verify: &VerifyAsk,
-        on: &BranchName,
-        notes: Notes<'_>,
+    /// Whether what was built of a session may land, after what its tests said there; with that where they failed.
+    fn verdict(
+        &self,
+        landing: &LandingRun,
+        said: Option<Retested>,
     ) -> Result<(LandingVerdict, Option<Box<StepReport>>), Error> {
-        let moves = verify.moves();
-        let step = moves.first().expect("what is verified is about to move");
-        if verify.proof() == Proof::SameFiles {
-            let is_same = self.ran_on(session, step.from)?;
-            return Ok((if is_same { LandingVerdict::Green } else { LandingVerdict::Outdated }, None));
+        let (task, on) = (&landing.session.task().id, &landing.on);
+        for warning in said.iter().flat_map(|said| &said.warnings) {
+            self.engine.warn(warning.clone());
         }
-        let task = session.task().id.clone();
-        let retested = session.tests_at(step.to).await?;
-        for warning in retested.iter().flat_map(|retested| &retested.warnings) {
-            notes(Note::Warning(warning.clone()));
-        }
-        Ok(match retested.map(|retested| retested.outcome) {
-            None => (LandingVerdict::NoTests { passed_before: self.has_passed_tests(session.task_tip())? }, None),
+        Ok(match said.map(|said| said.outcome) {
+            None => {
+                (LandingVerdict::NoTests { passed_before: self.has_passed_tests(landing.session.task_tip())? }, None)
+            }
             Some(Retest::Green) => {
                 let text = format!("{task} was built anew on `{on}` and its tests pass there");
-                notes(Note::Warning(WarningCode::RebuiltGreen.with(text)));
+                self.engine.warn(WarningCode::RebuiltGreen.with(text));
                 (LandingVerdict::Green, None)
             }
             Some(Retest::Interrupted) => (LandingVerdict::Stopped, None),
             Some(Retest::Red(red)) => {
                 let text = format!("{task} was built anew on `{on}` and its tests fail there");
-                notes(Note::Warning(WarningCode::RebuiltRed.with(text)));
+                self.engine.warn(WarningCode::RebuiltRed.with(text));
                 (LandingVerdict::Red, Some(red))
             }
             Some(Retest::Unknown(red)) => (LandingVerdict::ByAgent, Some(red)),
@@ -251,11 +290,10 @@ impl TreeRun<'_> {
         session: &mut Session,
         (on, built): (CommitId, CommitId),
         red: StepReport,
-        notes: Notes<'_>,
     ) -> Result<Tried, Error> {
         // Its branch is about to stand elsewhere.
         self.keep(&session.task().id, session.task_tip())?;
-        session.turn_red(built, red, &mut observer(&session.id().clone(), notes))?;
+        session.turn_red(built, red)?;
         Ok(Tried::Red(on))
     }
 
@@ -333,15 +371,6 @@ impl TreeRun<'_> {
             Err(error @ LandError::Overwritten { .. }) => moving.refused(RefusalReason::Overwritten(error.to_string())),
             Err(error) => moving.refused(RefusalReason::Held(error.to_string())),
         })
-    }
-
-    /// Lands a task a run before this one has finished.
-    pub(super) async fn land_waiting(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
-        self.bring_phase(task, notes)?;
-        // Where its record is gone, the branch is there.
-        let state = self.progress.task(task);
-        let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
-        self.work(task, Attempt { number, of: self.plan.limits.max_retries }, retry, notes).await
     }
 
     /// The commit a branch would have to move to so that a session's steps are on it.
@@ -438,31 +467,43 @@ impl TreeRun<'_> {
     }
 
     /// Records that a session's steps are on the branch they belong to, and takes them in.
-    fn note_landed(&mut self, session: &mut Session, landed: Vec<LandedBranch>, notes: Notes<'_>) -> Result<(), Error> {
+    fn note_landed(&mut self, session: &mut Session, landed: Vec<LandedBranch>) -> Result<(), Error> {
         let events = landed.iter().map(|landed| event::Landed {
             repo: landed.target.repo.clone(),
             target: landed.target.branch.clone(),
             commit: landed.commit,
             extra: Default::default(),
         });
-        session.record_landed(events.collect(), &mut observer(&session.id().clone(), notes))?;
+        session.record_landed(events.collect())?;
         let task = session.task().id.clone();
         let is_on_target = landed.iter().any(|landed| landed.target.branch == self.plan.target);
         for LandedBranch { target, from, commit } in landed {
             // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows,
             // and what else is there may be another's: that is for a whole reading.
             if target.branch == self.plan.target && from == Some(self.seen) {
+                let was_done = self.progress.is_done(&task);
                 self.take_in(commit)?;
                 self.seen = commit;
+                // Counted along: to count all would cost more with every task.
+                self.done = self.done + usize::from(self.progress.is_done(&task)) - usize::from(was_done);
             } else {
                 self.read_again()?;
             }
             self.schedule.update(&self.progress, &task);
-            notes(Note::Landed { task: &task, commit, on: &target.branch, progress: &self.progress });
+            let status = self.plan.tree.is_leaf(&task).then(|| self.progress.task(&task).status.as_str().to_owned());
+            self.engine.tell(TaskLanded {
+                task: task.clone(),
+                status,
+                repo: target.repo,
+                target: target.branch,
+                commit,
+                done: self.done,
+                extra: Default::default(),
+            });
         }
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
-        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Warning(warning)));
-        if is_on_target { self.delete_landed_branches(notes) } else { Ok(()) }
+        session.take_warnings().into_iter().chain(stays).for_each(|warning| self.engine.warn(warning));
+        if is_on_target { self.delete_landed_branches() } else { Ok(()) }
     }
 
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.

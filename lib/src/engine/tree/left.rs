@@ -159,7 +159,7 @@ fn newest_of_each(
     Ok(found)
 }
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Finds the sessions of this tree's tasks that were left and count in this run, and those of tasks that have landed and
     /// are not among what is done.
     pub(super) fn find_left(&mut self) -> Result<(), Error> {

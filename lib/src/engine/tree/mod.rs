@@ -1,8 +1,10 @@
 //! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
+mod attempts;
 mod begin;
 mod bookkeeping;
+mod branches;
 mod brought;
 mod changed;
 mod delete_branches;
@@ -14,8 +16,10 @@ mod logs;
 mod mark;
 mod once;
 mod phase;
+mod plan;
 mod planning;
 pub mod progress;
+mod pump;
 mod refusal;
 mod run;
 mod spending;
@@ -23,7 +27,7 @@ mod step_cache;
 mod step_scan;
 mod testing;
 mod told;
-mod work;
+mod trust;
 
 pub use brought::{Brought, Start};
 pub use edited::Stamp;
@@ -31,18 +35,16 @@ pub use left::{Left, has_landed, left};
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
 pub use phase::as_merged_now;
+pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};
 pub use refusal::{First, Refusal};
-pub use run::{TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
+pub use run::{TreeEnded, TreeRun, begun_again, check_target, target_lock};
 pub use told::told;
 
 use crate::engine;
-use crate::event::{Recorded, Warning};
 use crate::git::{self, LandError};
-use crate::ids::{BranchName, CommitId, InvalidId, SessionId, TaskId};
-use crate::progress::Progress;
+use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
 use crate::record;
-use crate::step::Attempt;
 use crate::workspace::LockError;
 
 /// The built-in pipeline of a task.
@@ -53,60 +55,6 @@ pub const GATE_PIPELINE: &str = include_str!("../../../pipelines/gate.dot");
 
 /// The attributes settings put into the pipelines of tasks: who works a step, with which model, and for how long.
 pub const STEP_ATTRIBUTES: [&str; 3] = ["agent", "llm_model", "timeout"];
-
-/// What a run over a tree tells while it goes on.
-#[derive(Debug)]
-pub enum Note<'a> {
-    /// The run was opened by this commit.
-    RunStarted(CommitId),
-    /// A task, or the tests of a phase, are begun or taken up again.
-    Began {
-        /// The task or phase.
-        task: &'a TaskId,
-        /// Its name.
-        name: &'a str,
-        /// Which attempt; none for the tests of a phase.
-        attempt: Option<Attempt>,
-        /// The session.
-        session: &'a SessionId,
-        /// It was begun by a run before this one.
-        resumed: bool,
-    },
-    /// Something happened in a session.
-    Event {
-        /// The session.
-        session: &'a SessionId,
-        /// What happened.
-        event: &'a Recorded,
-    },
-    /// The target has moved over a task's steps.
-    Landed {
-        /// The task or phase.
-        task: &'a TaskId,
-        /// Where the target stands now.
-        commit: CommitId,
-        /// The branch it landed on: the target, or its phase's.
-        on: &'a BranchName,
-        /// What has become of all tasks now.
-        progress: &'a Progress,
-    },
-    /// A phase was merged.
-    Merged {
-        /// The phase.
-        phase: &'a TaskId,
-        /// Where the target stands now.
-        commit: CommitId,
-        /// The target.
-        on: &'a BranchName,
-        /// What has become of all tasks now.
-        progress: &'a Progress,
-    },
-    /// Something a person should know.
-    Warning(Warning),
-}
-
-/// Is told what a run over a tree does.
-pub type Notes<'a> = &'a mut (dyn FnMut(Note<'_>) + Send);
 
 /// Why a run over a tree could not go on. What was committed and recorded before stays.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,9 @@ use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::testing::without_tests;
-use super::work::Worked;
-use super::{Error, Note, Notes, step_scan};
+use super::{Error, step_scan};
 use crate::engine::landing;
-use crate::event::WarningCode;
+use crate::event::{PhaseMerged, WarningCode};
 use crate::git::{MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::{
@@ -24,10 +23,21 @@ use crate::step::Step;
 use crate::text::shell_word;
 use crate::workspace::{branch_ref, phase_branch};
 
-impl TreeRun<'_> {
+/// What came of merging a phase.
+#[derive(Debug)]
+pub(super) enum PhaseMerge {
+    /// It is there.
+    Merged,
+    /// These tests come first.
+    Test(TaskId),
+    /// It cannot, and waits.
+    Refused(Refusal),
+}
+
+impl TreeRun {
     /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
     /// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
-    pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn bring_phase(&self, task: &TaskId) -> Result<(), Error> {
         let on = self.lands_on(task)?;
         if on == self.plan.target {
             return Ok(());
@@ -57,10 +67,10 @@ impl TreeRun<'_> {
         }
         if let Some(tip) = unmerged {
             let kept = self.keep(phase, tip)?;
-            notes(Note::Warning(
+            self.engine.warn(
                 WarningCode::PhaseBranchRestarted
                     .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
-            ));
+            );
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }
@@ -247,9 +257,10 @@ impl TreeRun<'_> {
         Ok(step_scan::turn(&self.repo.commit(commit)?.message).map(|turn| turn.session))
     }
 
-    /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
-    pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
-        let mut stopped = None;
+    /// Merges a phase whose tasks are done into the target. Gives the tests that are to be run first, where some are not green
+    /// on exactly what that gives.
+    pub(super) fn merge_phase(&mut self, phase: &TaskId) -> Result<PhaseMerge, Error> {
+        let mut to_test = None;
         let mut next = merge::land([(self.target_of(self.plan.target.clone()), LandingWork::Phase)]);
         loop {
             next = match next {
@@ -269,14 +280,10 @@ impl TreeRun<'_> {
                     let verdict = match self.untested(phase, merged)? {
                         Err(why) => LandingVerdict::Untestable(why),
                         Ok(None) => LandingVerdict::Green,
-                        Ok(Some(gate)) => match self.gate(&gate, notes).await? {
-                            // What they said is on the branch of the phase now.
-                            Worked::GoOn => LandingVerdict::Again,
-                            other => {
-                                stopped = Some(other);
-                                LandingVerdict::Stopped
-                            }
-                        },
+                        Ok(Some(gate)) => {
+                            to_test = Some(gate);
+                            LandingVerdict::Stopped
+                        }
                     };
                     verify.verified(verdict)
                 }
@@ -291,15 +298,22 @@ impl TreeRun<'_> {
                 LandingAsk::Close(close) => {
                     self.read_again()?;
                     for LandedBranch { target, commit, .. } in close.landed() {
-                        notes(Note::Merged { phase, commit, on: &target.branch, progress: &self.progress });
+                        self.engine.tell(PhaseMerged {
+                            task: phase.clone(),
+                            repo: target.repo,
+                            target: target.branch,
+                            commit,
+                            done: self.done,
+                            extra: Default::default(),
+                        });
                     }
-                    self.delete_landed_branches(notes)?;
+                    self.delete_landed_branches()?;
                     close.closed()
                 }
                 LandingAsk::End(LandingEnd::Refused(refused)) => {
-                    return Ok(Worked::Ended(TreeEnded::Refused(self.phase_waits(phase, refused.why)?)));
+                    return Ok(PhaseMerge::Refused(self.phase_waits(phase, refused.why)?));
                 }
-                LandingAsk::End(_) => return Ok(stopped.unwrap_or(Worked::GoOn)),
+                LandingAsk::End(_) => return Ok(to_test.map_or(PhaseMerge::Merged, PhaseMerge::Test)),
             };
         }
     }

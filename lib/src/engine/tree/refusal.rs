@@ -41,7 +41,7 @@ pub struct First {
     pub gathers: bool,
 }
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
     pub(super) fn unsettled(&self, stray: Stray) -> Result<Refusal, Error> {
         let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;

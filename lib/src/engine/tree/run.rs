@@ -1,126 +1,34 @@
 //! The run over a tree: ask what is next, do it, land it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde_json::Value;
-
+use super::Error;
 use super::bookkeeping;
 use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
 use super::left::{Unfinished, bring_branches};
 use super::once::Did;
+use super::plan::TreePlan;
 use super::progress::Reader;
+use super::pump::TreePump;
 use super::refusal::Refusal;
 use super::spending::Spending;
-use super::work::Worked;
-use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
-use crate::engine::{self, Engine, Pause, unsecret};
-use crate::event::{Commits, Warning, WarningCode};
+use crate::engine::{Engine, Pause};
+use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::LandedBranch;
-use crate::plan::Inputs;
-use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
+use crate::plan::tree::TaskNode;
 use crate::progress::{Progress, TaskState};
-use crate::redact::Redactor;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
 use crate::trailer::Message;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branch, phase_branches, task_branches};
-
-/// A pipeline a task is worked by.
-#[derive(Debug, Clone)]
-pub struct TaskPipeline {
-    /// The DOT text.
-    pub dot: String,
-    /// Where it was read from, for messages.
-    pub path: String,
-    /// The files it names.
-    pub files: BTreeMap<String, String>,
-}
-
-/// A tree, and how it is worked.
-#[derive(Debug, Clone)]
-pub struct TreePlan {
-    /// The tree.
-    pub tree: Arc<TaskTree>,
-    /// Its file, from the root of the repository.
-    pub path: String,
-    /// What the file holds.
-    pub document: String,
-    /// Where the file is, and when it was read.
-    pub file: PathBuf,
-    /// What the file looked like from outside when it was read.
-    pub stamp: Option<Stamp>,
-    /// The branch everything lands on.
-    pub target: BranchName,
-    /// The branch the target was begun on.
-    pub base_branch: Option<BranchName>,
-    /// What pleach's branches begin with.
-    pub branch_prefix: String,
-    /// The repository's name in the workspace.
-    pub repo_name: RepoName,
-    /// Attempts, gates, which task.
-    pub limits: Limits,
-    /// What the branches of tasks carry.
-    pub commits: Commits,
-    /// What tests a task that does not say.
-    pub test: Option<TestCommand>,
-    /// How long a test may take that does not say.
-    pub test_timeout: Duration,
-    /// Where logs go, from the root of the repository.
-    pub logs: String,
-    /// Where reports go, likewise.
-    pub reports: String,
-    /// Whether logs and reports are committed.
-    pub commit_logs: bool,
-    /// The pipeline of tasks that do not say.
-    pub pipeline: TaskPipeline,
-    /// The pipelines tasks name, by the name they use.
-    pub pipelines: BTreeMap<String, TaskPipeline>,
-    /// The configuration, without keys and machine paths.
-    pub config: Value,
-    /// Begin again, whatever was done before.
-    pub fresh: bool,
-    /// Delete the branches of tasks and phases once their commits are on the target.
-    pub delete_branches: bool,
-    /// Stop after one task.
-    pub one: bool,
-}
-
-impl TaskPipeline {
-    /// What it is loaded with: the files it names, and these values.
-    pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
-        Inputs { files: self.files.clone(), values }
-    }
-}
-
-impl TreePlan {
-    /// The pipelines its tasks are worked by.
-    pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
-        std::iter::once(&self.pipeline).chain(self.pipelines.values())
-    }
-
-    /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
-    pub fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
-        let mut used = self.used();
-        Ok(used.try_for_each(|used| unsecret::pipeline(redactor, &used.path, &used.dot, &used.files))?)
-    }
-
-    /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen
-    /// to its beginning.
-    pub fn progress(&self, reader: &mut Reader) -> Result<Progress, super::progress::Error> {
-        let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
-        Ok(progress?.of(&self.tree))
-    }
-}
 
 /// How a run over a tree ended.
 #[derive(Debug)]
@@ -168,12 +76,14 @@ pub enum TreeEnded {
 
 /// A run over a tree. The one writer of its target's tasks.
 #[derive(Debug)]
-pub struct TreeRun<'p> {
+pub struct TreeRun {
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
-    pub(super) plan: &'p TreePlan,
+    pub(super) plan: Arc<TreePlan>,
     pub(super) course: Course,
     pub(super) progress: Progress,
+    /// How many tasks are done and landed.
+    pub(super) done: usize,
     /// What the target stood at when the progress was read, or where this run moved it since.
     pub(super) seen: CommitId,
     pub(super) schedule: Schedule,
@@ -232,10 +142,10 @@ pub fn check_target(target: &BranchName) -> Result<(), Error> {
     }
 }
 
-impl<'p> TreeRun<'p> {
+impl TreeRun {
     /// Takes the target, or says who has it, and reads what was done so far. Gives what it may work with beside its plan,
     /// too: records and branches are fetched, so that what they would run has to be agreed to before the run begins.
-    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<(Self, Brought), Error> {
+    pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Self, Brought), Error> {
         check_target(&plan.target)?;
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
@@ -259,16 +169,18 @@ impl<'p> TreeRun<'p> {
             opened: false,
             _lock: lock,
         };
-        let schedule = course.schedule(plan, &progress);
+        let schedule = course.schedule(&plan, &progress);
+        let (done, stamp) = (progress.done(&plan.tree), plan.stamp);
         let mut run = Self {
             engine,
             repo,
             plan,
             course,
             progress,
+            done,
             seen,
             schedule,
-            stamp: plan.stamp,
+            stamp,
             greeted: false,
             document: None,
             spending: None,
@@ -289,8 +201,8 @@ impl<'p> TreeRun<'p> {
     }
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
-    pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        let ended = self.run_loop(notes).await;
+    pub async fn run(&mut self) -> Result<TreeEnded, Error> {
+        let ended = TreePump::new(self).run().await;
         tokio::task::block_in_place(|| self.repo.pack_rest());
         ended
     }
@@ -300,81 +212,42 @@ impl<'p> TreeRun<'p> {
         !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
     }
 
-    async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
+    /// Opens the run where that is due, and sees to what runs before it have left. Answers where it cannot be begun.
+    pub(super) fn begin_run(&mut self) -> Result<Option<TreeEnded>, Error> {
         if self.begins_now() {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
-                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
+                Next::Yield(taken) => return Ok(Some(TreeEnded::Refused(self.taken(taken)?))),
+                Next::Mend(unread) => return Ok(Some(TreeEnded::Refused(self.unread(unread)))),
                 _ => {}
             }
-            begun_again(&self.progress).into_iter().for_each(|warning| notes(Note::Warning(warning)));
-            self.start(notes)?;
+            begun_again(&self.progress).into_iter().for_each(|warning| self.engine.warn(warning));
+            self.start()?;
         }
         if !std::mem::replace(&mut self.greeted, true) {
-            self.gathered_before().into_iter().for_each(|warning| notes(Note::Warning(warning)));
-            self.bring_failed_attempts(notes)?;
+            self.gathered_before().into_iter().for_each(|warning| self.engine.warn(warning));
+            self.bring_failed_attempts()?;
             // A run before this one may have been killed before it could.
-            self.delete_landed_branches(notes)?;
+            self.delete_landed_branches()?;
         }
-        loop {
-            if self.engine.cancel.is_stopped() {
-                return Ok(TreeEnded::Paused(Pause::interrupted()));
-            }
-            self.look_again()?;
-            if was_edited(&self.repo, self.plan, &mut self.stamp) {
-                let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
-                notes(Note::Warning(WarningCode::TreeEditedMeanwhile.with(edited)));
-            }
-            let next = self.next();
-            let worked = match next {
-                Next::Done => {
-                    return Ok(self.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
-                }
-                Next::Failed(task) => {
-                    let state = self.progress.task(&task);
-                    let (attempts, reason) = (state.attempts, state.why_failed());
-                    return Ok(TreeEnded::Failed { task, attempts, before: true, reason });
-                }
-                Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
-                Next::GateRed(gate) => return Ok(self.gate_red(gate)),
-                Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
-                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
-                Next::Land(task) => {
-                    self.task_once(&task, None, notes).await.map_err(|error| error.at(&task, &self.repo))
-                }
-                Next::Gate(gate) => self.gate_once(&gate, notes).await,
-                Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
-                Next::Work { task, attempt, retry } => {
-                    let attempt = Some((attempt, retry));
-                    self.task_once(&task, attempt, notes).await.map_err(|error| error.at(&task, &self.repo))
-                }
-                Next::GiveUp { task, reason } => {
-                    self.give_up(&task, reason, notes).await.map_err(|error| error.at(&task, &self.repo))
-                }
-            };
-            let worked = match worked {
-                Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),
-                Err(Error::Unasked(task)) => {
-                    self.course.given.reached = Some(task);
-                    return Ok(TreeEnded::Unasked);
-                }
-                // While the working copy was set up.
-                Err(Error::Session(engine::Error::Interrupted { .. })) => {
-                    return Ok(TreeEnded::Paused(Pause::interrupted()));
-                }
-                other => other?,
-            };
-            match worked {
-                Worked::GoOn => {}
-                // The tests and the merge of its phase belong to the task that completes it.
-                Worked::Done(task) if self.plan.one && self.course.chosen.is_none() => {
-                    self.course.chosen = Some(task);
-                    self.schedule = self.course.schedule(self.plan, &self.progress);
-                }
-                Worked::Done(_) => {}
-                Worked::Ended(ended) => return Ok(ended),
-            }
+        Ok(None)
+    }
+
+    /// Looks at what others have done meanwhile: on the target, and to the tree's file.
+    pub(super) fn look_around(&mut self) -> Result<(), Error> {
+        self.look_again()?;
+        if was_edited(&self.repo, &self.plan, &mut self.stamp) {
+            let edited = format!("`{}` was edited; the change applies from the next run", self.plan.path);
+            self.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
+        }
+        Ok(())
+    }
+
+    /// Goes on with what belongs to a task that is done, and nothing else, where any one was asked for: the tests and the
+    /// merge of its phase belong to the task that completes it.
+    pub(super) fn choose(&mut self, task: TaskId) {
+        if self.plan.one && self.course.chosen.is_none() {
+            self.course.chosen = Some(task);
+            self.schedule = self.course.schedule(&self.plan, &self.progress);
         }
     }
 
@@ -390,7 +263,7 @@ impl<'p> TreeRun<'p> {
     }
 
     /// Opens the run: one commit on the target that changes no file.
-    pub(super) fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn start(&mut self) -> Result<(), Error> {
         let target = self.target_of(self.plan.target.clone());
         let make = |tip: CommitId| -> Result<_, Error> {
             let mut writer = self.repo.writer();
@@ -402,7 +275,13 @@ impl<'p> TreeRun<'p> {
         self.course.opened = true;
         if let Some(LandedBranch { from, commit, .. }) = landed {
             self.made(from.as_slice(), commit);
-            notes(Note::RunStarted(commit));
+            self.engine.tell(RunStarted {
+                tree: self.plan.path.clone(),
+                repo: self.plan.repo_name.clone(),
+                target: self.plan.target.clone(),
+                commit,
+                extra: Default::default(),
+            });
         }
         self.read_again()
     }
@@ -416,7 +295,8 @@ impl<'p> TreeRun<'p> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
-        self.schedule = self.course.schedule(self.plan, &self.progress);
+        self.done = self.progress.done(&self.plan.tree);
+        self.schedule = self.course.schedule(&self.plan, &self.progress);
         Ok(())
     }
 

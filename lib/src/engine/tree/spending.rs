@@ -13,7 +13,7 @@ use crate::record::{History, root_ref};
 /// What each session has spent, and on which task.
 pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// Tells a session what the others of this run have spent.
     pub(super) fn tell_spent(&mut self, session: &mut Session) -> Result<(), Error> {
         let spends = self.engine.agent_nodes(session.pipeline()).next().is_some();

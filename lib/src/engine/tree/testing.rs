@@ -12,7 +12,7 @@ use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::{Place, Status};
 use crate::text::shell_word;
 
-impl TreeRun<'_> {
+impl TreeRun {
     /// What tests a node: a task, or the tasks below it together.
     pub(super) fn tests(&self, node: &TaskNode) -> Vec<TestCommand> {
         let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;

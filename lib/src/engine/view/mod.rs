@@ -16,13 +16,14 @@ pub use failure::NodeFailure;
 pub use find::{NoSession, resolve_session, session_worktrees};
 pub use turn::{Deed, Milestone, Moment, Turn};
 
+use super::Error;
 use super::locks::lock_name;
 use super::resume::{recorded_pipeline, recorded_state};
 use super::tree::has_landed;
-use super::{Error, Message};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
+use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State};

@@ -207,7 +207,7 @@ impl Worker {
         };
         let bounds = job.sandbox.clone();
         let (turns, mut incoming) = Turns::channel();
-        let turns = turns.with_waits(self.engine.waits());
+        let turns = turns.with_waits(Some(self.wait_listener()));
         turns.limit(&self.node.id, self.allowance.clone());
         let agent = Arc::clone(&work.agent);
         let kind = agent.kind();
@@ -220,7 +220,7 @@ impl Worker {
                 Some((turn, answer)) = incoming.recv() => {
                     end.note_refused(bounds.as_deref(), self.workspace.root(), turn.messages.iter().flat_map(tool_results));
                     if !turn.repeats {
-                        self.engine.announce(&self.node.id, &turn.messages);
+                        self.engine.announce((&self.session, &self.context), &self.node.id, &turn.messages);
                     }
                     // Half an answer is none, but for a program, of which nobody knows how often it was answered.
                     let is_used = |message: &Message| {

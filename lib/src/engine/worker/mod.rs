@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -26,6 +27,7 @@ use super::context::moved_aside_warning;
 use super::executor::{Work, own_refs};
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
+use crate::agent::WaitListener;
 use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
 use crate::engine;
@@ -405,6 +407,18 @@ impl Worker {
                     .with(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id)),
             );
         }
+    }
+
+    /// Tells what the node's agent waits for, and once that it goes on.
+    fn wait_listener(&self) -> WaitListener {
+        let (engine, node) = (Arc::clone(&self.engine), self.node.id.clone());
+        let (session, context) = (self.session.clone(), self.context.clone());
+        let waits = AtomicBool::new(false);
+        WaitListener::new(move |why| {
+            if waits.swap(why.is_some(), Ordering::Relaxed) || why.is_some() {
+                engine.tell_wait((&session, &context), &node, why);
+            }
+        })
     }
 
     fn turn_id(&self) -> TurnId {

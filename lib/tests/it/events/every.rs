@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentTurn, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ContextForked, Event, FailureClass, Feedback,
-    FeedbackKind, ForkKind, HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome,
-    PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown,
-    Recorded, Resumed, RetryAt, Route, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
-    StepFinished, TaskOf, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
+    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ContextForked, Event,
+    FailureClass, Feedback, FeedbackKind, ForkKind, HumanInteraction, Landed, Landing, MessageRange, NodeExecution,
+    NodeStarted, Outcome, PauseReason, PhaseMerged, PipelineCancelled, PipelineCompleted, PipelineFailed,
+    PipelinePaused, PipelineStarted, PriceUnknown, Recorded, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated,
+    SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall,
+    ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -41,10 +42,72 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed()].concat();
+    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed(), told()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
+}
+
+/// What is told and not recorded.
+fn told() -> Vec<Event> {
+    let target: BranchName = "main".parse().unwrap();
+    vec![
+        RunStarted {
+            tree: "task-tree.json".into(),
+            repo: repo(),
+            target: target.clone(),
+            commit: commit(3),
+            extra: Default::default(),
+        }
+        .into(),
+        TaskStarted {
+            task: "P1.T2".parse().unwrap(),
+            title: "Greet the reader".into(),
+            session: "abcdefgh".parse().unwrap(),
+            number: Some(2),
+            of: Some(5),
+            resumed: true,
+            extra: Default::default(),
+        }
+        .into(),
+        TaskStarted {
+            task: "P1".parse().unwrap(),
+            title: "Greetings".into(),
+            session: "abcdefgh".parse().unwrap(),
+            number: None,
+            of: None,
+            resumed: false,
+            extra: Default::default(),
+        }
+        .into(),
+        TaskLanded {
+            task: "P1.T2".parse().unwrap(),
+            status: Some("complete".into()),
+            repo: repo(),
+            target: target.clone(),
+            commit: commit(4),
+            done: 2,
+            extra: Default::default(),
+        }
+        .into(),
+        PhaseMerged {
+            task: "P1".parse().unwrap(),
+            repo: repo(),
+            target,
+            commit: commit(5),
+            done: 2,
+            extra: Default::default(),
+        }
+        .into(),
+        WarningCode::RebuiltGreen.with("P1.T2 was built anew on `main` and its tests pass there").into(),
+        AgentSpoke {
+            node_id: node("plan"),
+            message: json!({"role": "assistant", "content": [{"type": "text", "text": "Hello"}]}),
+            extra: Default::default(),
+        }
+        .into(),
+        AgentWaits { node_id: node("plan"), why: Some("the model is busy".into()), extra: Default::default() }.into(),
+    ]
 }
 
 /// A person's No, the run resumed at that node, and another context beside it.

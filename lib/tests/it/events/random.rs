@@ -228,6 +228,16 @@ fn fill(mut event: Event, with: Filling) -> Event {
         Event::PipelineCompleted(data) => (data.workspace_snapshot, data.extra) = (with.commits, with.extra),
         Event::PipelineFailed(data) => (data.reason, data.node_id, data.extra) = (with.text, with.other, with.extra),
         Event::PipelineCancelled(data) => data.extra = with.extra,
+        Event::RunStarted(data) => (data.tree, data.commit, data.extra) = (with.text, with.commit, with.extra),
+        Event::TaskStarted(data) => {
+            (data.title, data.resumed, data.extra) = (with.text, with.flag, with.extra);
+            (data.number, data.of) = (of_flag(with.flag, with.small), of_flag(with.flag, with.small));
+        }
+        Event::TaskLanded(data) => (data.status, data.commit, data.extra) = (with.maybe, with.commit, with.extra),
+        Event::PhaseMerged(data) => (data.commit, data.extra) = (with.commit, with.extra),
+        Event::Warning(data) => *data = WarningCode::Other(with.text.clone()).with(with.text),
+        Event::AgentSpoke(data) => (data.node_id, data.message, data.extra) = (with.node, with.json, with.extra),
+        Event::AgentWaits(data) => (data.node_id, data.why, data.extra) = (with.node, with.maybe, with.extra),
         Event::Unknown { data, .. } => *data = with.json,
     }
     event

@@ -2,32 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use pleach::agent::Preset;
-use pleach::config::{AgentChoice, AgentRef, AgentSettings, Config};
-use pleach::git::{Repo, TreeId};
-use pleach::plan::pipeline::Node;
-
-use super::TrustItem;
 use super::files::Files;
-use crate::exit::Failure;
+use super::{Error, TrustItem, Workplace};
+use crate::agent::Preset;
+use crate::config::{AgentChoice, AgentRef, AgentSettings, Config};
+use crate::git::TreeId;
+use crate::plan::pipeline::Node;
 
-/// What the configured agents obey of the files they start from. It is asked about wherever such an agent is
-/// configured, whether or not a node comes to it.
-pub fn obeyed<'a>(
-    repo: &Repo,
-    files: TreeId,
-    config: &Config,
-    nodes: impl Iterator<Item = &'a Node>,
-) -> Result<Vec<TrustItem>, Failure> {
-    let files = Files { repo, tree: files };
-    let paths = kinds(config, nodes).into_iter().filter_map(Preset::of).flat_map(|preset| &preset.obeys);
-    let mut items = Vec::new();
-    for path in paths {
-        if let Some((where_from, text)) = files.said(path)? {
-            items.push(TrustItem::command(where_from, text));
+impl Workplace<'_> {
+    /// What the configured agents obey of the files they start from. It is asked about wherever such an agent is
+    /// configured, whether or not a node comes to it.
+    pub(crate) fn obeyed<'a>(
+        &self,
+        files: TreeId,
+        nodes: impl Iterator<Item = &'a Node>,
+    ) -> Result<Vec<TrustItem>, Error> {
+        let files = Files { repo: self.repo, tree: files };
+        let kinds = kinds(&self.resolved.config, nodes);
+        let paths = kinds.into_iter().filter_map(Preset::of).flat_map(|preset| &preset.obeys);
+        let mut items = Vec::new();
+        for path in paths {
+            if let Some((where_from, text)) = files.said(path)? {
+                items.push(TrustItem::command(where_from, text));
+            }
         }
+        Ok(items)
     }
-    Ok(items)
 }
 
 /// The kinds of the configured agents.
@@ -91,7 +91,7 @@ mod tests {
                 "w",
                 AgentSettings {
                     command: vec!["./run".into()],
-                    parser: Some(pleach::config::ParserName::Claude),
+                    parser: Some(crate::config::ParserName::Claude),
                     ..agent()
                 },
             ),

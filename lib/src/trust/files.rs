@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use pleach::git::{BlobId, EntryKind, Repo, TreeEntry, TreeId};
-use pleach::ids::RepoPath;
-use pleach::text::counted;
-
-use super::store::hash;
-use super::visible;
-use crate::exit::Failure;
-use crate::failure::of_engine;
+use super::Error;
+use crate::git::{BlobId, EntryKind, Repo, TreeEntry, TreeId};
+use crate::ids::RepoPath;
+use crate::text::{counted, visible};
 
 /// How much of one file of a directory is shown, in bytes.
 const FILE_SHOWN: usize = 16 * 1024;
@@ -60,7 +56,7 @@ const NOWHERE: &str = "which is not in the commit agents start from";
 
 impl Files<'_> {
     /// Where a path stands and what it says; none when there is no such path.
-    pub fn said(&self, path: &str) -> Result<Option<(String, String)>, Failure> {
+    pub fn said(&self, path: &str) -> Result<Option<(String, String)>, Error> {
         let target = self.lead(path.as_bytes())?;
         let (leads_to, text) = match &target {
             Target::Nothing => return Ok(None),
@@ -74,7 +70,7 @@ impl Files<'_> {
     }
 
     /// Follows a path, and the links on it, as the system does in a checkout.
-    fn lead(&self, path: &[u8]) -> Result<Target, Failure> {
+    fn lead(&self, path: &[u8]) -> Result<Target, Error> {
         let mut ahead: Vec<Vec<u8>> = split(path);
         let mut here: Vec<Vec<u8>> = Vec::new();
         // The links whose own paths are not gone to their end yet, with how many names lie behind each.
@@ -129,19 +125,19 @@ impl Files<'_> {
     }
 
     /// A directory that was gone into, by the names on the way.
-    fn directory(&self, names: &[Vec<u8>]) -> Result<Target, Failure> {
+    fn directory(&self, names: &[Vec<u8>]) -> Result<Target, Error> {
         let path = names.join(&b'/');
         let id = if names.is_empty() { Some(self.tree) } else { self.entry(&path)?.map(|entry| tree_id(entry.id)) };
         Ok(id.map_or(Target::Nothing, |id| Target::Directory { path, id }))
     }
 
-    fn entry(&self, path: &[u8]) -> Result<Option<TreeEntry>, Failure> {
-        self.repo.tree_entry(self.tree, &RepoPath::new(path)).map_err(failed)
+    fn entry(&self, path: &[u8]) -> Result<Option<TreeEntry>, Error> {
+        Ok(self.repo.tree_entry(self.tree, &RepoPath::new(path))?)
     }
 
     /// All files of a directory with what they say, cut where it is too much to be read. The hash in the first line is
     /// over all of it, so that nothing changes unseen.
-    fn listing(&self, named: &str, dir: &[u8], id: TreeId) -> Result<String, Failure> {
+    fn listing(&self, named: &str, dir: &[u8], id: TreeId) -> Result<String, Error> {
         let mut found = Vec::new();
         self.collect(named.as_bytes(), dir, id, &mut BTreeSet::new(), &mut found)?;
         let mut manifest = Vec::new();
@@ -151,7 +147,7 @@ impl Files<'_> {
             manifest.extend_from_slice(self.manifest(target).as_bytes());
             manifest.push(0);
         }
-        let mut text = format!("{}, hash {}\n", counted(found.len(), "file"), hash(&manifest, named)?);
+        let mut text = format!("{}, hash {}\n", counted(found.len(), "file"), super::hash(&manifest, named)?);
         let mut room = DIRECTORY_SHOWN;
         for (path, target) in found.iter().take(NAMED) {
             let path = shown(path);
@@ -188,9 +184,9 @@ impl Files<'_> {
         id: TreeId,
         seen: &mut BTreeSet<Vec<u8>>,
         found: &mut Vec<(Vec<u8>, Target)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         seen.insert(dir.to_owned());
-        for entry in self.repo.tree_entries(id).map_err(failed)? {
+        for entry in self.repo.tree_entries(id)? {
             let name = entry.path.as_bytes();
             let at = [named, name].join(&b'/');
             let target = self.lead(&[dir, name].join(&b'/'))?;
@@ -226,13 +222,9 @@ impl Files<'_> {
         }
     }
 
-    fn blob(&self, id: BlobId) -> Result<Vec<u8>, Failure> {
-        self.repo.blob(id).map_err(failed)
+    fn blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
+        Ok(self.repo.blob(id)?)
     }
-}
-
-fn failed(error: pleach::git::Error) -> Failure {
-    of_engine(&error.into())
 }
 
 fn tree_id(id: BlobId) -> TreeId {

@@ -1,0 +1,47 @@
+//! What happens in a run, as lines of JSON: what is recorded, what becomes of a tree's tasks, and warnings.
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use pleach::event::{Event, Told, to_the_millisecond};
+use pleach::ids::{ContextId, SessionId};
+use serde::Serialize;
+
+/// Prints events on stdout, numbered.
+#[derive(Debug, Default)]
+pub struct Stream {
+    seq: u64,
+}
+
+/// An event as `--json` prints it.
+#[derive(Serialize)]
+struct Line<'a> {
+    v: u32,
+    seq: u64,
+    #[serde(serialize_with = "to_the_millisecond")]
+    at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a ContextId>,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    data: &'a Event,
+}
+
+impl Stream {
+    /// Prints an event. What an agent says in a turn that is not over comes with the turn.
+    pub fn print(&mut self, told: &Told) {
+        let event = &told.recorded.event;
+        if matches!(event, Event::AgentSpoke(_) | Event::AgentWaits(_)) {
+            return;
+        }
+        self.seq += 1;
+        let (session, context) = told.by.as_ref().map(|(session, context)| (session, context)).unzip();
+        let (seq, at) = (self.seq, told.recorded.at);
+        let line = Line { v: 1, seq, at, session, context, kind: event.kind(), data: event };
+        let line = serde_json::to_string(&line).expect("events are structs with text keys, which always serialise");
+        // A reader that stops reading does not stop the run: its record is what counts.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}

@@ -1,0 +1,230 @@
+//! The attempts at a task: a budget of passes through its pipeline, until it is complete or given up. They need nothing of
+//! the run they are part of, so that those at several tasks go on side by side.
+
+use std::sync::Arc;
+
+use super::Error;
+use super::plan::TreePlan;
+use super::run::TreeEnded;
+use crate::clock;
+use crate::config::OnExceeded;
+use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
+use crate::engine::{Ended, Engine, Pause, Session};
+use crate::event::{AttemptStarted, PauseReason};
+use crate::git::Repo;
+use crate::ids::{CommitId, NodeId, RepoPath};
+use crate::plan::pipeline::Pipeline;
+use crate::progress::Found;
+use crate::route;
+use crate::schedule::{self, After, Failure, Reason};
+use crate::step::report::{Report, TaskResult};
+use crate::step::text::Body;
+use crate::step::{Attempt, Step, StepKind, text};
+
+/// What the attempts at a task have to know.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    pub engine: Arc<Engine>,
+    pub repo: Repo,
+    pub plan: Arc<TreePlan>,
+    pub job: Arc<TaskJob>,
+    /// The steps of the attempt that was under way when the session was opened.
+    pub before: Vec<Arc<Found>>,
+}
+
+impl Attempts {
+    /// Runs attempts until the task is complete or given up. Answers only when the run stops before that.
+    pub(super) async fn make(&self, session: &mut Session) -> Result<Option<TreeEnded>, Error> {
+        while !session.is_decided() {
+            let ended = session.run_attempt().await?;
+            match ended {
+                Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
+                    if self.engine.budget.action() == OnExceeded::Stop =>
+                {
+                    return Ok(Some(TreeEnded::OutOfBudget { why: why.unwrap_or_default() }));
+                }
+                Ended::Paused(pause) => {
+                    session.check_branch()?;
+                    return Ok(Some(TreeEnded::Paused(pause)));
+                }
+                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(self.job.task.id.clone()))),
+                Ended::Completed => match session.left_out()? {
+                    files if files.is_empty() => self.complete(session)?,
+                    files => {
+                        let why = text::left_out("the task is not complete", &files);
+                        self.end_attempt(session, Some(why))?;
+                    }
+                },
+                Ended::Failed { reason } => {
+                    let outside = (!attempt_is_told(session)).then_some(reason);
+                    self.end_attempt(session, outside)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends an attempt that failed, with what ended it `outside` of its steps.
+    fn end_attempt(&self, session: &mut Session, outside: Option<String>) -> Result<(), Error> {
+        match outside {
+            Some(why) if !attempt_has_result(session) => {
+                session.fail_attempt(&why)?;
+                self.next_or_fail(session, None)
+            }
+            // A step has failed before and the pass went on. Another one would count as another attempt.
+            outside => self.next_or_fail(session, outside),
+        }
+    }
+
+    /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
+    pub(super) fn next_or_fail(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
+        let over = session.task_is_out_of_budget()?;
+        let given_up = match (over, self.after(session)) {
+            (Some(why), _) => why,
+            (None, After::GiveUp(why)) => words(why),
+            (None, After::Again) => return self.begin_next(session, untold),
+        };
+        let body = text::failed(&given_up, untold.as_deref());
+        self.fail(session, session.attempt_number(), body)
+    }
+
+    /// What follows the attempts of a session so far.
+    fn after(&self, session: &Session) -> After {
+        let Some(task) = &session.state().task else { return After::GiveUp(Reason::OutOfAttempts) };
+        let number = task.attempt.as_ref().map_or(0, |attempt| attempt.number);
+        let ended: Vec<schedule::Ended> = task.failed.iter().map(ended).collect();
+        schedule::after(number, &ended, &self.plan.limits)
+    }
+
+    fn begin_next(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
+        let task = session.state().task.as_ref().expect("a session on a task");
+        let last = task.attempt.as_ref().expect("an attempt was begun");
+        let start = start_after(session.pipeline(), None).expect("a pipeline that ran has a start");
+        let code = task.failed.last().map_or(last.code, |failed| failed.after);
+        let attempt = AttemptStarted {
+            retry: last.retry + 1,
+            number: last.number + 1,
+            of: self.plan.limits.max_retries,
+            start,
+            code,
+            laid: None,
+            feedback: untold.iter().map(|why| text::broke_off(why)).collect(),
+            extra: Default::default(),
+        };
+        Ok(session.begin_attempt(attempt)?)
+    }
+
+    /// Gives the task up, if a step of its last attempt has not said so already: an attempt with a step that failed may go on
+    /// behind it, as its pipeline says, and is the last of the budget.
+    pub(super) fn give_up(&self, session: &mut Session, number: u32, why: Reason) -> Result<(), Error> {
+        match session.is_decided() || attempt_has_result(session) {
+            true => Ok(()),
+            false => self.fail(session, number, text::failed(&words(why), None)),
+        }
+    }
+
+    /// The last step of a task that is done, with its report.
+    fn complete(&self, session: &mut Session) -> Result<(), Error> {
+        let (job, tested) = (&self.job, self.is_tested(session)?);
+        let attempts = session.attempt_number();
+        let report = Report {
+            task_id: job.task.id.clone(),
+            result: TaskResult::Pass,
+            retries: attempts.saturating_sub(1),
+            name: self.engine.redactor.text(&job.task.name).into_owned(),
+            attempts,
+            tested,
+            tests: session.last_counts(),
+            session: Some(session.id().clone()),
+            finished: clock::now(),
+        };
+        let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
+        if let Some(Err(found)) = &place {
+            self.engine.warn(in_the_record(&format!("the report of {}", job.task.id), found));
+        }
+        let (named, report) = match place {
+            Some(Ok(path)) => {
+                let file = RepoPath::from(path.as_str());
+                (path, TaskReport::Committed(file, report.json()))
+            }
+            _ => (session.record_name(), TaskReport::Recorded(report.value())),
+        };
+        let facts = Step { report: Some(named.clone()), untested: !tested, ..session.facts(StepKind::Complete, true) };
+        let body = text::complete(attempts, Some(&named));
+        session.end_task(facts, body, None, Some(report))?;
+        Ok(())
+    }
+
+    /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
+    /// which it was begun.
+    fn is_tested(&self, session: &mut Session) -> Result<bool, Error> {
+        let Some(work) = &session.state().task else { return Ok(false) };
+        let before = &self.before;
+        let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
+        let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
+        let own = work.attempt.as_ref().filter(|attempt| attempt.tested);
+        let is_own = own.is_some();
+        let tested = own.map_or_else(|| self.tested_before(session, behind), |own| Ok(own.tested_code))?;
+        match tested {
+            Some(tested) => Ok(tested == session.code()?),
+            // Older records do not tell which code it was.
+            None => Ok(is_own),
+        }
+    }
+
+    /// The code that the newest test among the steps before a session has passed on, as its commit has it.
+    fn tested_before(&self, session: &Session, before: &[Arc<Found>]) -> Result<Option<CommitId>, Error> {
+        let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
+        let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
+        let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
+        Ok(Some(code_of(&self.repo, trees, &self.job)?))
+    }
+
+    /// The last step of a task that is given up after so many attempts.
+    fn fail(&self, session: &mut Session, attempts: u32, body: Body) -> Result<(), Error> {
+        let facts = session.facts(StepKind::Complete, false);
+        let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
+        session.end_task(facts, body, attempt, None)?;
+        Ok(())
+    }
+}
+
+/// What the last step of a task says about why it was given up; that all attempts failed is told by the others.
+fn words(why: Reason) -> String {
+    if why == Reason::OutOfAttempts { String::new() } else { why.to_string() }
+}
+
+fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
+    let failure = match failed.step() {
+        Some(StepKind::Test) => Failure::Tests(failed.failing.iter().cloned().collect()),
+        _ if failed.outside => Failure::Outside,
+        Some(StepKind::Implement) => Failure::Agent,
+        _ => Failure::Other,
+    };
+    schedule::Ended { before: failed.before, after: failed.after, failure }
+}
+
+/// Whether the newest attempt failed with a step that says so.
+fn attempt_has_result(session: &Session) -> bool {
+    session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
+}
+
+/// Whether the newest attempt ended with such a step.
+fn attempt_is_told(session: &Session) -> bool {
+    session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
+}
+
+/// The node a pass begins at: the start, or the one behind the node of a step that went well.
+pub(super) fn start_after(pipeline: &Pipeline, step: Option<&StepKind>) -> Option<NodeId> {
+    let start = &pipeline.start()?.id;
+    Some(step.and_then(|step| behind(pipeline, step)).unwrap_or(start).clone())
+}
+
+/// The node behind that of a step that went well, where the step alone tells which that is.
+pub(super) fn behind<'p>(pipeline: &'p Pipeline, step: &StepKind) -> Option<&'p NodeId> {
+    let mut named = pipeline.nodes().iter().filter(|node| node.step.as_deref() == Some(step.as_str()));
+    match (named.next(), named.next()) {
+        (Some(node), None) => route::behind(pipeline, node),
+        _ => None,
+    }
+}

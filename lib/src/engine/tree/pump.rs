@@ -1,0 +1,404 @@
+//! The loop of a run over a tree: starts what may start, and takes in what came of it. What takes long goes on by itself,
+//! each in a session of its own; what they share is decided, recorded and moved here alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::Error;
+use super::attempts::Attempts;
+use super::begin::OpeningSession;
+use super::land::{LandingStep, LandingTests, Tried, Worked};
+use super::phase::PhaseMerge;
+use super::run::{TreeEnded, TreeRun};
+use crate::engine::task::{Retested, TaskJob};
+use crate::engine::{self, Ended, Pause, Session};
+use crate::event::WarningCode;
+use crate::ids::{CommitId, TaskId};
+use crate::schedule::{Next, Reason};
+use crate::step::Attempt;
+
+/// How many tasks are worked at once: as many as there are working copies for them.
+const SLOTS: usize = 1;
+
+pub(super) struct TreePump<'a> {
+    run: &'a mut TreeRun,
+    /// What is under way.
+    active: BTreeMap<TaskId, Active>,
+    /// What of it goes on by itself.
+    jobs: JoinSet<(TaskId, Back)>,
+    /// How the run ends, once nothing is under way any more.
+    ended: Option<Result<TreeEnded, Error>>,
+}
+
+/// A task that is worked, or a phase whose tests run.
+struct Active {
+    attempts: Arc<Attempts>,
+    purpose: Purpose,
+    /// The steps because of which it is done, where it is not to be done for the same ones again.
+    because: Option<Vec<CommitId>>,
+    /// Its session was begun by a run before this one.
+    resumed: bool,
+}
+
+#[derive(Clone)]
+enum Purpose {
+    /// The task is worked until it is complete or given up, and landed.
+    Work,
+    /// Its budget of so many attempts is used up.
+    GiveUp(u32, Reason),
+    /// The tests of the phase run.
+    Tests,
+}
+
+/// What came of something that went on by itself.
+enum Back {
+    /// A session has its files.
+    Opened(Result<(Session, Option<String>), engine::Error>),
+    /// The task of a session is complete or given up, unless it was stopped before.
+    Attempted(Box<Session>, Result<Option<TreeEnded>, Error>),
+    /// The tests of a phase have run.
+    Tested(Box<Session>, Result<Ended, engine::Error>),
+    /// The tests of a task have run where it is to land.
+    Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
+}
+
+impl<'a> TreePump<'a> {
+    pub(super) fn new(run: &'a mut TreeRun) -> Self {
+        Self { run, active: BTreeMap::new(), jobs: JoinSet::new(), ended: None }
+    }
+
+    /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
+    pub(super) async fn run(mut self) -> Result<TreeEnded, Error> {
+        if let Some(ended) = self.run.begin_run()? {
+            return Ok(ended);
+        }
+        loop {
+            if let Err(error) = self.start_all() {
+                self.end(Err(error));
+            }
+            match self.jobs.join_next().await {
+                Some(Ok((task, back))) => self.come_back(&task, back),
+                Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
+                None => {
+                    if let Some(ended) = self.ended.take() {
+                        return self.outcome(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts all that may start now. What ends at once makes room for more.
+    fn start_all(&mut self) -> Result<(), Error> {
+        while self.ended.is_none() {
+            if self.run.engine.cancel.is_stopped() {
+                if self.active.is_empty() {
+                    self.end(Ok(TreeEnded::Paused(Pause::interrupted())));
+                }
+                return Ok(());
+            }
+            self.run.look_around()?;
+            let running: BTreeSet<TaskId> = self.active.keys().cloned().collect();
+            let slots = if self.run.plan.one { 1 } else { SLOTS };
+            let starts = self.run.schedule.starts(&running, slots);
+            if starts.is_empty() {
+                return Ok(());
+            }
+            for next in starts {
+                self.start(next)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts what is next, or ends the run where it says so.
+    fn start(&mut self, next: Next) -> Result<(), Error> {
+        let run = &mut *self.run;
+        let ended = match next {
+            Next::Land(task) => {
+                let started = self.land_waiting(&task);
+                self.or_end(&task, started);
+                return Ok(());
+            }
+            Next::Work { task, attempt, retry } => {
+                let started = self.work(&task, attempt, retry);
+                self.or_end(&task, started);
+                return Ok(());
+            }
+            Next::GiveUp { task, reason } => {
+                let started = self.give_up(&task, reason);
+                self.or_end(&task, started);
+                return Ok(());
+            }
+            Next::Gate(gate) => {
+                let because = run.not_again(&gate, &run.plan.tree.leaves_below(&gate))?;
+                return self.test(&gate, Some(because));
+            }
+            Next::MergePhase(phase) => match tokio::task::block_in_place(|| run.merge_phase(&phase))? {
+                PhaseMerge::Merged => return Ok(()),
+                PhaseMerge::Test(gate) => return self.test(&gate, None),
+                PhaseMerge::Refused(refusal) => TreeEnded::Refused(refusal),
+            },
+            Next::Done => run.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
+            Next::Failed(task) => {
+                let state = run.progress.task(&task);
+                let (attempts, reason) = (state.attempts, state.why_failed());
+                TreeEnded::Failed { task, attempts, before: true, reason }
+            }
+            Next::Stalled(blocked) => TreeEnded::Stalled(blocked),
+            Next::GateRed(gate) => run.gate_red(gate),
+            Next::Settle(stray) => TreeEnded::Refused(run.unsettled(stray)?),
+            Next::Yield(taken) => TreeEnded::Refused(run.taken(taken)?),
+            Next::Mend(unread) => TreeEnded::Refused(run.unread(unread)),
+        };
+        self.end(Ok(ended));
+        Ok(())
+    }
+
+    /// Lands a task a run before this one has finished. Where its record is gone, the branch is there.
+    fn land_waiting(&mut self, task: &TaskId) -> Result<(), Error> {
+        let because = self.run.not_again(task, &[task])?;
+        self.run.bring_phase(task)?;
+        let state = self.run.progress.task(task);
+        let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
+        let attempt = Attempt { number, of: self.run.plan.limits.max_retries };
+        self.open(task, (attempt, retry), Purpose::Work, Some(because))
+    }
+
+    /// Works a task from an attempt on.
+    fn work(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<(), Error> {
+        let because = self.run.not_again(task, &[task])?;
+        self.open(task, (attempt, retry), Purpose::Work, Some(because))
+    }
+
+    /// Gives a task up whose budget was used up by a run before this one.
+    fn give_up(&mut self, task: &TaskId, why: Reason) -> Result<(), Error> {
+        let state = self.run.progress.task(task);
+        let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
+        self.open(task, (Attempt { number, of: number }, retry), Purpose::GiveUp(number, why), None)
+    }
+
+    /// Opens a session on a task.
+    fn open(
+        &mut self,
+        task: &TaskId,
+        (attempt, retry): (Attempt, u32),
+        purpose: Purpose,
+        because: Option<Vec<CommitId>>,
+    ) -> Result<(), Error> {
+        let job = self.run.job(task);
+        let opening = tokio::task::block_in_place(|| self.run.open_session(&job, attempt, retry))?;
+        self.set_up(job, opening, purpose, because);
+        Ok(())
+    }
+
+    /// Runs the tests of a phase, in a session of their own.
+    fn test(&mut self, gate: &TaskId, because: Option<Vec<CommitId>>) -> Result<(), Error> {
+        let run = &mut *self.run;
+        let job = run.job(gate);
+        // One that was cut off tells nothing about what is there now.
+        if let Some(cut_off) = run.course.unfinished.remove(gate) {
+            Session::put_aside(&run.repo, &run.engine.redactor, &cut_off.id, run.course.seat.as_ref())?;
+        }
+        let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
+        let opening = tokio::task::block_in_place(|| run.begin(&job, Attempt { number: 1, of: 1 }, runs))?;
+        self.set_up(job, opening, Purpose::Tests, because);
+        Ok(())
+    }
+
+    fn set_up(&mut self, job: Arc<TaskJob>, opening: OpeningSession, purpose: Purpose, because: Option<Vec<CommitId>>) {
+        let OpeningSession { session, resumed } = opening;
+        let (run, task) = (&*self.run, job.task.id.clone());
+        let attempts = Arc::new(Attempts {
+            engine: Arc::clone(&run.engine),
+            repo: run.repo.clone(),
+            plan: Arc::clone(&run.plan),
+            before: run.progress.task(&task).at_attempt().to_vec(),
+            job,
+        });
+        self.active.insert(task.clone(), Active { attempts, purpose, because, resumed });
+        self.jobs.spawn(async move { (task, Back::Opened(session.await)) });
+    }
+
+    /// Something is back: what follows is done.
+    fn come_back(&mut self, task: &TaskId, back: Back) {
+        let done = tokio::task::block_in_place(|| self.go_on(task, back));
+        self.or_end(task, done);
+    }
+
+    fn go_on(&mut self, task: &TaskId, back: Back) -> Result<(), Error> {
+        match back {
+            Back::Opened(opened) => {
+                let Active { attempts, purpose, resumed, .. } = self.active_at(task);
+                let (attempts, purpose, resumed) = (Arc::clone(attempts), purpose.clone(), *resumed);
+                let mut session = self.run.opened(opened?, &attempts.job, resumed)?;
+                match purpose {
+                    Purpose::Work => {}
+                    Purpose::GiveUp(number, why) => attempts.give_up(&mut session, number, why)?,
+                    Purpose::Tests => return Ok(self.run_tests(task, session)),
+                }
+                self.attempt(task, session)
+            }
+            Back::Attempted(session, stopped) => match stopped? {
+                Some(ended) => {
+                    self.run.take_back(*session);
+                    self.finish(task, Worked::Ended(ended))
+                }
+                None => self.land(task, *session),
+            },
+            Back::Tested(session, ended) => {
+                let cut_off = match ended? {
+                    Ended::Paused(pause) => {
+                        session.check_branch()?;
+                        TreeEnded::Paused(pause)
+                    }
+                    Ended::Cancelled => TreeEnded::CalledOff(task.clone()),
+                    Ended::Completed | Ended::Failed { .. } => return self.land(task, *session),
+                };
+                self.run.take_back(*session);
+                self.finish(task, Worked::Ended(cut_off))
+            }
+            Back::Retested(tests, said) => {
+                let step = self.run.retested(*tests, said?)?;
+                self.follow_landing(task, step)
+            }
+        }
+    }
+
+    /// Makes attempts at a task until it is complete or given up; one that is lands.
+    fn attempt(&mut self, task: &TaskId, mut session: Session) -> Result<(), Error> {
+        if session.is_decided() {
+            return self.land(task, session);
+        }
+        let (task, attempts) = (task.clone(), Arc::clone(&self.active_at(task).attempts));
+        self.jobs.spawn(async move {
+            let stopped = attempts.make(&mut session).await;
+            (task, Back::Attempted(Box::new(session), stopped))
+        });
+        Ok(())
+    }
+
+    fn run_tests(&mut self, gate: &TaskId, mut session: Session) {
+        let gate = gate.clone();
+        self.jobs.spawn(async move {
+            let ended = session.run().await;
+            (gate, Back::Tested(Box::new(session), ended))
+        });
+    }
+
+    fn land(&mut self, task: &TaskId, session: Session) -> Result<(), Error> {
+        let step = self.run.land(session)?;
+        self.follow_landing(task, step)
+    }
+
+    /// Has tests run that a landing asks for, or does what follows from its end.
+    fn follow_landing(&mut self, task: &TaskId, step: LandingStep) -> Result<(), Error> {
+        match step {
+            LandingStep::Tests(mut tests) => {
+                let task = task.clone();
+                self.jobs.spawn(async move {
+                    let said = tests.landing.session.tests_at(tests.commit).await;
+                    (task, Back::Retested(tests, said))
+                });
+                Ok(())
+            }
+            LandingStep::End(session, tried) => match self.active_at(task).purpose {
+                Purpose::Tests => self.tests_landed(task, *session, tried),
+                Purpose::Work | Purpose::GiveUp(..) => self.task_landed(task, *session, tried),
+            },
+        }
+    }
+
+    fn task_landed(&mut self, task: &TaskId, mut session: Session, tried: Tried) -> Result<(), Error> {
+        match tried {
+            Tried::Red(on) => {
+                self.active_at(task).attempts.next_or_fail(&mut session, None)?;
+                if !session.is_decided()
+                    && let Err(unasked) = self.run.require_given(task, on)
+                {
+                    self.run.leave(session)?;
+                    return Err(unasked);
+                }
+                self.attempt(task, session)
+            }
+            Tried::Anew(begun) => {
+                let worked = self.run.go_back(session, begun)?;
+                self.finish(task, worked)
+            }
+            tried => {
+                let worked = self.run.landed(session, tried);
+                self.finish(task, worked)
+            }
+        }
+    }
+
+    fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: Tried) -> Result<(), Error> {
+        let run = &mut *self.run;
+        if matches!(tried, Tried::Moved) {
+            let again = format!("`{}` moved while the tests of {gate} ran; they run again", run.plan.target);
+            run.engine.warn(WarningCode::TestsAgain.with(again));
+            let id = session.id().clone();
+            run.take_back(session);
+            Session::put_aside(&run.repo, &run.engine.redactor, &id, run.course.seat.as_ref())?;
+            let because = self.active.remove(gate).and_then(|active| active.because);
+            return self.test(gate, because);
+        }
+        let tested = run.begun_on(session.started())?;
+        let worked = run.landed(session, tried);
+        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
+            run.course.gated.insert(gate.clone(), tested);
+        }
+        self.finish(gate, worked)
+    }
+
+    /// Something is not under way any more.
+    fn finish(&mut self, task: &TaskId, worked: Worked) -> Result<(), Error> {
+        let active = self.active.remove(task);
+        let because = active.and_then(|Active { because, purpose, .. }| match (&worked, purpose) {
+            (Worked::Done(_), _) | (Worked::GoOn, Purpose::Tests) => because,
+            _ => None,
+        });
+        if let Some(because) = because {
+            self.run.note_done(task, because)?;
+        }
+        match worked {
+            Worked::GoOn => {}
+            Worked::Done(task) => self.run.choose(task),
+            Worked::Ended(ended) => self.end(Ok(ended)),
+        }
+        Ok(())
+    }
+
+    fn active_at(&self, task: &TaskId) -> &Active {
+        self.active.get(task).expect("what comes back was under way")
+    }
+
+    /// Ends the run where something could not be done.
+    fn or_end(&mut self, task: &TaskId, done: Result<(), Error>) {
+        if let Err(error) = done {
+            self.active.remove(task);
+            let is_task = self.run.plan.tree.is_leaf(task);
+            self.end(Err(if is_task { error.at(task, &self.run.repo) } else { error }));
+        }
+    }
+
+    /// Ends the run once nothing is under way any more; nothing further is started. The first reason counts.
+    fn end(&mut self, ended: Result<TreeEnded, Error>) {
+        self.ended.get_or_insert(ended);
+    }
+
+    fn outcome(&mut self, ended: Result<TreeEnded, Error>) -> Result<TreeEnded, Error> {
+        match ended {
+            Err(Error::Refused(refusal)) => Ok(TreeEnded::Refused(refusal)),
+            Err(Error::Unasked(task)) => {
+                self.run.course.given.reached = Some(task);
+                Ok(TreeEnded::Unasked)
+            }
+            // While the working copy was set up.
+            Err(Error::Session(engine::Error::Interrupted { .. })) => Ok(TreeEnded::Paused(Pause::interrupted())),
+            ended => ended,
+        }
+    }
+}

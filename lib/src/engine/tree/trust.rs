@@ -1,0 +1,87 @@
+//! What has to be agreed to before a tree is worked: what its plan would run, and what was brought here.
+
+use std::collections::BTreeMap;
+
+use super::TASK_PIPELINE;
+use super::brought::{Brought, Start};
+use super::left::Left;
+use super::plan::TreePlan;
+use super::run::TreeRun;
+use crate::config::{Environment, Resolved};
+use crate::plan;
+use crate::plan::pipeline::Pipeline;
+use crate::trust::{Error, TrustItem, Workplace, commands};
+
+impl TreeRun {
+    /// What somebody has to agree to before this run works with its plan and with what was brought here, as
+    /// [`TreeRun::open`] and [`TreeRun::brought`] give it. `environment` is what agents and commands get.
+    pub fn to_trust(
+        &self,
+        resolved: &Resolved,
+        environment: &Environment,
+        brought: &Brought,
+    ) -> Result<Vec<TrustItem>, Error> {
+        let workplace = Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.state_dir };
+        let mut items = workplace.settings();
+        items.extend(tests(&self.plan));
+        items.extend(commands_of_pipelines(&self.plan));
+        items.extend(workplace.place_of_worktrees());
+        items.extend(obeyed_at_starts(&workplace, &self.plan, brought)?);
+        items.extend(supplied_by_left(&workplace, &brought.left)?);
+        Ok(items)
+    }
+}
+
+/// The tests a tree brings along.
+fn tests(plan: &TreePlan) -> impl Iterator<Item = TrustItem> {
+    plan.tree.nodes().flat_map(|node| {
+        node.test_commands.iter().map(|test| {
+            let where_from = format!("{} test of {}, {}", test.kind, node.id, plan.path);
+            TrustItem::command(where_from, test.command.clone())
+        })
+    })
+}
+
+/// The commands of the pipelines a tree's tasks are worked by. The built-in one is pleach's own.
+fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
+    let mut items = Vec::new();
+    for used in plan.used().filter(|used| used.dot != TASK_PIPELINE) {
+        let Some(pipeline) = plan::load(&used.dot, &used.inputs(BTreeMap::new()), &[]).0 else { continue };
+        items.extend(pipeline.commands().into_iter().map(|command| {
+            let where_from = format!("{}, {}", command.attribute, used.path);
+            TrustItem::command(where_from, command.text.to_owned())
+        }));
+    }
+    items
+}
+
+/// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
+fn obeyed_at_starts(workplace: &Workplace<'_>, plan: &TreePlan, brought: &Brought) -> Result<Vec<TrustItem>, Error> {
+    let worked: Vec<Pipeline> = plan.pipelines().collect();
+    let obeyed = |files| workplace.obeyed(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
+    let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
+    let mut items = Vec::new();
+    for Start { branch, files } in &brought.starts {
+        let mut obeyed = obeyed(*files)?;
+        obeyed.retain(|item| !landed.contains(item));
+        for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {
+            item.where_from.push_str(&format!(", as `{branch}` has it"));
+        }
+        items.extend(obeyed);
+    }
+    Ok(items)
+}
+
+/// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
+/// records may have been fetched; all else they are worked with is this clone's.
+fn supplied_by_left(workplace: &Workplace<'_>, left: &[Left]) -> Result<Vec<TrustItem>, Error> {
+    let mut items = Vec::new();
+    for Left { session, task, path, pipeline, at } in left {
+        items.extend(commands(pipeline, &format!("{path} as session {session} on {task} recorded it")));
+        // Nobody works from a commit that cannot be read.
+        for files in at.iter().filter_map(|at| workplace.repo.tree_of(*at).ok()) {
+            items.extend(workplace.obeyed(files, pipeline.agent_nodes())?);
+        }
+    }
+    Ok(items)
+}

@@ -1,0 +1,54 @@
+//! Where something would be run, and what has to be agreed to there.
+
+use std::path::Path;
+
+use super::{Error, TrustItem};
+use crate::config::{Environment, Resolved, supplied};
+use crate::git::Repo;
+use crate::ids::CommitId;
+use crate::plan::pipeline::Pipeline;
+
+/// A clone, and the settings it is worked with.
+#[derive(Debug, Clone, Copy)]
+pub struct Workplace<'a> {
+    /// The clone.
+    pub repo: &'a Repo,
+    /// The settings, with where each came from.
+    pub resolved: &'a Resolved,
+    /// The variables agents and commands get, with those of the `.env` file.
+    pub environment: &'a Environment,
+    /// Where pleach keeps what belongs to the user and no repository.
+    pub state_dir: &'a Path,
+}
+
+impl Workplace<'_> {
+    /// What has to be agreed to before a pipeline is run, which stands in `file`. `from` is where its agents start,
+    /// `inputs` what a record brings along.
+    pub fn for_pipeline(
+        &self,
+        from: CommitId,
+        pipeline: &Pipeline,
+        file: &str,
+        inputs: Vec<TrustItem>,
+    ) -> Result<Vec<TrustItem>, Error> {
+        let mut items = self.settings();
+        items.extend(inputs);
+        items.extend(commands(pipeline, file));
+        items.extend(self.place_of_worktrees());
+        items.extend(self.obeyed(self.repo.tree_of(from)?, pipeline.agent_nodes())?);
+        Ok(items)
+    }
+
+    /// What the settings and the `.env` file bring along.
+    pub(crate) fn settings(&self) -> Vec<TrustItem> {
+        supplied(self.resolved, self.environment).into_iter().map(TrustItem::from).collect()
+    }
+}
+
+/// The commands of a pipeline, each with its node and where the pipeline stands.
+pub(crate) fn commands(pipeline: &Pipeline, place: &str) -> impl Iterator<Item = TrustItem> {
+    pipeline.commands().into_iter().map(move |command| {
+        let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
+        TrustItem::command(format!("{}{of}, {place}", command.attribute), command.text.to_owned())
+    })
+}
