@@ -10,9 +10,9 @@ use super::{Error, Session};
 use crate::clock;
 use crate::event::{ContextForked, Event, ForkKind, Recorded};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
-use crate::record::{self, Batch, History, Recorder};
+use crate::record::{self, Batch, History, Recorder, context_ref};
 use crate::state::State;
-use crate::workspace::Lock;
+use crate::workspace::{Lock, branch_ref};
 
 /// Where a context begins: the record that tells of it, and what was folded up to it.
 struct Origin {
@@ -64,6 +64,11 @@ impl Session {
                     Some(lock) => lock,
                     None => worktree_lock(&self.repo, &self.plan.id, &id)?,
                 };
+                // These refs are this context's alone, so a lock on one of them was left by a killed run.
+                self.repo.release_stale_lock(&context_ref(&self.plan.id, &id))?;
+                for branch in fork.branches.values() {
+                    self.repo.release_stale_lock(&branch_ref(branch))?;
+                }
                 let child = self.open_fork(&parent, &fork, lock)?;
                 self.add(child);
                 parents.push(id);
