@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use pleach::agent::BoxFuture;
 use pleach::engine::{Assignment, Ended, Engine, Executor, Handler, HandlerContext, Session, Watch, Work};
 use pleach::event::{Event, Outcome};
+use pleach::ids::SessionId;
 use pleach::process::Cancel;
 use pleach::record::root_ref;
 
@@ -103,6 +104,19 @@ fn watch(seen: &Seen) -> Watch {
     })
 }
 
+/// Makes out of every assignment what its worker did, by the record alone, and says what was begun and how.
+fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
+    let fresh = Executor::of_record(engine(world, None), world.repo(), id).unwrap();
+    let again = |(sent, used): &(String, String)| {
+        let assignment: Assignment = serde_json::from_str(sent).unwrap();
+        assert_eq!(serde_json::to_string(&assignment).unwrap(), *sent);
+        assert_eq!(in_words(&fresh.work(&assignment).unwrap()), *used, "{sent}");
+        let Assignment { visit, start, .. } = &assignment;
+        format!("{} {} {start:?}", visit.node, visit.visit)
+    };
+    seen.lock().unwrap().iter().map(again).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
     let world = World::new();
@@ -132,16 +146,7 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
     assert_eq!(session.run().await.unwrap(), Ended::Completed);
     drop(session);
 
-    let fresh = Executor::of_record(engine(&world, None), world.repo(), &id).unwrap();
-    let mut begun = Vec::new();
-    for (sent, used) in seen.lock().unwrap().iter() {
-        let assignment: Assignment = serde_json::from_str(sent).unwrap();
-        assert_eq!(serde_json::to_string(&assignment).unwrap(), *sent);
-        let Assignment { visit, start, .. } = &assignment;
-        let made = in_words(&fresh.work(&assignment).unwrap());
-        assert_eq!(made, *used, "{sent}");
-        begun.push(format!("{} {} {start:?}", visit.node, visit.visit));
-    }
+    let begun = made_again(&world, &id, &seen);
     let expected = [
         "plan 1 First",
         "check 1 First",
@@ -159,4 +164,28 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
     assert_eq!(begun, expected);
     let offered = seen.lock().unwrap().iter().any(|(_, used)| used.contains("All of it is in"));
     assert!(offered, "somebody is told less than all there is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_assigned_in_a_fork_can_be_made_out_from_its_record() {
+    let world = World::new();
+    let dot = r#"digraph forks {
+        start [shape=Mdiamond]
+        plan [prompt="Plan it"]
+        build [prompt="Build it"]
+        review [prompt="Review it"]
+        exit [shape=Msquare]
+        start -> plan -> exit
+        build -> review -> exit
+    }"#;
+    let seen = Seen::default();
+    let mut session = world.start(dot, engine(&world, None)).await;
+    session.watch(watch(&seen));
+    let id = session.id().clone();
+    session.fork(&"main".parse().unwrap(), &"build".parse().unwrap()).await.unwrap();
+    assert_eq!(session.run().await.unwrap(), Ended::Completed);
+    drop(session);
+    let mut begun = made_again(&world, &id, &seen);
+    begun.sort();
+    assert_eq!(begun, ["build 1 First", "plan 1 First", "review 1 First"]);
 }
