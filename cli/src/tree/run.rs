@@ -100,7 +100,7 @@ impl Site<'_> {
         check_room(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
-            require_agent(&self.settings, plan.pipelines())?;
+            require_agent(&self.settings, plan.used_pipelines())?;
             plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         }
         Ok(plan)
@@ -108,7 +108,7 @@ impl Site<'_> {
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
     fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
-        let mut asking: Vec<Pipeline> = plan.pipelines().collect();
+        let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
             let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
             asking.extend(left.into_iter().map(|left| left.pipeline));
@@ -138,13 +138,13 @@ impl Site<'_> {
         let mut events = engine.events.subscribe();
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
-        check_prices(&engine, plan.pipelines().chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(plan.pipelines().chain(left.iter().cloned())));
+        check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
+        say_unheld(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let changes = run.changes();
         shown.begin(plan, progress, &changes);
-        let alone = plan.pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
         let mut hear = |told: &Told| {
             protection.hear(self.globals, &told.recorded.event);
@@ -181,12 +181,12 @@ impl Site<'_> {
 
 /// Looks for the agents of all nodes of a plan.
 fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
-    plan.pipelines().try_for_each(|pipeline| check_agents(&pipeline, agents))
+    plan.used_pipelines().try_for_each(|pipeline| check_agents(&pipeline, agents))
 }
 
 /// The nodes agents work on, in all pipelines of a plan.
 fn workers(plan: &TreePlan) -> Vec<Node> {
-    plan.pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
+    plan.used_pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
 }
 
 fn exit(ended: &TreeEnded) -> Exit {
