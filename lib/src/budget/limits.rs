@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::amount::{Amount, dollars};
 use crate::config::{Budget, OnExceeded};
 use crate::ids::NodeId;
@@ -11,7 +13,7 @@ use crate::plan::pipeline::OwnBudget;
 const ROUNDING: f64 = 1e-9;
 
 /// Everything that limits an agent's node.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// What the settings say.
     pub budget: Budget,
@@ -22,7 +24,7 @@ pub struct Limits {
 }
 
 /// What counts against the limits of a node.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     /// What the node has spent.
     pub node: Amount,
@@ -233,7 +235,7 @@ impl Limits {
 }
 
 /// What may still be spent, as it was known at some moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allowance {
     /// The limits.
     pub limits: Limits,

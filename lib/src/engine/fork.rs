@@ -154,7 +154,6 @@ impl Context {
         };
         let told = Recorded { at: clock::now(), event: forked.into() };
         self.record(batch, vec![told.event.clone()], told.at)?;
-        let record = self.recorder.tip().expect("a context that was written to has a newest record");
-        Ok(Origin { record, told, state: self.state.clone() })
+        Ok(Origin { record: self.newest_record(), told, state: State::clone(&self.state) })
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::Error;
 use super::context::Context;
+use super::executor::{Heard, Wanted, newest_answer};
+use super::session::SessionPlan;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
@@ -195,25 +197,26 @@ impl Question {
     }
 }
 
-impl Context {
-    /// What a person at a gate judges.
-    pub(super) fn judged(&mut self) -> Result<Judged, Error> {
-        let session = self.plan.id.clone();
-        let mut changes = Vec::new();
-        for (name, repo) in &self.plan.repos {
-            if let (Some(base), Some(work)) = (self.state.base.get(name), self.state.work.get(name))
-                && base != work
-            {
-                changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
-            }
+/// What a person at a gate judges.
+pub(super) fn judged(plan: &SessionPlan, state: &State, heard: &Heard) -> Result<Judged, Error> {
+    let mut changes = Vec::new();
+    for (name, repo) in &plan.repos {
+        if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
+            && base != work
+        {
+            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
         }
-        let has_answered = |node: &&NodeId| self.state.nodes.get(*node).is_some_and(|node| node.response.is_some());
-        let newest = self.state.completed.iter().rev().find(has_answered).cloned();
-        let answer = match newest {
-            Some(node) => self.answers(std::slice::from_ref(&node))?.pop().map(|text| (node, text)),
-            None => None,
-        };
-        Ok(Judged { session, answer, changes })
+    }
+    let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
+    Ok(Judged { session: plan.id.clone(), answer, changes })
+}
+
+impl Context {
+    /// What a person judges at the gate it waits at.
+    pub(super) fn judged(&mut self) -> Result<Judged, Error> {
+        let wanted = Wanted { answers: newest_answer(&self.state).into_iter().collect(), thread: None };
+        self.hear(&wanted)?;
+        judged(&self.plan, &self.state, &self.memory.heard)
     }
 }
 

@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::budget::{Order, unpriced_in};
-use super::context::work::{Conversation, Work};
 use super::context::{Begun, Context, NodeEnd, RecordedTurn};
+use super::executor::{Assignment, Conversation, Job as Assigned, Running};
 use super::run::Ended;
-use super::worker::{Report, TurnAnswer};
+use super::worker::{Finished, Report, Stopped, TurnAnswer};
 use super::{Error, Session};
-use crate::budget::Allowance;
+use crate::budget::{Allowance, Exceeded};
 use crate::clock;
 use crate::event::PauseReason;
-use crate::ids::ContextId;
+use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
@@ -35,7 +35,7 @@ pub(super) struct Pump<'a> {
     /// What contexts do that are away.
     jobs: JoinSet<Job>,
     /// The nodes that were begun and have not ended.
-    running: BTreeMap<ContextId, Running>,
+    running: BTreeMap<ContextId, Begins>,
     /// Contexts whose node has no outcome: the session pauses when nothing else goes on.
     halted: BTreeMap<ContextId, Halt>,
     /// What came of contexts while the root was away, which has to know.
@@ -44,25 +44,26 @@ pub(super) struct Pump<'a> {
     early: VecDeque<(ContextId, Report)>,
 }
 
-/// A node somebody works on.
-struct Running {
+/// A node that was begun.
+struct Begins {
     node: Node,
     visit: Visit,
     conversation: Conversation,
-    allowance: Allowance,
-    order: Order,
+    /// Whoever works on it, once it is on record.
+    worker: Option<Running>,
 }
 
 /// Why a context does not go on.
-struct Halt {
-    reason: PauseReason,
-    why: Option<String>,
-    error: Option<Error>,
+enum Halt {
+    /// Its node has no outcome.
+    Pauses { reason: PauseReason, why: Option<String>, error: Option<Error> },
+    /// Nothing is left to spend on its next node.
+    OverBudget(NodeId, Exceeded),
 }
 
 impl Halt {
     fn interrupted() -> Self {
-        Self { reason: PauseReason::Interrupted, why: None, error: None }
+        Self::Pauses { reason: PauseReason::Interrupted, why: None, error: None }
     }
 }
 
@@ -78,10 +79,8 @@ enum After {
     Flushed,
     /// It has begun a node.
     Begun(Begun),
-    /// Its worktrees are set up again for this work.
-    SetUp(Work),
     /// It has written a turn.
-    Turn { turn: RecordedTurn, unpriced: Option<String>, answer: oneshot::Sender<TurnAnswer> },
+    Turn { turn: RecordedTurn, unpriced: Option<String> },
     /// It has written the end of a node.
     Ended(NodeEnd),
 }
@@ -104,6 +103,8 @@ impl<'a> Pump<'a> {
     /// Runs until the session ends or pauses. Every context is back then.
     pub(super) async fn run(mut self) -> Result<Ended, Error> {
         let ended = self.run_loop().await;
+        // Some are left only where the run has failed with an error of its own.
+        self.running.values().filter_map(|begins| begins.worker.as_ref()).for_each(Running::stop);
         while let Some(job) = self.jobs.join_next().await {
             if let Ok(Job { context, .. }) = job {
                 self.session.put_back(context);
@@ -177,7 +178,7 @@ impl<'a> Pump<'a> {
 
     /// What a context does next. The root comes to its exit when its branches have come to theirs.
     fn next(&self, id: &ContextId) -> Option<Action> {
-        let states: Vec<&State> = self.session.contexts().map(|context| &context.state).collect();
+        let states: Vec<&State> = self.session.contexts().map(|context| &*context.state).collect();
         let actions = route::next(&states, clock::now());
         let action = actions.into_iter().find(|(context, _)| context == id).map(|(_, action)| action)?;
         let is_exit = |visit: &Visit| {
@@ -220,13 +221,14 @@ impl<'a> Pump<'a> {
         let unpriced = self.session.unpriced(&node);
         let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
         if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
-            tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
+            self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
         let order = self.session.order(over);
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
-        self.running.insert(id.clone(), Running { node, visit, conversation, allowance, order });
-        self.away(id, move |context| context.begin(&at.0, &at.1, continues, &told).map(After::Begun));
+        self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
+        let limits = (allowance, order);
+        self.away(id, move |context| context.begin(&at.0, &at.1, continues, &told, limits).map(After::Begun));
         Ok(())
     }
 
@@ -236,20 +238,28 @@ impl<'a> Pump<'a> {
             self.early.push_back((id.clone(), report));
             return Ok(());
         }
-        let Some(Running { node, visit, conversation, .. }) = self.running.get(id) else {
+        let Some(Begins { node, visit, conversation, worker: Some(worker) }) = self.running.get(id) else {
             return Err(self.lost(id, "a report of a node that was not begun".into()));
         };
         let (node, visit, conversation) = (node.clone(), visit.clone(), conversation.clone());
         match report {
-            Report::Turn(turn, answer) => {
+            Report::Turn(turn) => {
                 let unpriced = unpriced_in(&turn.turn);
                 self.away(id, move |context| {
                     let turn = context.record_turn(*turn, &conversation)?;
-                    Ok(After::Turn { turn, unpriced, answer })
+                    Ok(After::Turn { turn, unpriced })
                 });
             }
-            Report::Done(finished) => self
-                .away(id, move |context| context.node_ended(&node, &visit, *finished, &conversation).map(After::Ended)),
+            Report::Done(finished) => {
+                let assignment = worker.assignment.clone();
+                self.session.take_back(id)?;
+                if assignment.job == Assigned::Setup {
+                    return self.set_up(Assignment { job: Assigned::Node, ..assignment }, *finished);
+                }
+                self.away(id, move |context| {
+                    context.node_ended(&node, &visit, *finished, &conversation).map(After::Ended)
+                });
+            }
             Report::Lost(why) => return Err(Error::Worker { node: node.id, why }),
         }
         Ok(())
@@ -279,47 +289,61 @@ impl<'a> Pump<'a> {
             After::Begun(Begun::Passed(end)) | After::Ended(end) => {
                 self.running.remove(id);
                 if let NodeEnd::Pauses { reason, why, error } = end {
-                    self.halted.insert(id.clone(), Halt { reason, why, error });
+                    self.halted.insert(id.clone(), Halt::Pauses { reason, why, error });
                 }
             }
-            After::Begun(Begun::Started(work)) => match self.session.context(id).has_lost_setup(&work) {
-                true => {
-                    let mut context = self.session.take(id);
-                    self.jobs.spawn(async move {
-                        let done = context.bring_setup().await.map(|()| After::SetUp(work));
-                        Job { context, done }
-                    });
-                }
-                false => self.set_to_work(id, work),
-            },
-            After::SetUp(work) => self.set_to_work(id, work),
-            After::Turn { turn, unpriced, answer } => {
-                let Some(running) = self.running.get(id) else { return Ok(()) };
-                let node = running.node.clone();
+            After::Begun(Begun::Started(assignment, known)) => {
+                self.session.executor.keep(&assignment, known);
+                let lost = self.session.context(id).has_lost_setup(&assignment.visit.node);
+                let job = if lost { Assigned::Setup } else { Assigned::Node };
+                self.set_to_work(Assignment { job, ..*assignment });
+            }
+            After::Turn { turn, unpriced } => {
+                let Some(begins) = self.running.get(id) else { return Ok(()) };
+                let node = begins.node.clone();
                 let allowance = self.session.allowance(&node)?;
                 let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
                 let stop = self.session.engine.cancel.is_stopped() || turn.is_stopped;
                 let order = if stop { Order::Halt } else { self.session.order(over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
-                // The worker waits for this; if it is gone its end is reported.
-                let _ = answer.send(TurnAnswer { changes, order, allowance, followed });
+                if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
+                    worker.answer(TurnAnswer { changes, order, allowance, followed });
+                }
             }
         }
         Ok(())
     }
 
-    fn set_to_work(&mut self, id: &ContextId, work: Work) {
-        let Some(Running { node, visit, allowance, order, .. }) = self.running.get(id) else { return };
-        let (node, visit, limits) = (node.clone(), visit.clone(), (allowance.clone(), order.clone()));
-        self.session.context_mut(id).set_to_work(node, visit, work, limits, self.sender.clone());
+    fn set_to_work(&mut self, assignment: Assignment) {
+        let Some(begins) = self.running.get_mut(&assignment.context) else { return };
+        begins.worker = Some(self.session.set_to_work(assignment, self.sender.clone()));
+    }
+
+    /// The worktrees of a context are set up again, or cannot be.
+    fn set_up(&mut self, then: Assignment, finished: Finished) -> Result<(), Error> {
+        self.session.context_mut(&then.context).warnings.extend(finished.warnings);
+        match finished.result {
+            Err(Stopped::Unable(error)) => Err(*error),
+            _ => {
+                self.set_to_work(then);
+                Ok(())
+            }
+        }
     }
 
     /// Records that the session pauses where nothing goes on any more, or ends for the reason it does not.
     fn pause(&mut self) -> Result<(), Error> {
-        let Some((_, Halt { reason, why, error })) = self.halted.pop_first() else {
+        let Some((_, halt)) = self.halted.pop_first() else {
             return Err(self.lost(self.session.root_id(), "nothing is left to do".into()));
         };
         self.halted.clear();
+        let (reason, why, error) = match halt {
+            Halt::Pauses { reason, why, error } => (reason, why, error),
+            Halt::OverBudget(node, over) => {
+                tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
+                return Ok(());
+            }
+        };
         let why = why.or_else(|| self.session.pause_reason().filter(|_| reason == PauseReason::OverBudget));
         tokio::task::block_in_place(|| self.session.pause_because(reason, why))?;
         error.map_or(Ok(()), Err)

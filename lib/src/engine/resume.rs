@@ -1,6 +1,5 @@
 //! Taking a session up again: load, fold, bring branch and working copy to the newest record, go on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::context::Opened;
@@ -152,7 +151,6 @@ impl Session {
         job: Option<Arc<TaskJob>>,
     ) -> Result<Self, Error> {
         let Found { history, pipeline, state } = found;
-        let start_node = start_node(&pipeline)?;
         let id = history.session.clone();
         let newest = (history.first, history.tip, state.messages);
         let context = history.context.clone();
@@ -163,10 +161,7 @@ impl Session {
         let Locks { session, mut worktrees } = locks;
         let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
         let opened = Opened { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
-        let record_repo = started.first_repo().clone();
-        let repos = BTreeMap::from([(record_repo.clone(), repo.clone())]);
-        let pipeline = Arc::new(pipeline);
-        let plan = SessionPlan { id, started, pipeline, start_node, job, record_repo, repos };
+        let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job)?;
         let mut session = Self::new(engine, repo, plan, session, opened);
         session.open_forks(worktrees)?;
         Ok(session)

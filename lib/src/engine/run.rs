@@ -1,23 +1,16 @@
 //! Running a session: from where it stands to its end or a pause.
 
-use std::sync::Arc;
-
-use tokio::sync::mpsc;
-
-use super::budget::Order;
 use super::context::Context;
-use super::context::work::Work;
+use super::executor::is_told_of_the_run;
 use super::pump::Pump;
-use super::worker::{Finished, Report, Worker};
 use super::{Error, Pause, Question, Session};
-use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
-use crate::ids::ContextId;
-use crate::plan::pipeline::{HandlerKind, Node};
+use crate::ids::NodeId;
+use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::route::Action;
-use crate::state::{Phase, Visit};
+use crate::state::Phase;
 use crate::workspace::WorkingCopy;
 
 /// How a run ended.
@@ -100,85 +93,15 @@ impl Context {
         let Some(Action::Start(visit)) = action else { return false };
         let node = self.plan.pipeline.node(&visit.node);
         node.is_some_and(|node| match node.handler {
-            HandlerKind::Codergen => self.is_asked_of_the_task(node),
+            HandlerKind::Codergen => self.engine.is_of_agent(node) && !is_told_of_the_run(&self.plan, node),
             HandlerKind::WaitHuman => false,
             _ => true,
         })
     }
 
-    /// Whether the worktrees have to be set up again before this work.
-    pub(super) fn has_lost_setup(&self, work: &Work) -> bool {
-        let waits = matches!(work, Work::Wait(_) | Work::Human(_));
-        !waits && self.working().copies().any(WorkingCopy::has_lost_setup)
+    /// Whether the worktrees have to be set up again before a node is carried out in them.
+    pub(super) fn has_lost_setup(&self, node: &NodeId) -> bool {
+        let works = self.plan.pipeline.node(node).is_some_and(|node| !self.engine.only_waits(node));
+        works && self.working().copies().any(WorkingCopy::has_lost_setup)
     }
-
-    /// Hands the worktrees and something to do in them to a worker. It reports its end, also where it breaks.
-    pub(super) fn set_to_work(
-        &mut self,
-        node: Node,
-        visit: Visit,
-        work: Work,
-        (allowance, order): (Allowance, Order),
-        reports: mpsc::Sender<(ContextId, Report)>,
-    ) {
-        let run_dir = self.run_dir().expect("the worktrees are back when no node runs");
-        let workspace = self.workspace.take().expect("the worktrees are back when no node runs");
-        let worker = Worker {
-            engine: Arc::clone(&self.engine),
-            session: self.plan.id.clone(),
-            context: self.id.clone(),
-            pipeline: self.plan.started.name.clone(),
-            variables: self.variables(),
-            run_dir,
-            home: self.agent_home(),
-            node,
-            visit,
-            workspace,
-            next_turn: self.state.turns + 1,
-            job: self.plan.job.clone(),
-            scratch: None,
-            allowance,
-            order,
-            reports: reports.clone(),
-        };
-        let (id, running) = (self.id.clone(), tokio::spawn(worker.run(work)));
-        tokio::spawn(async move {
-            if let Err(broken) = running.await {
-                // Nobody listens any more where the run has failed with an error of its own.
-                let _ = reports.send((id, Report::Lost(broken.to_string()))).await;
-            }
-        });
-    }
-
-    /// Lets a worker do something that is no node's visit and of which only the result counts.
-    pub(super) async fn run_detached(&mut self, node: Node, visit: Visit, work: Work) -> Result<Finished, Error> {
-        let (name, (reports, mut incoming)) = (node.id.clone(), mpsc::channel(1));
-        self.set_to_work(node, visit, work, (Allowance::default(), Order::Go), reports);
-        while let Some((_, report)) = incoming.recv().await {
-            match report {
-                Report::Done(finished) => return Ok(*finished),
-                Report::Lost(why) => return Err(Error::Worker { node: name, why }),
-                Report::Turn(..) => {}
-            }
-        }
-        Err(Error::Worker { node: name, why: "it stopped".into() })
-    }
-
-    /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.
-    fn variables(&self) -> Vec<(String, String)> {
-        let started = &self.plan.started;
-        let goal = std::iter::once(("goal".to_owned(), started.goal.clone()));
-        let inputs = goal.chain(started.inputs.clone());
-        inputs.map(|(name, value)| (name, for_environment(&value))).collect()
-    }
-}
-
-/// How long a variable of the environment may be: systems refuse to start a program that has one of 128 KiB.
-const LONGEST_VARIABLE: usize = 100_000;
-
-/// A text as a variable of the environment can hold it: its beginning, and U+FFFD for NUL.
-fn for_environment(text: &str) -> String {
-    let mut text = text.replace('\0', "\u{fffd}");
-    text.truncate(text.floor_char_boundary(LONGEST_VARIABLE));
-    text
 }

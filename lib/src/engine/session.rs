@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
 use super::budget::Earlier;
 use super::context::{Context, Opened};
+use super::executor::{Assignment, Executor, Running, Watch};
+use super::start::start_node;
 use super::task::TaskJob;
+use super::worker::Report;
 use super::{Engine, Error, Subscription};
 use crate::agent::Roster;
 use crate::budget::{Exceeded, Spent};
@@ -35,11 +40,28 @@ pub struct SessionPlan {
     pub repos: BTreeMap<RepoName, Repo>,
 }
 
+impl SessionPlan {
+    /// That of a session in one repository.
+    pub(super) fn new(
+        id: SessionId,
+        started: PipelineStarted,
+        pipeline: Pipeline,
+        repo: Repo,
+        job: Option<Arc<TaskJob>>,
+    ) -> Result<Self, Error> {
+        let (start_node, record_repo) = (start_node(&pipeline)?, started.first_repo().clone());
+        let repos = BTreeMap::from([(record_repo.clone(), repo)]);
+        Ok(Self { id, started, pipeline: Arc::new(pipeline), start_node, job, record_repo, repos })
+    }
+}
+
 /// A session this process may write to.
 #[derive(Debug)]
 pub struct Session {
     pub(super) plan: Arc<SessionPlan>,
     pub(super) engine: Arc<Engine>,
+    /// Carries out what its contexts are to do.
+    pub(super) executor: Executor,
     pub(super) repo: Repo,
     /// The context that tells whether the session goes on.
     root: ContextId,
@@ -60,9 +82,11 @@ impl Session {
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
         let contexts = BTreeMap::from([(root.clone(), context)]);
+        let executor = Executor::new(Arc::clone(&engine), Arc::clone(&plan));
         Self {
             plan,
             engine,
+            executor,
             repo,
             root,
             contexts,
@@ -177,6 +201,32 @@ impl Session {
     pub(super) fn at_root<T>(&mut self, work: impl FnOnce(&mut Context) -> Result<T, Error>) -> Result<T, Error> {
         self.announce();
         tokio::task::block_in_place(|| work(self.root_mut()))
+    }
+
+    /// Hands the worktrees of a context over for an assignment, and lets it be carried out.
+    pub(super) fn set_to_work(
+        &mut self,
+        assignment: Assignment,
+        reports: mpsc::Sender<(ContextId, Report)>,
+    ) -> Running {
+        let context = self.context_mut(&assignment.context);
+        let workspace = context.workspace.take().expect("the worktrees are back when no node runs");
+        self.executor.hand_over(&assignment.context, workspace);
+        self.executor.start(assignment, reports)
+    }
+
+    /// Takes the worktrees of a context back whose assignment was carried out.
+    pub(super) fn take_back(&mut self, id: &ContextId) -> Result<(), Error> {
+        let workspace = self.executor.take_back(id);
+        let context = self.context_mut(id);
+        let lost = || Error::Worker { node: context.here(), why: "its worktrees are lost".into() };
+        context.workspace = Some(workspace.ok_or_else(lost)?);
+        Ok(())
+    }
+
+    /// Has somebody told of all work that is begun, with what it was made of.
+    pub fn watch(&mut self, watch: Watch) {
+        self.executor.watch = Some(watch);
     }
 
     /// Whether the repository has files the user works on.

@@ -172,10 +172,7 @@ impl Session {
                 events: batch.events.len(),
                 written: batch.events,
             };
-            let record_repo = started.first_repo().clone();
-            let repos = BTreeMap::from([(record_repo.clone(), repo.clone())]);
-            let pipeline = Arc::new(request.pipeline);
-            let plan = SessionPlan { id, started, pipeline, start_node, job, record_repo, repos };
+            let plan = SessionPlan::new(id, started, request.pipeline, repo.clone(), job)?;
             return Ok(Self::new(engine, repo, plan, session, opened));
         }
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::AgentChoice;
 use crate::ids::{InvalidId, NodeId, PipelineName};
 use crate::plan::condition::Condition;
@@ -103,20 +105,26 @@ impl HandlerKind {
 }
 
 /// How much of the run so far an agent is told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fidelity {
     /// The whole conversation of its thread.
+    #[serde(rename = "full")]
     Full,
     /// The goal and the run's id.
+    #[serde(rename = "truncate")]
     Truncate,
     /// A few bullets.
     #[default]
+    #[serde(rename = "compact")]
     Compact,
     /// About 600 tokens.
+    #[serde(rename = "summary:low")]
     SummaryLow,
     /// About 1,500 tokens.
+    #[serde(rename = "summary:medium")]
     SummaryMedium,
     /// About 3,000 tokens.
+    #[serde(rename = "summary:high")]
     SummaryHigh,
 }
 
@@ -266,7 +274,7 @@ pub struct Node {
 }
 
 /// What a pipeline, or a node over all its visits, may spend. 0 is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnBudget {
     /// Tokens.
     pub tokens: u64,

@@ -101,7 +101,12 @@ impl History {
         Self::read(repo, session, context, false)
     }
 
-    /// The same from its newest kept state on.
+    /// Reads a whole chain up to one of its records.
+    pub fn whole_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
+        Self::read_from(repo, session, context, record, false).map_err(|error| error.of(session))
+    }
+
+    /// As [`History::whole_in`], from its newest kept state on.
     pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, true)
     }
@@ -122,6 +127,16 @@ impl History {
         let tip = repo
             .reference(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
+        Self::read_from(repo, session, context, tip, may_stop)
+    }
+
+    fn read_from(
+        repo: &Repo,
+        session: &SessionId,
+        context: &ContextId,
+        tip: CommitId,
+        may_stop: bool,
+    ) -> Result<Self, Error> {
         let mut records = Vec::new();
         let mut kept = None;
         let mut next = Some(tip);

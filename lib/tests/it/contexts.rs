@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use pleach::engine::{Copy, Ended, Engine, Session, outwait_orphans};
-use pleach::event::{Event, Recorded};
+use pleach::config::{self, OnExceeded};
+use pleach::engine::{Budget, Copy, Ended, Engine, Session, outwait_orphans};
+use pleach::event::{Event, PauseReason, Recorded};
 use pleach::git::Repo;
 use pleach::ids::{ContextId, SessionId};
 use pleach::record::{History, context_ref};
@@ -117,6 +118,44 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert!(whole.records[before - 1].events.iter().any(is_fork) && is_fork(&whole.records[before].events[0]));
     let until = whole.until(&"b.2".parse().unwrap()).unwrap();
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
+}
+
+/// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_is_reached_in_one_context_waits_for_the_other() {
+    let world = World::new();
+    let dot = r#"digraph spends {
+        start [shape=Mdiamond]
+        a [prompt="Do a"]
+        b [prompt="Do b"]
+        b2 [prompt="Do more"]
+        exit [shape=Msquare]
+        start -> a -> exit
+        b -> b2 -> exit
+    }"#;
+    let script = r#"
+scripts:
+  - name: a
+    when: {node: a}
+    steps:
+      - tools: [{shell: {command: "sleep 2; echo a > a.txt"}}]
+      - text: a is done
+  - name: b
+    when: {node: b}
+    steps: [{text: b is done, usage: {input: 10, output: 5}}]
+"#;
+    let mut engine = Arc::into_inner(world.scripted(script)).expect("nobody else has it yet");
+    engine.budget = Budget::new(config::Budget { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() });
+    let mut session = world.start(dot, Arc::new(engine)).await;
+    let (id, main) = (session.id().clone(), "main".parse().unwrap());
+    session.fork(&main, &"b".parse().unwrap()).await.unwrap();
+    let ended = session.run().await.unwrap();
+    let Ended::Paused(pause) = ended else { panic!("{ended:?}") };
+    assert_eq!(pause.reason, PauseReason::OverBudget);
+    let of_main = own_events(&world.repo(), &id, &main);
+    assert_eq!(turns(&of_main), ["main.1"], "what it had begun is on record");
+    assert!(matches!(of_main.last().unwrap().event, Event::PipelinePaused(_)), "{of_main:#?}");
+    assert_eq!(turns(&own_events(&world.repo(), &id, &b())), ["b.1"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod deciding;
 mod engine;
 mod events;
 mod examples;
+mod executor;
 mod gateway;
 mod git;
 mod process;

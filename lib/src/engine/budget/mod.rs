@@ -12,12 +12,15 @@ mod unpriced;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Engine, Error, Session};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown, Warning};
 use crate::git::Repo;
+use crate::ids::NodeId;
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::record::Batch;
 use crate::state::limit_mark;
@@ -84,7 +87,8 @@ pub(super) struct Earlier {
 }
 
 /// What the loop tells a worker after a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Go on.
     Go,
@@ -186,12 +190,12 @@ impl Session {
     }
 
     /// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
-    pub(super) fn end_over_budget(&mut self, node: &Node, over: Exceeded) -> Result<(), Error> {
+    pub(super) fn end_over_budget(&mut self, node: &NodeId, over: Exceeded) -> Result<(), Error> {
         let Order::Stop(reason) = self.order(Some(over)) else {
             return self.pause(PauseReason::OverBudget);
         };
-        let batch = Batch { summary: format!("fail at {}", node.id), ..Batch::default() };
-        let event = PipelineFailed { reason, node_id: Some(node.id.clone()), extra: Default::default() };
+        let batch = Batch { summary: format!("fail at {node}"), ..Batch::default() };
+        let event = PipelineFailed { reason, node_id: Some(node.clone()), extra: Default::default() };
         self.root_mut().record(batch, vec![event.into()], clock::now())
     }
 

@@ -2,21 +2,18 @@
 //! so this is also how a session comes back on another machine.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::Context;
 use crate::clock;
 use crate::engine::Error;
-use crate::engine::task::shared_copy;
-use crate::engine::worker::own_refs;
+use crate::engine::executor::Setup;
 use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, WarningCode, WorktreeCreated};
-use crate::git::{Scan, Worktree};
-use crate::ids::{BranchName, CommitId, RepoName, RepoPath};
-use crate::process::{Command, Exit, Limits};
+use crate::git::Worktree;
+use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
 use crate::state;
 use crate::text::listed;
-use crate::workspace::{self, BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::workspace::{BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
 
 /// How many paths a message names.
 const NAMED: usize = 10;
@@ -60,12 +57,19 @@ impl Context {
         for repo in new {
             let copy = self.copy_of(&repo);
             self.engine.worktrees.copy_ignored(copy.repo.workdir(), copy.path())?;
-            self.run_setup(&repo).await?;
-            self.begin_with_setup(&repo, None)?;
+            self.set_up(&repo).await?;
             events.push(WorktreeCreated { repo, name: self.id.to_string(), extra: Default::default() }.into());
         }
         self.record_making(events)?;
         Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+    }
+
+    async fn set_up(&mut self, repo: &RepoName) -> Result<(), Error> {
+        let workspace = self.workspace.as_mut().expect("the worktrees are back when no node runs");
+        let mut setup = Setup { engine: &self.engine, plan: &self.plan, workspace, warnings: Vec::new() };
+        let done = setup.first(repo).await;
+        self.warnings.extend(setup.warnings);
+        done
     }
 
     /// What follows each branch, from where the record has it.
@@ -80,10 +84,6 @@ impl Context {
 
     fn copy_of(&self, repo: &RepoName) -> &WorkingCopy {
         self.working().copy(repo).expect("every repository of a context has its worktree")
-    }
-
-    fn copy_of_mut(&mut self, repo: &RepoName) -> &mut WorkingCopy {
-        self.working_mut().copy_mut(repo).expect("every repository of a context has its worktree")
     }
 
     /// The branch and the worktree of one repository.
@@ -174,11 +174,7 @@ impl Context {
 
     /// Its place there.
     fn copy_name(&self, name: &RepoName) -> PathBuf {
-        let place = match &self.state.task {
-            // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
-            Some(task) => shared_copy(&task.of.target),
-            None => Path::new(self.plan.id.as_str()).join(self.id.as_str()),
-        };
+        let place = self.plan.place(&self.id);
         if self.state.branches.len() > 1 { place.join(name.as_str()) } else { place }
     }
 
@@ -192,81 +188,6 @@ impl Context {
         };
         let follower = self.followers.get_mut(name).expect("every branch has its follower");
         Ok(follower.bring(kept)?)
-    }
-
-    /// Sets the working copy up again where something of that had to go: git ignored it, and does so no more.
-    pub(in crate::engine) async fn bring_setup(&mut self) -> Result<(), Error> {
-        let lost = self.working().copies().filter(|copy| copy.has_lost_setup()).map(|copy| copy.name.clone());
-        for repo in lost.collect::<Vec<_>>() {
-            let (own, kept) = own_refs(self.copy_of(&repo), &self.plan.started.name, &self.plan.id);
-            let copy = self.copy_of_mut(&repo);
-            let (before, look) = tokio::task::block_in_place(|| {
-                let before = copy.before_setup()?;
-                // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
-                Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
-            })?;
-            self.run_setup(&repo).await?;
-            if self.engine.worktrees.setup.is_some() {
-                let why = "git had come to see what it had made, which was removed";
-                self.warnings.push(WarningCode::SetupRanAgain.with(format!("`worktrees.setup` has run again: {why}")));
-            }
-            self.begin_with_setup(&repo, Some(before))?;
-            self.copy_of_mut(&repo).keep_look(look);
-        }
-        Ok(())
-    }
-
-    /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
-    /// more, what was changed before it is given.
-    fn begin_with_setup(&mut self, repo: &RepoName, before: Option<Scan>) -> Result<(), Error> {
-        let is_changed = self.engine.worktrees.setup.is_some();
-        let copy = self.copy_of_mut(repo);
-        let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
-            Some(before) => copy.begin_again(&before),
-            None => copy.begin_here(is_changed),
-        })?;
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let named = |(path, is_tracked): &(RepoPath, bool)| match is_tracked {
-            true => format!("`{path}` (tracked)"),
-            false => format!("`{path}`"),
-        };
-        self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
-            "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
-            listed(changed.iter().map(named), NAMED)
-        )));
-        Ok(())
-    }
-
-    async fn run_setup(&mut self, repo: &RepoName) -> Result<(), Error> {
-        let engine = Arc::clone(&self.engine);
-        let Some(script) = &engine.worktrees.setup else { return Ok(()) };
-        let scratch = engine.scratch()?;
-        let command = {
-            let workspace = self.working();
-            let mut command = Command::shell(script, self.copy_of(repo).path());
-            command.env = engine.temporary(scratch.as_ref());
-            let bounds = engine.bounds(workspace, scratch.as_ref(), None);
-            command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
-            command.limits = Limits { output: 64 * 1024, ..Limits::default() };
-            command.locks = workspace.locks();
-            command
-        };
-        let output = engine.spawner.run(command, &engine.cancel, &mut |_, _| {}).await?;
-        if output.exit == Exit::Code(0) {
-            return Ok(());
-        }
-        let text = format!("{}{}", output.stdout.to_text(), output.stderr.to_text());
-        let lines: Vec<&str> = text.lines().collect();
-        let last = lines[lines.len().saturating_sub(20)..].join("\n");
-        let last = self.engine.redactor.text(&last).into_owned();
-        let session = self.plan.id.clone();
-        Err(match output.exit {
-            Exit::Cancelled if self.engine.cancel.is_called_off() => Error::CalledOff { session },
-            Exit::Cancelled => Error::Interrupted { session },
-            exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
-        })
     }
 }
 

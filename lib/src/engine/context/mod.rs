@@ -5,7 +5,6 @@ mod copy;
 mod memory;
 mod node;
 mod recording;
-pub(super) mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +28,8 @@ use crate::workspace::{self, BranchFollower, Lock, Workspace};
 pub struct Context {
     /// Its name in the session.
     pub id: ContextId,
-    /// What has become of it.
-    pub state: State,
+    /// What has become of it. Whoever carries a node out has what it was when that was started.
+    pub state: Arc<State>,
     pub(super) plan: Arc<SessionPlan>,
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
@@ -81,7 +80,7 @@ impl Context {
         let Opened { id, state, recorder, lock, workspace, events, written } = opened;
         Self {
             id,
-            state,
+            state: Arc::new(state),
             plan,
             engine,
             repo,

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::recording::{MadeStep, PendingRecord, Writers};
-use super::work::{Conversation, Work, conversation};
 use crate::agent::Agent;
+use crate::budget::Allowance;
 use crate::clock;
+use crate::engine::budget::Order;
+use crate::engine::executor::{Assignment, Conversation, Job, Known, Recording, Start, Wanted, is_answered};
 use crate::engine::task::StepReport;
 use crate::engine::worker::{Effect, Finished, Stopped, TurnReport, output_message};
 use crate::engine::{Error, Question};
@@ -25,21 +27,10 @@ use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Decision, Left};
 use crate::state::{Position, Visit, digest};
-use crate::workspace::{Changes, agent_home};
+use crate::workspace::Changes;
 
 /// So many events wait at most until they are written.
 const DEFER_AT_MOST: usize = 100;
-
-/// How a node is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// For the first time.
-    First,
-    /// After its last recorded turn.
-    Continued,
-    /// From its base, because it cannot go on.
-    Over,
-}
 
 /// What follows for the session when a node's worker has ended.
 #[derive(Debug)]
@@ -101,8 +92,8 @@ impl Ending {
 pub(in crate::engine) enum Begun {
     /// It only passes on, and has ended.
     Passed(NodeEnd),
-    /// It is on record, and this is to be done.
-    Started(Work),
+    /// It is on record, and this is to be carried out, with what is known of the record.
+    Started(Box<Assignment>, Option<Known>),
 }
 
 impl Context {
@@ -110,9 +101,9 @@ impl Context {
     /// one prompt, are told a summary instead.
     pub(in crate::engine) fn conversation(&mut self, node: &Node, visit: &Visit, continues: bool) -> Conversation {
         let degrade = self.degrade && !continues;
-        let mut told = conversation(&self.plan.pipeline, &self.state, node, visit, degrade);
+        let mut told = Conversation::of(&self.plan.pipeline, &self.state, node, visit, degrade);
         if !self.can_go_on_with(node, &told) {
-            told = conversation(&self.plan.pipeline, &self.state, node, visit, true);
+            told = Conversation::of(&self.plan.pipeline, &self.state, node, visit, true);
         }
         if node.handler == HandlerKind::Codergen {
             self.degrade = false;
@@ -126,16 +117,18 @@ impl Context {
         let Ok(agent) = self.engine.agents.of(node) else { return true };
         let state = self.state.thread_states.get(thread);
         let is_new = !self.state.threads.contains_key(thread);
-        agent.can_continue() || ((is_new || state.is_some()) && agent.can_resume(state, &self.agent_home()))
+        agent.can_continue()
+            || ((is_new || state.is_some()) && agent.can_resume(state, &self.plan.agent_home(&self.engine, &self.id)))
     }
 
-    /// Starts a node or takes it up again, on record.
+    /// Starts a node or takes it up again, on record. `limits` are what it may spend, and whether it may spend anything.
     pub(in crate::engine) fn begin(
         &mut self,
         node: &Node,
         visit: &Visit,
         continues: bool,
         conversation: &Conversation,
+        (allowance, order): (Allowance, Order),
     ) -> Result<Begun, Error> {
         let start = match continues {
             false => Start::First,
@@ -145,23 +138,58 @@ impl Context {
         if start == Start::Over {
             self.memory.recorded = self.recording(node)?;
             // What the agent said before is not part of any conversation any more.
-            self.memory.threads.clear();
+            self.memory.heard_mut().threads.clear();
         }
-        // Everything that can be wrong with the work is found out before the node counts as started. A review is told
-        // what has changed, which may be written only with its start.
-        let work = match start == Start::First && self.is_asked_of_the_task(node) {
-            true => self.agent_of(node).map(|_| None)?,
-            false => Some(self.work(node, visit, conversation)?),
-        };
-        if let Some(Work::Pass(outcome)) = work {
+        if let Some(outcome) = self.engine.passes(&self.plan, &self.state, node) {
             return self.pass((node, visit), start, conversation, outcome).map(Begun::Passed);
         }
+        let known = self.know(node, conversation)?;
         self.record_start(node, visit, start, conversation)?;
-        let work = match work {
-            Some(work) => work,
-            None => self.work(node, visit, conversation)?,
+        let assignment = Assignment {
+            session: self.plan.id.clone(),
+            context: self.id.clone(),
+            record: self.newest_record(),
+            visit: visit.clone(),
+            start,
+            conversation: conversation.clone(),
+            next_turn: self.state.turns + 1,
+            allowance,
+            order,
+            job: Job::Node,
         };
-        Ok(Begun::Started(work))
+        Ok(Begun::Started(Box::new(assignment), known))
+    }
+
+    /// What an executor is to know of the record, where the node needs that. What can be wrong with it is found out before
+    /// the node counts as started.
+    fn know(&mut self, node: &Node, conversation: &Conversation) -> Result<Option<Known>, Error> {
+        if self.engine.needs_no_record(node) {
+            return Ok(None);
+        }
+        if self.engine.is_of_agent(node) {
+            self.engine.agent_of(node)?;
+        }
+        let thread = conversation.thread.as_deref();
+        let wanted = Wanted::by(&self.engine, &self.plan, &self.state, node, thread);
+        self.hear(&wanted)?;
+        Ok(Some(Known {
+            state: Arc::clone(&self.state),
+            heard: Arc::clone(&self.memory.heard),
+            interrupted: std::mem::take(&mut self.memory.interrupted),
+            recorded: self.memory.recorded.take(),
+        }))
+    }
+
+    /// The newest record of the context.
+    pub(in crate::engine) fn newest_record(&self) -> CommitId {
+        self.recorder.tip().expect("a context that was written to has a newest record")
+    }
+
+    /// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.
+    fn recording(&mut self, node: &Node) -> Result<Option<Recording>, Error> {
+        let messages = std::mem::take(&mut self.memory.interrupted);
+        let repeats = self.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
+        repeats.then(|| Ok(Recording { messages, trees: self.plan.trees(&self.state)? })).transpose()
     }
 
     fn record_start(
@@ -217,17 +245,7 @@ impl Context {
         }
         let (summary, started) = self.started(node, visit, start, conversation);
         self.defer(&summary, vec![started.into()])?;
-        let finished = Finished {
-            workspace: self.workspace.take().expect("the worktrees are back when no node runs"),
-            result: Ok(outcome),
-            effect: Effect::None,
-            duration: Duration::ZERO,
-            warnings: Vec::new(),
-            response: None,
-            stderr: String::new(),
-            step: None,
-            cut_short: false,
-        };
+        let finished = Finished::of(Ok(outcome));
         let end = self.node_ended(node, visit, finished, conversation)?;
         // Nodes that pass on to each other for long are not kept in memory alone.
         if self.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {
@@ -271,14 +289,10 @@ impl Context {
         }
     }
 
-    /// Whether the interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is
-    /// its messages ends with an answer. A program may answer in the middle of its work: its last word is what it had said
-    /// when it had ended.
+    /// Whether the interrupted node has its answer already, so that nothing more is done or spent on it.
     pub(in crate::engine) fn is_answered(&self, node: &Node) -> bool {
-        let Position::Running { turns, .. } = &self.state.position else { return false };
-        let Ok(agent) = self.engine.agents.of(node) else { return false };
-        let ended = turns.last().is_some_and(|turn| turn.is_last && turn.messages.is_some());
-        (ended || agent.can_continue()) && self.memory.interrupted.last().is_some_and(Message::is_answer)
+        let agent = self.engine.agents.of(node);
+        agent.is_ok_and(|agent| is_answered(&self.state, &*agent, &self.memory.interrupted))
     }
 
     /// An agent that keeps no state in its messages cannot go on in the middle.
@@ -289,16 +303,11 @@ impl Context {
         let must = |agent: Arc<dyn Agent>| {
             let resumable = || {
                 let state = self.state.agent_state(None);
-                state.is_some() && agent.can_resume(state, &self.agent_home())
+                state.is_some() && agent.can_resume(state, &self.plan.agent_home(&self.engine, &self.id))
             };
             !(agent.can_continue() || resumable())
         };
         begun && self.engine.agents.of(node).is_ok_and(must)
-    }
-
-    /// The directory of this context's agents.
-    pub(in crate::engine) fn agent_home(&self) -> std::path::PathBuf {
-        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.plan.id).join(self.id.as_str())
     }
 
     pub(in crate::engine) fn record_turn(
@@ -382,7 +391,9 @@ impl Context {
     }
 
     fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
-        if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.memory.threads.get_mut(thread)) {
+        if let Some(thread) =
+            conversation.thread.as_ref().and_then(|thread| self.memory.heard_mut().threads.get_mut(thread))
+        {
             thread
                 .extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
         }
@@ -393,9 +404,9 @@ impl Context {
         match text {
             Some(text) => {
                 let text = self.engine.redactor.text(&text).into_owned();
-                self.memory.answers.insert(node.id.clone(), (number, text));
+                self.memory.heard_mut().answers.insert(node.id.clone(), (number, text));
             }
-            None => drop(self.memory.answers.remove(&node.id)),
+            None => drop(self.memory.heard_mut().answers.remove(&node.id)),
         }
     }
 
@@ -406,9 +417,7 @@ impl Context {
         finished: Finished,
         conversation: &Conversation,
     ) -> Result<NodeEnd, Error> {
-        let Finished { workspace, result, effect, duration, mut warnings, response, stderr, step, cut_short } =
-            finished;
-        self.workspace = Some(workspace);
+        let Finished { result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
         let mut broken = self.mend_record()?;
         let is_stuck = matches!(result, Err(Stopped::Environment(_)));
         let outcome = match result {
@@ -422,6 +431,7 @@ impl Context {
             }
             Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
             Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(Stopped::Unable(error)) => return Err(*error),
         };
         let mut ending = Ending { step, ..self.effect(effect, conversation) };
         if let Some(step) = &mut ending.step {

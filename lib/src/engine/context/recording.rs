@@ -1,6 +1,7 @@
 //! The one way anything is written: fold, then record; and the branch behind it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -178,7 +179,7 @@ impl Context {
         let events: Vec<Recorded> =
             events.into_iter().map(|event| self.engine.without_secrets(Recorded { at, event })).collect();
         for event in &events {
-            self.state.apply(event)?;
+            Arc::make_mut(&mut self.state).apply(event)?;
         }
         Ok(events)
     }
@@ -196,7 +197,7 @@ impl Context {
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
         if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER.max(self.kept_state_bytes / STATE_PER_EVENT) {
-            let state = serde_json::to_value(&self.state);
+            let state = serde_json::to_value(&*self.state);
             let state = state.expect("the state is made of structs with text keys, which serialise");
             self.kept_state_bytes = state.to_string().len();
             batch.state = Some(state);

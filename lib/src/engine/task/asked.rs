@@ -2,109 +2,110 @@
 
 use super::TaskJob;
 use crate::engine::Error;
-use crate::engine::context::Context;
-use crate::git::{Change, ChangeKind, Durability, MergeError, TreeEdit, TreeId};
+use crate::engine::session::SessionPlan;
+use crate::event::TaskOf;
+use crate::git::{Change, ChangeKind, Durability, MergeError, Repo, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::plan::tree::TestCommand;
+use crate::state::State;
 use crate::step::Feedback;
 use crate::step::prompt::{self, Bounds};
 
-impl Context {
+impl SessionPlan {
     /// What a test step runs: its own command, or what tests the task. None for every other node.
-    pub(in crate::engine) fn step_tests(&self, node: &Node) -> Option<Vec<TestCommand>> {
-        self.plan.job.as_ref()?.tests_of(node)
+    pub(in crate::engine) fn tests_of(&self, node: &Node) -> Option<Vec<TestCommand>> {
+        self.job.as_ref()?.tests_of(node)
     }
 
-    /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
-    pub(in crate::engine) fn is_asked_of_the_task(&self, node: &Node) -> bool {
-        self.engine.is_of_agent(node)
-            && self.plan.job.is_some()
-            && matches!(node.step.as_deref(), Some("implement" | "review"))
+    /// The same where the task is tested outside of an attempt: without such a step, what tests the task.
+    pub(in crate::engine) fn tests_at_all(&self, node: &Node) -> Vec<TestCommand> {
+        let job = self.job.as_ref().expect("only sessions on tasks do this");
+        job.tests_of(node).unwrap_or_else(|| job.tests.clone())
     }
+}
 
-    /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
-    /// A prompt of the pipeline's own stands in place of the first part.
-    pub(in crate::engine) fn step_prompt(&self, node: &Node) -> Result<Option<String>, Error> {
-        let (Some(job), Some(step)) = (&self.plan.job, node.step.as_deref()) else { return Ok(None) };
-        let own = node.attrs.contains_key("prompt").then_some(node.prompt.as_str());
-        Ok(match step {
-            "review" => {
-                let (stat, diff) = self.task_diff(job)?;
-                let asked = prompt::review(&job.task, &stat, &diff);
-                Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
-            }
-            "implement" => Some(match own {
-                Some(own) => format!("{own}\n{}", prompt::lessons(self.feedback(), Bounds::default())),
-                None => prompt::implement(&job.task, self.feedback(), &job.tests, Bounds::default()),
-            }),
-            _ => None,
-        })
-    }
-
-    /// What stands below the prompt of the agent that begins the work where none implements: what went wrong before.
-    pub(in crate::engine) fn lessons_for(&self, node: &Node) -> Option<String> {
-        let feedback = Some(self.feedback()).filter(|feedback| !feedback.is_empty())?;
-        self.plan.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
-    }
-
-    /// What went wrong so far.
-    fn feedback(&self) -> &[Feedback] {
-        self.state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default()
-    }
-
-    /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
-    fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
-        let (old, new) = (self.without_task(job)?, self.task_copy().tree()?);
-        let changes = self.repo.changes(old, new)?;
-        let paths: Vec<RepoPath> =
-            changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
-        if paths.is_empty() {
-            return Ok(Default::default());
+/// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
+/// A prompt of the pipeline's own stands in place of the first part.
+pub(in crate::engine) fn step_prompt(plan: &SessionPlan, state: &State, node: &Node) -> Result<Option<String>, Error> {
+    let (Some(job), Some(step)) = (&plan.job, node.step.as_deref()) else { return Ok(None) };
+    let own = node.attrs.contains_key("prompt").then_some(node.prompt.as_str());
+    Ok(match step {
+        "review" => {
+            let (stat, diff) = task_diff(plan, state, job)?;
+            let asked = prompt::review(&job.task, &stat, &diff);
+            Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
         }
-        // Too many names for one command line: then pleach's own files are shown with the rest.
-        let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
-        Ok(self.repo.patch_with_stat(old, new, paths)?)
-    }
+        "implement" => Some(match own {
+            Some(own) => format!("{own}\n{}", prompt::lessons(feedback(state), Bounds::default())),
+            None => prompt::implement(&job.task, feedback(state), &job.tests, Bounds::default()),
+        }),
+        _ => None,
+    })
+}
 
-    /// The files the task's branch began with, as they would be without the task.
-    ///
-    /// Another program may have put steps of it onto the target, with the commits of others among them. So the tree before
-    /// the first of them is not it: each step is taken back by itself, the newest first, and what others did stays.
-    fn without_task(&self, job: &TaskJob) -> Result<TreeId, Error> {
-        let base = self.task_of().base;
-        let mut tree = self.repo.tree_of(base)?;
-        for step in job.begun.iter().rev() {
-            // One that came onto the target since is not in the files of the branch.
-            if !self.repo.is_ancestor(*step, base)? {
-                continue;
-            }
-            let commit = self.repo.commit(*step)?;
-            let Some(parent) = commit.parents.first() else { continue };
-            let before = self.repo.tree_of(*parent)?;
-            tree = match self.repo.merge_trees(commit.tree, tree, before) {
-                Ok(tree) => tree,
-                // Others have built on it. Then all that became of its files is shown: rather too much than too little.
-                Err(MergeError::Conflict(_)) => self.put_back(tree, commit.tree, before)?,
-                Err(MergeError::Git(error)) => return Err(error.into()),
-            };
+/// What stands below the prompt of the agent that begins the work where none implements: what went wrong before.
+pub(in crate::engine) fn lessons_for(plan: &SessionPlan, state: &State, node: &Node) -> Option<String> {
+    let feedback = Some(feedback(state)).filter(|feedback| !feedback.is_empty())?;
+    plan.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
+}
+
+/// What went wrong so far.
+fn feedback(state: &State) -> &[Feedback] {
+    state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default()
+}
+
+/// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
+fn task_diff(plan: &SessionPlan, state: &State, job: &TaskJob) -> Result<(String, String), Error> {
+    let task = plan.started.task.as_ref().expect("only sessions on tasks do this");
+    let work = *state.work.get(&task.repo).expect("every snapshot names the repository");
+    let repo = plan.repo();
+    let (old, new) = (without_task(repo, task, job)?, repo.tree_of(work)?);
+    let changes = repo.changes(old, new)?;
+    let paths: Vec<RepoPath> = changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
+    if paths.is_empty() {
+        return Ok(Default::default());
+    }
+    // Too many names for one command line: then pleach's own files are shown with the rest.
+    let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
+    Ok(repo.patch_with_stat(old, new, paths)?)
+}
+
+/// The files the task's branch began with, as they would be without the task.
+///
+/// Another program may have put steps of it onto the target, with the commits of others among them. So the tree before
+/// the first of them is not it: each step is taken back by itself, the newest first, and what others did stays.
+fn without_task(repo: &Repo, task: &TaskOf, job: &TaskJob) -> Result<TreeId, Error> {
+    let base = task.base;
+    let mut tree = repo.tree_of(base)?;
+    for step in job.begun.iter().rev() {
+        // One that came onto the target since is not in the files of the branch.
+        if !repo.is_ancestor(*step, base)? {
+            continue;
         }
-        Ok(tree)
-    }
-
-    /// A tree in which the files that differ from `before` to `after` are as they were before.
-    fn put_back(&self, tree: TreeId, after: TreeId, before: TreeId) -> Result<TreeId, Error> {
-        let edit = |change: Change| match change.kind {
-            ChangeKind::Added(kind, blob) | ChangeKind::Modified(_, (kind, blob)) => {
-                TreeEdit::Put(change.path, kind, blob)
-            }
-            ChangeKind::Removed(..) => TreeEdit::Remove(change.path),
+        let commit = repo.commit(*step)?;
+        let Some(parent) = commit.parents.first() else { continue };
+        let before = repo.tree_of(*parent)?;
+        tree = match repo.merge_trees(commit.tree, tree, before) {
+            Ok(tree) => tree,
+            // Others have built on it. Then all that became of its files is shown: rather too much than too little.
+            Err(MergeError::Conflict(_)) => put_back(repo, tree, commit.tree, before)?,
+            Err(MergeError::Git(error)) => return Err(error.into()),
         };
-        let edits: Vec<TreeEdit> = self.repo.changes(after, before)?.into_iter().map(edit).collect();
-        // Nothing will point at it, and after a power cut nobody asks for it.
-        let mut writer = self.repo.clone().with_durability(Durability::None).writer();
-        let tree = writer.tree(Some(tree), &edits)?;
-        writer.flush()?;
-        Ok(tree)
     }
+    Ok(tree)
+}
+
+/// A tree in which the files that differ from `before` to `after` are as they were before.
+fn put_back(repo: &Repo, tree: TreeId, after: TreeId, before: TreeId) -> Result<TreeId, Error> {
+    let edit = |change: Change| match change.kind {
+        ChangeKind::Added(kind, blob) | ChangeKind::Modified(_, (kind, blob)) => TreeEdit::Put(change.path, kind, blob),
+        ChangeKind::Removed(..) => TreeEdit::Remove(change.path),
+    };
+    let edits: Vec<TreeEdit> = repo.changes(after, before)?.into_iter().map(edit).collect();
+    // Nothing will point at it, and after a power cut nobody asks for it.
+    let mut writer = repo.clone().with_durability(Durability::None).writer();
+    let tree = writer.tree(Some(tree), &edits)?;
+    writer.flush()?;
+    Ok(tree)
 }

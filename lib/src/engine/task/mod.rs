@@ -3,7 +3,7 @@
 //! Each attempt is a pass through the task's pipeline. A node that stands for a step ends with a step commit, which is
 //! what the branch carries; what became of the task is read from those commits alone.
 
-mod asked;
+pub(super) mod asked;
 mod step;
 
 use std::collections::BTreeMap;
@@ -12,19 +12,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::mpsc;
 
+use super::budget::Order;
 use super::context::Context;
-use super::context::work::Work;
+use super::executor::{Assignment, Conversation, Job, Start};
 use super::locks::Locks;
 use super::resume::{Found, read, recorded_pipeline};
-use super::worker::Stopped;
+use super::worker::{Finished, Report, Stopped};
 use super::{Engine, Error, Session, StartRequest, unsecret};
+use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
 use crate::git::{BlobId, Repo};
-use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
-use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
+use crate::plan::pipeline::{HandlerKind, Node};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
@@ -373,37 +376,63 @@ impl Session {
 
     /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests.
     pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
-        let job = self.plan.job.clone().expect("only sessions on tasks do this");
         let step = self.plan.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         let by_agent = step.is_some_and(|node| node.handler == HandlerKind::Codergen);
-        let node = step.or_else(|| self.plan.pipeline.start()).expect("a pipeline that ran has a start").clone();
-        let tests = self.root().step_tests(&node).unwrap_or_else(|| job.tests.clone());
-        if tests.is_empty() && !by_agent {
+        let node = step.or_else(|| self.plan.pipeline.start()).expect("a pipeline that ran has a start");
+        if self.plan.tests_at_all(node).is_empty() && !by_agent {
             return Ok(None);
         }
-        let node = Node { write: WritePolicy::Never, ..node };
-        let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
-        tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), Position::all(commit)))?;
+        let node = node.id.clone();
         if by_agent {
+            let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
+            tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), Position::all(commit)))?;
             let why = "What the agent tested was built anew since, on what had landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
         }
-        self.root_mut().bring_setup().await?;
-        let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
-        let finished = self.root_mut().run_detached(node, visit.clone(), Work::Tests(tests)).await?;
-        self.root_mut().workspace = Some(finished.workspace);
+        let finished = self.retest(node.clone(), commit).await?;
         let outcome = match finished.result {
             Ok(outcome) if outcome.status.is_success() => Retest::Green,
             Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
             Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(Stopped::Unable(error)) => return Err(*error),
             Err(Stopped::Environment(outcome)) => {
                 let why = outcome.failure_reason.unwrap_or_default();
-                return Err(Error::Environment { node: visit.node, why });
+                return Err(Error::Environment { node, why });
             }
-            Err(_) => Retest::Interrupted,
+            Err(Stopped::Paused(_) | Stopped::NoAnswer(..)) => Retest::Interrupted,
         };
         Ok(Some(Retested { outcome, warnings: finished.warnings }))
+    }
+
+    /// Has the tests of the task run on a commit, by the node that tests it. That is no visit, and only the result counts.
+    async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<Finished, Error> {
+        let root = self.root();
+        let assignment = Assignment {
+            session: self.plan.id.clone(),
+            context: root.id.clone(),
+            record: root.newest_record(),
+            visit: Visit { node: node.clone(), visit: 1, attempt: 1, from: None },
+            start: Start::First,
+            conversation: Conversation::none(),
+            next_turn: root.state.turns + 1,
+            allowance: Allowance::default(),
+            order: Order::Go,
+            job: Job::Retest { commit },
+        };
+        let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));
+        let _running = self.set_to_work(assignment, reports);
+        while let Some((_, report)) = incoming.recv().await {
+            match report {
+                Report::Done(finished) => {
+                    self.take_back(&context)?;
+                    return Ok(*finished);
+                }
+                Report::Lost(why) => return Err(Error::Worker { node, why }),
+                Report::Turn(_) => {}
+            }
+        }
+        Err(Error::Worker { node, why: "it stopped".into() })
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
 use super::simulation::is_simulated;
@@ -15,7 +14,7 @@ use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, c
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::budget::Order;
-use crate::engine::context::work::AgentWork;
+use crate::engine::executor::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
 use crate::ids::{RepoName, RepoPath};
@@ -342,13 +341,10 @@ impl Worker {
         if is_empty && !report.changes.is_committed() {
             return Ok(self.order.clone());
         }
-        let (answer, recorded) = oneshot::channel();
-        let gone = |_| Stopped::Paused(PauseReason::Interrupted);
-        self.reports
-            .send((self.context.clone(), Report::Turn(Box::new(report), answer)))
-            .await
-            .map_err(|_| gone(()))?;
-        let recorded = recorded.await.map_err(|_| gone(()))?;
+        let gone = || Stopped::Paused(PauseReason::Interrupted);
+        let report = (self.context.clone(), Report::Turn(Box::new(report)));
+        self.reports.send(report).await.map_err(|_| gone())?;
+        let recorded = self.answers.recv().await.ok_or_else(gone)?;
         block(|| self.workspace.accept(&recorded.changes))?;
         self.workspace.checkouts_followed(&recorded.followed);
         if let Some(then) = then {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
@@ -24,12 +24,13 @@ pub(super) use self::command::output_message;
 use super::bounds::Bounds;
 use super::budget::Order;
 use super::context::moved_aside_warning;
-use super::context::work::Work;
+use super::executor::{Work, own_refs};
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
 use crate::agent::WaitListener;
 use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
+use crate::engine;
 use crate::event::{
     AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution, Warning, WarningCode,
 };
@@ -42,7 +43,7 @@ use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{Changes, Error, Guards, Scratch, WorkingCopy, Workspace, branch_ref};
+use crate::workspace::{Changes, Error, Guards, Scratch, Workspace};
 
 /// A turn to be recorded.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ pub struct TurnAnswer {
 /// What a worker tells the loop.
 #[derive(Debug)]
 pub enum Report {
-    /// A turn ended.
-    Turn(Box<TurnReport>, oneshot::Sender<TurnAnswer>),
+    /// A turn ended. The worker waits for the answer.
+    Turn(Box<TurnReport>),
     /// The node ended.
     Done(Box<Finished>),
     /// The worker broke, which is a mistake of this program.
@@ -84,8 +85,6 @@ pub enum Report {
 /// How a node ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The worktrees, given back.
-    pub workspace: Workspace,
     /// The outcome, or why there is none.
     pub result: Result<Outcome, Stopped>,
     /// What goes into the record with it.
@@ -104,6 +103,22 @@ pub struct Finished {
     pub cut_short: bool,
 }
 
+impl Finished {
+    /// An end of which there is nothing more to say.
+    pub fn of(result: Result<Outcome, Stopped>) -> Self {
+        Self {
+            result,
+            effect: Effect::None,
+            duration: Duration::ZERO,
+            warnings: Vec::new(),
+            response: None,
+            stderr: String::new(),
+            step: None,
+            cut_short: false,
+        }
+    }
+}
+
 /// Why a node has no outcome.
 #[derive(Debug)]
 pub enum Stopped {
@@ -116,6 +131,8 @@ pub enum Stopped {
     NoAnswer(String, NoChoice),
     /// The working copy cannot be used.
     Broken(Error),
+    /// Nobody could begin: what is to be done cannot be made out, or the worktrees cannot be set up again.
+    Unable(Box<engine::Error>),
 }
 
 /// What goes into the record of a node's end.
@@ -160,12 +177,13 @@ pub struct Worker {
     pub run_dir: PathBuf,
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
+    pub answers: mpsc::Receiver<TurnAnswer>,
     pub reports: mpsc::Sender<(ContextId, Report)>,
 }
 
 impl Worker {
-    /// Carries the work out. Everything is reported; nothing is returned.
-    pub async fn run(mut self, work: Work) {
+    /// Carries the work out. Gives the worktrees back, and how it ended; its turns are reported before.
+    pub async fn run(mut self, work: Work) -> (Workspace, Finished) {
         let begun = Instant::now();
         let mut node = Gathered::default();
         let result = match work {
@@ -174,7 +192,6 @@ impl Worker {
                 self.name_submodules(&mut node.warnings);
                 result
             }
-            Work::Pass(outcome) => Ok(outcome),
             waits => {
                 self.workspace.lend();
                 self.carry_out(waits, &mut node).await
@@ -183,7 +200,6 @@ impl Worker {
         drop(self.scratch.take());
         let finished = Finished {
             stderr: node.said_beside(),
-            workspace: self.workspace,
             result,
             effect: node.effect,
             duration: begun.elapsed(),
@@ -192,8 +208,7 @@ impl Worker {
             step: node.step,
             cut_short: node.cut_short,
         };
-        // The loop is gone only when the run has failed with an error of its own.
-        let _ = self.reports.send((self.context, Report::Done(Box::new(finished)))).await;
+        (self.workspace, finished)
     }
 
     /// Carries out work that can reach beyond the working copy.
@@ -238,7 +253,6 @@ impl Worker {
         };
         let cancel = NodeCancel::new(&engine.cancel, timeout);
         match work {
-            Work::Pass(outcome) => Ok(outcome),
             Work::Wait(duration) => tokio::select! {
                 () = tokio::time::sleep(duration) => Ok(Outcome::success()),
                 () = cancel.cancel.stopped() => match cancel.timed_out() {
@@ -527,20 +541,6 @@ struct Gathered {
     is_stuck: bool,
     /// What the sandbox kept the work from writing.
     refused: Refused,
-}
-
-/// What the names of pleach's branches begin with, and of what was kept of a session. Other sessions move refs of theirs
-/// meanwhile; its own are checked where they are moved.
-pub(super) fn own_refs(copy: &WorkingCopy, pipeline: &PipelineName, session: &SessionId) -> (String, String) {
-    let branch = branch_ref(&copy.branch);
-    let of_session = format!("{pipeline}/{session}");
-    let own = match (branch.strip_suffix(&of_session), branch.rfind('/')) {
-        (Some(sessions), _) => sessions,
-        // The branches of tasks are the run's that works on them, one after another.
-        (None, Some(end)) => &branch[..=end],
-        (None, None) => &branch,
-    };
-    (own.to_owned(), format!("{}{session}-", crate::workspace::KEEP))
 }
 
 impl Gathered {

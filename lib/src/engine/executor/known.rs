@@ -1,0 +1,187 @@
+//! What is known of the record a node follows from: its state, and what was said. Read from the record alone, or kept by
+//! the context that has written it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::assignment::{Assignment, Start};
+use super::work::{Recording, is_told_of_the_run};
+use crate::engine::session::SessionPlan;
+use crate::engine::{Engine, Error, preamble};
+use crate::event::{Event, MessageRange};
+use crate::git::Repo;
+use crate::ids::NodeId;
+use crate::llm::Message;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::record::History;
+use crate::state::{Position, State};
+
+/// What is known when a node is started.
+#[derive(Debug, Clone)]
+pub(in crate::engine) struct Known {
+    /// The state before the start.
+    pub state: Arc<State>,
+    /// What was said, as far as the node is told of it.
+    pub heard: Arc<Heard>,
+    /// The messages of the node, where it goes on after an interruption.
+    pub interrupted: Vec<Message>,
+    /// What is on record of it, where it starts over.
+    pub recorded: Option<Recording>,
+}
+
+/// What was said, read from the record or written to it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::engine) struct Heard {
+    /// What each node answered or printed in its newest visit, with the number of the message.
+    pub answers: BTreeMap<NodeId, (Option<u64>, String)>,
+    /// The conversations nodes with full fidelity go on with.
+    pub threads: BTreeMap<String, Vec<Message>>,
+}
+
+/// What a node has to know of what was said.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Wanted {
+    /// The answers of these nodes.
+    pub answers: Vec<NodeId>,
+    /// This conversation.
+    pub thread: Option<String>,
+}
+
+impl Wanted {
+    /// What is to be known before a node is started.
+    pub(in crate::engine) fn by(
+        engine: &Engine,
+        plan: &SessionPlan,
+        state: &State,
+        node: &Node,
+        thread: Option<&str>,
+    ) -> Self {
+        if engine.is_of_agent(node) {
+            let results = match is_told_of_the_run(plan, node) {
+                true => preamble::results(&plan.pipeline, state, thread),
+                false => Vec::new(),
+            };
+            let answers = results.into_iter().map(|result| result.id).collect();
+            return Self { answers, thread: thread.map(str::to_owned) };
+        }
+        match node.handler {
+            HandlerKind::WaitHuman => Self { answers: newest_answer(state).into_iter().collect(), thread: None },
+            _ => Self::default(),
+        }
+    }
+}
+
+/// The node whose agent has answered last.
+pub(in crate::engine) fn newest_answer(state: &State) -> Option<NodeId> {
+    let has_answered = |node: &&NodeId| state.nodes.get(*node).is_some_and(|node| node.response.is_some());
+    state.completed.iter().rev().find(has_answered).cloned()
+}
+
+impl Heard {
+    /// Whether the record has something of this that is not known yet.
+    pub(in crate::engine) fn lacks(&self, state: &State, wanted: &Wanted) -> bool {
+        !self.missing(state, &wanted.answers).is_empty()
+            || self.new_thread(state, wanted).is_some_and(|(_, said)| !said.is_empty())
+    }
+
+    /// Reads what is not known yet. The record is needed where it has something of that.
+    pub(in crate::engine) fn load(
+        &mut self,
+        repo: &Repo,
+        state: &State,
+        wanted: &Wanted,
+        history: Option<&History>,
+    ) -> Result<(), Error> {
+        if let Some(history) = history {
+            for (id, number) in self.missing(state, &wanted.answers) {
+                let message = history.message(repo, number)?;
+                let text = serde_json::from_value::<Message>(message).map(|message| message.text());
+                self.answers.insert(id, (Some(number), text.unwrap_or_default()));
+            }
+        }
+        if let Some((thread, ranges)) = self.new_thread(state, wanted) {
+            let said = history.map(|history| messages(repo, history, &ranges)).transpose()?;
+            self.threads.insert(thread.to_owned(), said.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// What a node answered or printed in its newest visit.
+    pub(in crate::engine) fn answer(&self, id: &NodeId) -> String {
+        self.answers.get(id).map(|(_, text)| text.clone()).unwrap_or_default()
+    }
+
+    /// The conversation that is not known yet, and the messages it has.
+    fn new_thread<'w>(&self, state: &State, wanted: &'w Wanted) -> Option<(&'w str, Vec<MessageRange>)> {
+        let thread = wanted.thread.as_deref().filter(|thread| !self.threads.contains_key(*thread))?;
+        Some((thread, state.threads.get(thread).cloned().unwrap_or_default()))
+    }
+
+    /// The answers among these that have to be read, with their messages.
+    fn missing(&self, state: &State, nodes: &[NodeId]) -> Vec<(NodeId, u64)> {
+        let number = |id: &NodeId| state.nodes.get(id).and_then(|node| node.response);
+        let is_known = |id: &NodeId| self.answers.get(id).is_some_and(|(known, _)| *known == number(id));
+        nodes.iter().filter(|id| !is_known(id)).filter_map(|id| Some((id.clone(), number(id)?))).collect()
+    }
+}
+
+impl Known {
+    /// What an assignment is about, from the record it names and nothing else.
+    pub(in crate::engine) fn at(
+        engine: &Engine,
+        plan: &SessionPlan,
+        node: &Node,
+        assignment: &Assignment,
+    ) -> Result<Self, Error> {
+        let repo = plan.repo();
+        let history = History::whole_at(repo, &plan.id, &assignment.context, assignment.record)?;
+        let visit = &assignment.visit;
+        let events: Vec<_> = history.events().collect();
+        let is_start = |event: &Event| match event {
+            Event::NodeStarted(started) => {
+                (&started.node_id, started.visit, started.attempt) == (&visit.node, visit.visit, visit.attempt)
+            }
+            _ => false,
+        };
+        let Some(start) = events.iter().rposition(|recorded| is_start(&recorded.event)) else {
+            let why = format!("record {} does not tell of its start", assignment.record);
+            return Err(Error::Worker { node: visit.node.clone(), why });
+        };
+        let state = State::fold(plan.start_node.clone(), events[..start].iter().copied())?;
+        let mut interrupted = messages(repo, &history, &interrupted(&state))?;
+        let mut recorded = None;
+        if assignment.start == Start::Over {
+            let said = std::mem::take(&mut interrupted);
+            if engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls()) {
+                recorded = Some(Recording { messages: said, trees: plan.trees(&state)? });
+            }
+        }
+        let mut heard = Heard::default();
+        let wanted = Wanted::by(engine, plan, &state, node, assignment.conversation.thread.as_deref());
+        heard.load(repo, &state, &wanted, Some(&history))?;
+        Ok(Self { state: Arc::new(state), heard: Arc::new(heard), interrupted, recorded })
+    }
+}
+
+/// The messages of the node that was interrupted.
+pub(in crate::engine) fn interrupted(state: &State) -> Vec<MessageRange> {
+    match &state.position {
+        Position::Running { turns, .. } => turns.iter().filter_map(|turn| turn.messages).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The messages of these ranges, in order.
+pub(in crate::engine) fn messages(
+    repo: &Repo,
+    history: &History,
+    ranges: &[MessageRange],
+) -> Result<Vec<Message>, Error> {
+    let mut messages = Vec::new();
+    for number in ranges.iter().flat_map(|range| range.first..=range.last) {
+        let value = history.message(repo, number)?;
+        let message = serde_json::from_value(value).map_err(|error| Error::Message { number, source: error })?;
+        messages.push(message);
+    }
+    Ok(messages)
+}

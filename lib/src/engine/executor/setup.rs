@@ -1,0 +1,116 @@
+//! Setting worktrees up: the command of the settings, and what it leaves.
+
+use std::sync::Arc;
+
+use super::place::own_refs;
+use crate::engine::session::SessionPlan;
+use crate::engine::{Engine, Error};
+use crate::event::{Warning, WarningCode};
+use crate::git::Scan;
+use crate::ids::{RepoName, RepoPath};
+use crate::process::{Command, Exit, Limits};
+use crate::text::listed;
+use crate::workspace::{self, WorkingCopy, Workspace};
+
+/// How many paths a message names.
+const NAMED: usize = 10;
+
+/// Worktrees that are set up.
+pub(in crate::engine) struct Setup<'a> {
+    pub engine: &'a Engine,
+    pub plan: &'a SessionPlan,
+    pub workspace: &'a mut Workspace,
+    /// What a person should know of it.
+    pub warnings: Vec<Warning>,
+}
+
+impl Setup<'_> {
+    /// Sets a worktree up that is new.
+    pub(in crate::engine) async fn first(&mut self, repo: &RepoName) -> Result<(), Error> {
+        self.run(repo).await?;
+        self.begin(repo, None)
+    }
+
+    /// Sets the worktrees up again where something of that had to go: git ignored it, and does so no more.
+    pub(in crate::engine) async fn again(&mut self) -> Result<(), Error> {
+        let lost = self.workspace.copies().filter(|copy| copy.has_lost_setup()).map(|copy| copy.name.clone());
+        for repo in lost.collect::<Vec<_>>() {
+            let (own, kept) = own_refs(self.copy(&repo), &self.plan.started.name, &self.plan.id);
+            let copy = self.copy_mut(&repo);
+            let (before, look) = tokio::task::block_in_place(|| {
+                let before = copy.before_setup()?;
+                // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
+                Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
+            })?;
+            self.run(&repo).await?;
+            if self.engine.worktrees.setup.is_some() {
+                let why = "git had come to see what it had made, which was removed";
+                self.warnings.push(WarningCode::SetupRanAgain.with(format!("`worktrees.setup` has run again: {why}")));
+            }
+            self.begin(&repo, Some(before))?;
+            self.copy_mut(&repo).keep_look(look);
+        }
+        Ok(())
+    }
+
+    fn copy(&self, repo: &RepoName) -> &WorkingCopy {
+        self.workspace.copy(repo).expect("every repository of a context has its worktree")
+    }
+
+    fn copy_mut(&mut self, repo: &RepoName) -> &mut WorkingCopy {
+        self.workspace.copy_mut(repo).expect("every repository of a context has its worktree")
+    }
+
+    /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
+    /// more, what was changed before it is given.
+    fn begin(&mut self, repo: &RepoName, before: Option<Scan>) -> Result<(), Error> {
+        let is_changed = self.engine.worktrees.setup.is_some();
+        let copy = self.copy_mut(repo);
+        let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
+            Some(before) => copy.begin_again(&before),
+            None => copy.begin_here(is_changed),
+        })?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let named = |(path, is_tracked): &(RepoPath, bool)| match is_tracked {
+            true => format!("`{path}` (tracked)"),
+            false => format!("`{path}`"),
+        };
+        self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
+            "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
+            listed(changed.iter().map(named), NAMED)
+        )));
+        Ok(())
+    }
+
+    async fn run(&mut self, repo: &RepoName) -> Result<(), Error> {
+        let engine = self.engine;
+        let Some(script) = &engine.worktrees.setup else { return Ok(()) };
+        let scratch = engine.scratch()?;
+        let command = {
+            let workspace = &*self.workspace;
+            let mut command = Command::shell(script, self.copy(repo).path());
+            command.env = engine.temporary(scratch.as_ref());
+            let bounds = engine.bounds(workspace, scratch.as_ref(), None);
+            command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
+            command.limits = Limits { output: 64 * 1024, ..Limits::default() };
+            command.locks = workspace.locks();
+            command
+        };
+        let output = engine.spawner.run(command, &engine.cancel, &mut |_, _| {}).await?;
+        if output.exit == Exit::Code(0) {
+            return Ok(());
+        }
+        let text = format!("{}{}", output.stdout.to_text(), output.stderr.to_text());
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(20)..].join("\n");
+        let last = self.engine.redactor.text(&last).into_owned();
+        let session = self.plan.id.clone();
+        Err(match output.exit {
+            Exit::Cancelled if self.engine.cancel.is_called_off() => Error::CalledOff { session },
+            Exit::Cancelled => Error::Interrupted { session },
+            exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! What a worker is to do for a node, made of its assignment, the plan and what is known of the record. Nothing is changed
+//! on the way.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::assignment::{Assignment, Job};
+use super::known::Known;
+use super::place::run_dir;
+use crate::agent::Agent;
+use crate::engine::human::{Question, judged};
+use crate::engine::preamble::{self, NodeResult, Telling};
+use crate::engine::session::SessionPlan;
+use crate::engine::task::asked;
+use crate::engine::{Engine, Error, Handler, HandlerContext};
+use crate::event::{Outcome, Status};
+use crate::git::TreeId;
+use crate::ids::{NodeId, RepoName};
+use crate::llm::Message;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::plan::tree::TestCommand;
+use crate::state::{Position, State};
+use crate::step::prompt::LAST_LINE;
+
+/// The work of one node.
+#[derive(Debug)]
+pub enum Work {
+    /// Let time pass.
+    Wait(Duration),
+    /// Run a shell command.
+    Tool(String),
+    /// Run the tests of the session's task.
+    Tests(Vec<TestCommand>),
+    /// Ask a person.
+    Human(Question),
+    /// Let an agent work.
+    Agent(AgentWork),
+    /// Run a handler of the embedding program.
+    Custom(Arc<dyn Handler>, Box<HandlerContext>),
+}
+
+/// What an agent is to do.
+pub struct AgentWork {
+    /// The agent.
+    pub agent: Arc<dyn Agent>,
+    /// What it is asked, with what it is told about the run so far.
+    pub prompt: String,
+    /// The files the prompt names.
+    pub offered: Vec<Offered>,
+    /// The conversation so far.
+    pub history: Vec<Message>,
+    /// The history holds the prompt already: the node was interrupted.
+    pub continues: bool,
+    /// It was interrupted after its answer: nothing is left to do.
+    pub answered: bool,
+    /// What the agent said it needs to go on with the conversation.
+    pub resume: Option<Value>,
+    /// What is on record, when the node starts over with an agent that is answered from it.
+    pub recorded: Option<Recording>,
+}
+
+/// A file with all a node has answered or printed, for an agent that is told a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offered {
+    /// The node.
+    pub node: NodeId,
+    /// Where it is written.
+    pub file: PathBuf,
+    /// What it holds.
+    pub text: String,
+}
+
+/// What an agent said and did before its node starts over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// What was said.
+    pub messages: Vec<Message>,
+    /// The files it left, by repository.
+    pub trees: BTreeMap<RepoName, TreeId>,
+}
+
+impl fmt::Debug for AgentWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentWork").field("prompt", &self.prompt).field("continues", &self.continues).finish()
+    }
+}
+
+/// Whether the agent of a node is told of the run so far: one that is asked of the session's task gets that, or what it has
+/// changed, and nothing else.
+pub(in crate::engine) fn is_told_of_the_run(plan: &SessionPlan, node: &Node) -> bool {
+    plan.job.is_none() || !matches!(node.step.as_deref(), Some("implement" | "review"))
+}
+
+/// Whether an interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is its
+/// messages ends with an answer. A program may answer in the middle of its work: its last word is what it had said when it
+/// had ended.
+pub(in crate::engine) fn is_answered(state: &State, agent: &dyn Agent, said: &[Message]) -> bool {
+    let Position::Running { turns, .. } = &state.position else { return false };
+    let ended = turns.last().is_some_and(|turn| turn.is_last && turn.messages.is_some());
+    (ended || agent.can_continue()) && said.last().is_some_and(Message::is_answer)
+}
+
+impl Engine {
+    /// The agent of a node.
+    pub(in crate::engine) fn agent_of(&self, node: &Node) -> Result<Arc<dyn Agent>, Error> {
+        self.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
+    }
+
+    /// The outcome of a node that has nothing to be carried out: it only passes on what came before it.
+    pub(in crate::engine) fn passes(&self, plan: &SessionPlan, state: &State, node: &Node) -> Option<Outcome> {
+        if self.handlers.contains_key(node.handler.as_str()) {
+            return None;
+        }
+        match &node.handler {
+            HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
+            HandlerKind::Conditional => Some(passed_on(state)),
+            // What is not tested has no test step, and says so at the end.
+            HandlerKind::Tool => plan.tests_of(node).filter(Vec::is_empty).map(|_| Outcome::success()),
+            HandlerKind::Wait | HandlerKind::WaitHuman | HandlerKind::Codergen => None,
+            HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
+                let why = format!("no handler is registered for type `{}`", node.handler.as_str());
+                Some(Outcome::final_failure(why))
+            }
+        }
+    }
+
+    /// Whether carrying a node out takes nothing but its plan.
+    pub(in crate::engine) fn needs_no_record(&self, node: &Node) -> bool {
+        let is_own = !self.handlers.contains_key(node.handler.as_str());
+        is_own && matches!(node.handler, HandlerKind::Tool | HandlerKind::Wait)
+    }
+
+    /// Whether a node waits for time to pass or for a person, and does nothing in its worktrees.
+    pub(in crate::engine) fn only_waits(&self, node: &Node) -> bool {
+        let is_own = !self.handlers.contains_key(node.handler.as_str());
+        is_own && matches!(node.handler, HandlerKind::Wait | HandlerKind::WaitHuman)
+    }
+}
+
+/// The outcome of a node that only passes on what came before it.
+fn passed_on(state: &State) -> Outcome {
+    let text = |key: &str| state.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let status = Status::try_from(text("outcome")).unwrap_or(Status::Success);
+    let previous = state.completed.last().and_then(|node| state.outcome(node));
+    Outcome {
+        preferred_label: Some(text("preferred_label")).filter(|label| !label.is_empty()),
+        suggested_next_ids: previous.map(|outcome| outcome.suggested_next_ids.clone()).unwrap_or_default(),
+        failure_reason: previous.and_then(|outcome| outcome.failure_reason.clone()),
+        ..Outcome::of(status)
+    }
+}
+
+/// What work is made for.
+pub(super) struct Making<'a> {
+    pub engine: &'a Engine,
+    pub plan: &'a SessionPlan,
+    pub assignment: &'a Assignment,
+    pub node: &'a Node,
+    /// The directory it is done in.
+    pub root: &'a Path,
+    /// Nodes whose files cannot be offered.
+    pub withheld: &'a [NodeId],
+}
+
+impl Making<'_> {
+    /// What is to be done. `known` is what is known of the record, which only some work needs.
+    pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<Known>, Error>) -> Result<Work, Error> {
+        let (engine, node, visit) = (self.engine, self.node, &self.assignment.visit);
+        if let Job::Retest { .. } = self.assignment.job {
+            return Ok(Work::Tests(self.plan.tests_at_all(node)));
+        }
+        if let Some(handler) = engine.handlers.get(node.handler.as_str()) {
+            let context = HandlerContext {
+                node: node.clone(),
+                pipeline: Arc::clone(&self.plan.pipeline),
+                visit: visit.visit,
+                attempt: visit.attempt,
+                context: known()?.state.context.clone(),
+                cwd: self.root.to_owned(),
+                cancel: engine.cancel.clone(),
+            };
+            return Ok(Work::Custom(Arc::clone(handler), Box::new(context)));
+        }
+        match &node.handler {
+            HandlerKind::Wait => Ok(Work::Wait(node.duration.or(node.timeout).unwrap_or_default())),
+            HandlerKind::Tool => Ok(match self.plan.tests_of(node) {
+                None => Work::Tool(node.tool_command.clone().unwrap_or_default()),
+                Some(tests) => Work::Tests(tests),
+            }),
+            HandlerKind::WaitHuman => {
+                let known = known()?;
+                let work = Some(judged(self.plan, &known.state, &known.heard)?);
+                Ok(Work::Human(Question { work, ..Question::of(&self.plan.pipeline, node, visit.visit) }))
+            }
+            HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
+            HandlerKind::Start
+            | HandlerKind::Exit
+            | HandlerKind::Conditional
+            | HandlerKind::Parallel
+            | HandlerKind::FanIn
+            | HandlerKind::ManagerLoop
+            | HandlerKind::Custom(_) => {
+                let why = format!("a node of type `{}` is not carried out", node.handler.as_str());
+                Err(Error::Worker { node: node.id.clone(), why })
+            }
+        }
+    }
+
+    fn agent_work(&self, known: &Known) -> Result<AgentWork, Error> {
+        let Known { state, heard, interrupted, recorded } = known;
+        let agent = self.engine.agent_of(self.node)?;
+        let answered = is_answered(state, &*agent, interrupted);
+        let thread = self.assignment.conversation.thread.as_deref();
+        let continues = !interrupted.is_empty();
+        let mut history = match thread {
+            // A thread's messages hold the interrupted turns already.
+            Some(thread) => heard.threads.get(thread).cloned().unwrap_or_default(),
+            None => interrupted.clone(),
+        };
+        // What an agent's helpers said among themselves is no part of its conversation.
+        history.retain(|message| message.talk() == 0);
+        // Who starts over goes on with nothing.
+        let starts_over = !continues && state.has_turns();
+        let resume = state.agent_state(thread).filter(|_| !starts_over).cloned();
+        let (prompt, offered) = self.prompt(known)?;
+        let recorded = recorded.clone();
+        Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded })
+    }
+
+    fn prompt(&self, known: &Known) -> Result<(String, Vec<Offered>), Error> {
+        let (plan, state, node) = (self.plan, &known.state, self.node);
+        if let Some(asked) = asked::step_prompt(plan, state, node)? {
+            return Ok((asked, Vec::new()));
+        }
+        let (told, offered) = self.told(known);
+        let lessons = asked::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
+        let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
+        let asked = format!("{}{lessons}{verdict}", node.prompt);
+        Ok((if told.is_empty() { asked } else { format!("{told}\n{asked}") }, offered))
+    }
+
+    /// What an agent is told about the run so far. What is cut there it finds in files.
+    fn told(&self, known: &Known) -> (String, Vec<Offered>) {
+        let (plan, conversation) = (self.plan, &self.assignment.conversation);
+        let mut results = preamble::results(&plan.pipeline, &known.state, conversation.thread.as_deref());
+        let dir = run_dir(self.root, &self.assignment.context);
+        for result in &mut results {
+            result.file = (!self.withheld.contains(&result.id)).then(|| dir.join(file_name(result)));
+            result.text = known.heard.answer(&result.id);
+        }
+        let how =
+            Telling { session: &plan.id, fidelity: conversation.fidelity, output_chars: self.engine.output_chars };
+        let (told, named) = preamble::text(&plan.pipeline, &known.state, &results, how);
+        let offered = |NodeResult { id, file, text, .. }| Some(Offered { node: id, file: file?, text });
+        (told, results.into_iter().filter(|result| named.contains(&result.id)).filter_map(offered).collect())
+    }
+}
+
+/// The name of the file with all a node has answered or printed. No node has a directory of this name.
+fn file_name(result: &NodeResult) -> String {
+    let suffix = if result.command.is_some() { "log" } else { "md" };
+    format!("{}.{suffix}", result.id)
+}
