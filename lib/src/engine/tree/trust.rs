@@ -21,7 +21,8 @@ impl TreeRun {
         environment: &Environment,
         brought: &Brought,
     ) -> Result<Vec<TrustItem>, Error> {
-        let workplace = Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.state_dir };
+        let workplace =
+            Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.supervisor.state_dir };
         let mut items = workplace.settings();
         items.extend(tests(&self.plan));
         items.extend(commands_of_pipelines(&self.plan));
