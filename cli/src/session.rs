@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
-    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Subscription, Unheld,
+    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor, Unheld,
 };
 use pleach::event::{Event, PauseReason, Told};
 use pleach::git::{Limits, Repo};
@@ -77,6 +77,13 @@ pub struct Built {
     pub protection: Chosen,
 }
 
+impl Built {
+    /// What stops it from outside.
+    pub fn stopped_by(&self) -> (Canceller, Arc<Supervisor>) {
+        (self.canceller.clone(), Arc::clone(&self.engine.supervisor))
+    }
+}
+
 /// Makes the engine of a configuration.
 pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
@@ -91,15 +98,15 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let redactor = settings.redactor();
     providers.redact_with(&redactor);
     let events = Broadcast::default();
+    let supervisor = Supervisor::new(spawner.clone(), settings.state_dir.clone());
     let engine = Engine {
-        agents: Roster::new(config, providers.clone(), spawner.clone())
+        agents: Roster::new(config, providers.clone(), spawner)
             .with_profiles(profiles(config)?)
             .with_programs(&settings.environment, hook_program()),
-        budget: Budget::new(config.budget.clone()),
+        budget: Budget::new(config.budget.clone(), &supervisor),
         attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
-        spawner,
-        state_dir: settings.state_dir.clone(),
+        supervisor,
         worktrees: WorktreeSettings {
             base: config.worktrees.base.clone(),
             setup: config.worktrees.setup.clone(),
@@ -245,44 +252,15 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     config.agents.iter().map(load).collect()
 }
 
-/// Lets something run by itself, and hears what is told of it until it has ended. However slowly that is shown, the work goes
-/// on.
-pub async fn follow<T: Send + 'static>(
-    events: &mut Subscription,
-    work: impl Future<Output = T> + Send + 'static,
-    mut hear: impl FnMut(&Told),
-) -> T {
-    let mut work = tokio::spawn(work);
-    let ended = loop {
-        tokio::select! {
-            biased;
-            Some(told) = events.next() => hear(&told),
-            ended = &mut work => break ended,
-        }
-    };
-    while let Some(told) = events.next_now() {
-        hear(&told);
-    }
-    match ended {
-        Ok(ended) => ended,
-        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-    }
-}
-
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
-pub async fn see_through(globals: &Globals, mut session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
+pub async fn see_through(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let mut events = session.events();
-    let run = async move {
-        let ended = session.run().await;
-        (session, ended)
-    };
     let hear = |told: &Told| {
         protection.hear(globals, &told.recorded.event);
         progress.event(told);
     };
-    let (session, ended) = follow(&mut events, run, hear).await;
+    let (session, ended) = session.spawn().follow(hear).await;
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,

@@ -166,7 +166,7 @@ fn by_agent(
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();
-    block_on(built.canceller, async {
+    block_on(built.stopped_by(), async {
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
         let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);

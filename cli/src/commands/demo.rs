@@ -67,7 +67,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         config: config.recordable(),
         simulated: false,
     };
-    let (exit, id) = block_on(built.canceller, async {
+    let (exit, id) = block_on(built.stopped_by(), async {
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         let id = session.id().clone();

@@ -83,7 +83,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     check_prices(&built.engine, [&pipeline])?;
     show_waiting(globals, &place.repo);
     outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
-    block_on(built.canceller, async {
+    block_on(built.stopped_by(), async {
         introduce(globals, &built.engine, pipeline.agent_nodes()).await;
         say_unheld(built.engine.unheld([&pipeline]));
         let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });

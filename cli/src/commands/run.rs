@@ -130,7 +130,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         inputs,
         config: config.recordable(),
     };
-    block_on(built.canceller, async {
+    block_on(built.stopped_by(), async {
         introduce(globals, &built.engine, &workers).await;
         say_unheld(unheld);
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;

@@ -31,7 +31,7 @@ use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, follow, introduce, say_unheld};
+use crate::session::{Place, Protection, build, introduce, say_unheld};
 use crate::settings::Settings;
 use crate::trust::User;
 
@@ -73,8 +73,9 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     warn_of_skipped(globals, &site.place.repo, &site.settings)?;
     let mut shown = Shown::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
+    let stopped_by = built.stopped_by();
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
-    let ended = block_on(built.canceller, run)?;
+    let ended = block_on(stopped_by, run)?;
     ended::tell(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
     Ok(exit(&ended))
 }
@@ -100,7 +101,7 @@ impl Site<'_> {
         check_room(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
-            require_agent(&self.settings, plan.pipelines())?;
+            require_agent(&self.settings, plan.used_pipelines())?;
             plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         }
         Ok(plan)
@@ -108,7 +109,7 @@ impl Site<'_> {
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
     fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
-        let mut asking: Vec<Pipeline> = plan.pipelines().collect();
+        let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
             let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
             asking.extend(left.into_iter().map(|left| left.pipeline));
@@ -135,28 +136,26 @@ impl Site<'_> {
         protection: &Chosen,
         shown: &mut Shown,
     ) -> Result<TreeEnded, Failure> {
-        let mut events = engine.events.subscribe();
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
-        check_prices(&engine, plan.pipelines().chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(plan.pipelines().chain(left.iter().cloned())));
+        check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
+        say_unheld(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
+        let mut told = engine.events.subscribe();
         let changes = run.changes();
+        std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
+        drop(told);
         shown.begin(plan, progress, &changes);
-        let alone = plan.pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
         let mut hear = |told: &Told| {
             protection.hear(self.globals, &told.recorded.event);
             shown.event(plan, told);
         };
         let ended = loop {
-            let working = async move {
-                let ended = run.run().await;
-                (run, ended)
-            };
             let ended;
-            (run, ended) = follow(&mut events, working, &mut hear).await;
+            (run, ended) = run.spawn().follow(&mut hear).await;
             match ended.map_err(|error| self.failed(plan, &error))? {
                 TreeEnded::Unasked => {
                     let brought = run.brought().map_err(|error| self.failed(plan, &error))?;
@@ -181,12 +180,12 @@ impl Site<'_> {
 
 /// Looks for the agents of all nodes of a plan.
 fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
-    plan.pipelines().try_for_each(|pipeline| check_agents(&pipeline, agents))
+    plan.used_pipelines().try_for_each(|pipeline| check_agents(&pipeline, agents))
 }
 
 /// The nodes agents work on, in all pipelines of a plan.
 fn workers(plan: &TreePlan) -> Vec<Node> {
-    plan.pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
+    plan.used_pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
 }
 
 fn exit(ended: &TreeEnded) -> Exit {

@@ -19,7 +19,7 @@ pub(super) struct Bounds<'a> {
 impl Engine {
     /// A place for temporary files, where commands are bound and could not write to that of the system.
     pub(super) fn scratch(&self) -> Result<Option<Scratch>, workspace::Error> {
-        self.sandbox.as_ref().map(|_| Scratch::make(&self.state_dir)).transpose()
+        self.sandbox.as_ref().map(|_| Scratch::make(&self.supervisor.state_dir)).transpose()
     }
 
     /// The variables by which programs find a directory for temporary files, and those of caches that are not shared.

@@ -1,5 +1,6 @@
 //! Calling a session off that another process may be working on.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,13 +15,10 @@ use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::{Batch, History, Recorder};
 use crate::redact::Redactor;
-use crate::workspace::{Holder, Lock, LockError};
+use crate::workspace::{Holder, Lock, LockError, Wish};
 
 /// How often a lock that is about to be free is tried.
 const PAUSE: Duration = Duration::from_millis(25);
-
-/// Two signals closer together than this may arrive as one.
-const LEAST_GRACE: Duration = Duration::from_millis(250);
 
 /// How long is waited after the last signal: agents that do not end when asked are killed in this time.
 const LAST_WAIT: Duration = Duration::from_secs(20);
@@ -28,10 +26,9 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 /// How long a lock may be held by somebody who is not found.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
-/// The signal that tells the process of a session that it is called off. Such a process asks its own
-/// [`crate::process::Canceller`] to call off, and to kill when the signal comes again; one that does not know the signal dies of
-/// it, which a session survives.
-pub const CALL_OFF: i32 = Signal::USR1.as_raw();
+/// The signal that tells a process to look at what others wish of its sessions ([`super::Supervisor::look`]). One that does
+/// not know the signal dies of it, which a session survives.
+pub const LOOK: i32 = Signal::USR1.as_raw();
 
 impl Session {
     /// Calls a session off. A process that works on it is told so first: it finishes its turn and records the end
@@ -45,7 +42,7 @@ impl Session {
         asked: &mut dyn FnMut(&Holder),
     ) -> Result<Recorded, Error> {
         let (common, name) = (repo.common_dir(), lock_name(id));
-        let mut waits = [grace.max(LEAST_GRACE), LAST_WAIT].into_iter();
+        let mut waits = [(Wish::Cancel, grace), (Wish::CancelNow, LAST_WAIT)].into_iter().peekable();
         let mut until = Instant::now();
         let mut unknown_since = None;
         let mut told = false;
@@ -58,16 +55,21 @@ impl Session {
             if Instant::now() >= until {
                 // When nobody holds the session, what a killed run had started is still dying.
                 let holder = Lock::holder(common, &name);
-                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, Signal::USR1));
+                let wish = waits.peek().map_or(Wish::CancelNow, |(wish, _)| *wish);
+                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, wish));
                 // Who lets go between two looks is not found either.
                 let since = *unknown_since.get_or_insert_with(Instant::now);
                 if reached {
-                    let Some(wait) = waits.next() else { return Err(held.into()) };
+                    let Some((_, wait)) = waits.next() else {
+                        Wish::forget(common, &name);
+                        return Err(held.into());
+                    };
                     told |= holder.is_some();
                     holder.iter().for_each(&mut *asked);
                     until = Instant::now() + wait;
                     unknown_since = None;
                 } else if since.elapsed() > UNKNOWN_WAIT {
+                    Wish::forget(common, &name);
                     return Err(held.into());
                 }
             }
@@ -111,9 +113,10 @@ fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> 
     Ok(last.filter(|last| matches!(last.event, Event::PipelineCancelled(_))))
 }
 
-/// Whether the holder could be told.
-pub(super) fn tell(holder: &Holder, common_dir: &std::path::Path, lock: &str, signal: Signal) -> bool {
+/// Leaves a wish for who works on a session, and tells it to look. Says whether it could be told.
+pub(super) fn tell(holder: &Holder, common_dir: &Path, lock: &str, wish: Wish) -> bool {
     let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
+    let Some(process) = process.filter(|_| wish.leave(common_dir, lock).is_ok()) else { return false };
     // A process that has ended by itself by now lets go of the lock: that is what was wanted.
-    process.is_some_and(|process| matches!(kill_process(process, signal), Ok(()) | Err(rustix::io::Errno::SRCH)))
+    matches!(kill_process(process, Signal::USR1), Ok(()) | Err(rustix::io::Errno::SRCH))
 }

@@ -9,7 +9,7 @@ use super::task::Seat;
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
-use crate::workspace::{Lock, LockError};
+use crate::workspace::{Lock, LockError, Wish};
 
 /// What a process holds that writes to a session.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ impl Locks {
 
     fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
         let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
+        // What was wished of who had it before is of no use any more.
+        Wish::forget(repo.common_dir(), &lock_name(id));
         for context in contexts_of(repo, id)? {
             if let Entry::Vacant(free) = worktrees.entry(context) {
                 let lock = worktree_lock(repo, id, free.key())?;

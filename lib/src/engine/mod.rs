@@ -24,8 +24,10 @@ mod remove;
 mod resume;
 mod run;
 mod session;
+mod spawned;
 mod start;
 pub mod status_file;
+mod supervisor;
 pub mod task;
 pub mod tree;
 mod truster;
@@ -42,18 +44,19 @@ use serde_json::Value;
 
 pub use broadcast::{Broadcast, Subscription};
 pub use budget::{Budget, Order, Purse, Uncounted, Unheld, Unpriced};
-pub use call_off::CALL_OFF;
+pub use call_off::LOOK;
 pub use executor::{AgentWork, Assignment, Conversation, Executor, Job, Offered, Recording, Start, Watch, Work};
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
 pub use leftover::{Leftover, Places};
 pub use locks::{Copy, lock_name, outwait_orphans};
-pub use pause::PAUSE;
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use session::{Session, SessionPlan};
+pub use spawned::SpawnedRun;
 pub use start::{OnOpen, StartRequest};
+pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
@@ -68,7 +71,7 @@ use crate::ids::{NodeId, SessionId};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::sandbox::Policy;
-use crate::process::{Cancel, SpawnError, Spawner};
+use crate::process::{Cancel, SpawnError};
 use crate::record;
 use crate::redact::Redactor;
 use crate::state::IllegalEvent;
@@ -80,10 +83,8 @@ const RUN_DIR: &str = "run";
 
 /// What runs need from outside.
 pub struct Engine {
-    /// Starts programs.
-    pub spawner: Spawner,
-    /// Where machine-local state lives; everything below may be deleted.
-    pub state_dir: PathBuf,
+    /// What this session or tree shares with others of the process.
+    pub supervisor: Arc<Supervisor>,
     /// How working copies are made.
     pub worktrees: WorktreeSettings,
     /// Finds the agent of a node.
@@ -112,7 +113,7 @@ pub struct Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("state_dir", &self.state_dir).finish_non_exhaustive()
+        f.debug_struct("Engine").field("supervisor", &self.supervisor).finish_non_exhaustive()
     }
 }
 

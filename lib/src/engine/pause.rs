@@ -2,19 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use super::call_off::tell;
 use super::locks::lock_name;
 use super::{Error, Session};
 use crate::git::Repo;
 use crate::ids::SessionId;
-use crate::workspace::{Holder, Lock, LockError};
-
-/// The signal that tells the process of a session to pause. Such a process asks its own
-/// [`crate::process::Canceller`] to stop, however often the signal comes; one that does not know the signal dies of it,
-/// which a session survives.
-pub const PAUSE: i32 = Signal::USR2.as_raw();
+use crate::workspace::{Holder, Lock, LockError, Wish};
 
 /// How often is looked whether the process has let go.
 const LOOK: Duration = Duration::from_millis(25);
@@ -41,22 +34,23 @@ impl Session {
         while let Some(holder) = Lock::holder(common, &name) {
             let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
             let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
-            let signal = match (told, is_due) {
-                (false, _) => Some(Signal::USR2),
-                // What Ctrl-C means to a process that is stopping already.
-                (true, true) => Some(Signal::INT),
+            let wish = match (told, is_due) {
+                (false, _) => Some(Wish::Pause),
+                (true, true) => Some(Wish::PauseNow),
                 (true, false) => None,
             };
-            if let Some(signal) = signal {
-                if tell(&holder, common, &name, signal) {
+            if let Some(wish) = wish {
+                if tell(&holder, common, &name, wish) {
                     asked(&holder);
                     cut_short = cut_short.or(is_due.then(Instant::now));
                     told = true;
                 } else if begun.elapsed() > UNKNOWN_WAIT {
+                    Wish::forget(common, &name);
                     return Err(held().into());
                 }
             }
             if cut_short.is_some_and(|since| since.elapsed() > LAST_WAIT) {
+                Wish::forget(common, &name);
                 return Err(held().into());
             }
             std::thread::sleep(LOOK);

@@ -123,7 +123,7 @@ impl<'a> Pump<'a> {
                 self.pause()?;
                 continue;
             }
-            let cancel = self.session.engine.cancel.clone();
+            let cancel = self.session.plan.cancel.clone();
             tokio::select! {
                 Some((context, report)) = self.reports.recv() => self.take_in(&context, report)?,
                 Some(job) = self.jobs.join_next() => {
@@ -141,7 +141,7 @@ impl<'a> Pump<'a> {
     /// that is not yet.
     fn start_all(&mut self) -> Result<Option<Timestamp>, Error> {
         let mut wake = None;
-        let is_stopped = self.session.engine.cancel.is_stopped();
+        let is_stopped = self.session.plan.cancel.is_stopped();
         for id in self.idle() {
             let action = self.next(&id);
             let context = self.session.context(&id);
@@ -303,7 +303,7 @@ impl<'a> Pump<'a> {
                 let node = begins.node.clone();
                 let allowance = self.session.allowance(&node)?;
                 let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
-                let stop = self.session.engine.cancel.is_stopped() || turn.is_stopped;
+                let stop = self.session.plan.cancel.is_stopped() || turn.is_stopped;
                 let order = if stop { Order::Halt } else { self.session.order(over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
                 if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {

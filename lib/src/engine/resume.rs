@@ -161,8 +161,9 @@ impl Session {
         let Locks { session, mut worktrees } = locks;
         let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
         let opened = Opened { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
-        let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job)?;
-        let mut session = Self::new(engine, repo, plan, session, opened);
+        let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
+        let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
+        let mut session = Self::new((engine, registered), repo, plan, session, opened);
         session.open_forks(worktrees)?;
         Ok(session)
     }

@@ -9,6 +9,7 @@ use super::budget::Earlier;
 use super::context::{Context, Opened};
 use super::executor::{Assignment, Executor, Running, Watch};
 use super::start::start_node;
+use super::supervisor::Registered;
 use super::task::TaskJob;
 use super::worker::Report;
 use super::{Engine, Error, Subscription};
@@ -18,6 +19,7 @@ use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
+use crate::process::Cancel;
 use crate::state::State;
 use crate::workspace::{BranchFollower, Lock, Workspace};
 
@@ -38,6 +40,8 @@ pub struct SessionPlan {
     pub record_repo: RepoName,
     /// The repositories it works in.
     pub repos: BTreeMap<RepoName, Repo>,
+    /// Ends it, with all it is a part of or alone.
+    pub cancel: Cancel,
 }
 
 impl SessionPlan {
@@ -48,10 +52,11 @@ impl SessionPlan {
         pipeline: Pipeline,
         repo: Repo,
         job: Option<Arc<TaskJob>>,
+        cancel: Cancel,
     ) -> Result<Self, Error> {
         let (start_node, record_repo) = (start_node(&pipeline)?, started.first_repo().clone());
         let repos = BTreeMap::from([(record_repo.clone(), repo)]);
-        Ok(Self { id, started, pipeline: Arc::new(pipeline), start_node, job, record_repo, repos })
+        Ok(Self { id, started, pipeline: Arc::new(pipeline), start_node, job, record_repo, repos, cancel })
     }
 }
 
@@ -62,6 +67,8 @@ pub struct Session {
     pub(super) engine: Arc<Engine>,
     /// Carries out what its contexts are to do.
     pub(super) executor: Executor,
+    /// Lets what others wish of it find it.
+    _registered: Registered,
     pub(super) repo: Repo,
     /// The context that tells whether the session goes on.
     root: ContextId,
@@ -78,7 +85,13 @@ pub struct Session {
 
 impl Session {
     /// A session with one context, its root.
-    pub(super) fn new(engine: Arc<Engine>, repo: Repo, plan: SessionPlan, lock: Lock, opened: Opened) -> Self {
+    pub(super) fn new(
+        (engine, registered): (Arc<Engine>, Registered),
+        repo: Repo,
+        plan: SessionPlan,
+        lock: Lock,
+        opened: Opened,
+    ) -> Self {
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
         let contexts = BTreeMap::from([(root.clone(), context)]);
@@ -87,6 +100,7 @@ impl Session {
             plan,
             engine,
             executor,
+            _registered: registered,
             repo,
             root,
             contexts,

@@ -172,8 +172,10 @@ impl Session {
                 events: batch.events.len(),
                 written: batch.events,
             };
-            let plan = SessionPlan::new(id, started, request.pipeline, repo.clone(), job)?;
-            return Ok(Self::new(engine, repo, plan, session, opened));
+            let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
+            let cancel = registered.cancel.clone();
+            let plan = SessionPlan::new(id, started, request.pipeline, repo.clone(), job, cancel)?;
+            return Ok(Self::new((engine, registered), repo, plan, session, opened));
         }
     }
 }
@@ -188,7 +190,7 @@ impl Engine {
     /// Where the working copies of a repository live.
     pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
         let base = self.worktrees.base.clone();
-        base.unwrap_or_else(|| default_worktree_base(&self.state_dir, repo.common_dir(), name))
+        base.unwrap_or_else(|| default_worktree_base(&self.supervisor.state_dir, repo.common_dir(), name))
     }
 }
 

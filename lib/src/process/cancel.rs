@@ -1,5 +1,8 @@
 //! Asking running work to end, in two steps.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
 use tokio::sync::watch;
 
 /// How urgent the wish to end is. It only grows.
@@ -48,13 +51,26 @@ impl Canceller {
 
 /// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
 #[derive(Debug, Clone)]
-pub struct Cancel(watch::Receiver<Wish>);
+pub struct Cancel {
+    own: watch::Receiver<Wish>,
+    /// What it is a part of, and ends with.
+    above: Option<Arc<Cancel>>,
+}
 
 impl Cancel {
     /// A pair: the one asks, the other listens.
     pub fn new() -> (Canceller, Self) {
-        let (sender, receiver) = watch::channel(Wish { level: Level::Running, called_off: false });
-        (Canceller(sender), Self(receiver))
+        Self::within(None)
+    }
+
+    /// A pair for a part of the work, which ends when that does, too.
+    pub fn child(&self) -> (Canceller, Self) {
+        Self::within(Some(Arc::new(self.clone())))
+    }
+
+    fn within(above: Option<Arc<Self>>) -> (Canceller, Self) {
+        let (sender, own) = watch::channel(Wish { level: Level::Running, called_off: false });
+        (Canceller(sender), Self { own, above })
     }
 
     /// One that nobody ever raises.
@@ -64,17 +80,21 @@ impl Cancel {
 
     /// Whether a stop, or more, was asked for.
     pub fn is_stopped(&self) -> bool {
-        self.0.borrow().level >= Level::Stop
+        self.is(|wish| wish.level >= Level::Stop)
     }
 
     /// Whether a kill was asked for.
     pub fn is_killed(&self) -> bool {
-        self.0.borrow().level >= Level::Kill
+        self.is(|wish| wish.level >= Level::Kill)
     }
 
     /// Whether what is stopped is not to be taken up again.
     pub fn is_called_off(&self) -> bool {
-        self.0.borrow().called_off
+        self.is(|wish| wish.called_off)
+    }
+
+    fn is(&self, asked: fn(&Wish) -> bool) -> bool {
+        asked(&self.own.borrow()) || self.above.as_ref().is_some_and(|above| above.is(asked))
     }
 
     /// Waits until a stop, or more, is asked for.
@@ -87,12 +107,23 @@ impl Cancel {
         self.reached(Level::Kill).await;
     }
 
-    async fn reached(&self, wanted: Level) {
-        let mut receiver = self.0.clone();
-        if receiver.wait_for(|wish| wish.level >= wanted).await.is_err() {
-            // Nobody is left who could ask.
-            std::future::pending::<()>().await;
-        }
+    fn reached(&self, wanted: Level) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let mut own = self.own.clone();
+            let own = async move {
+                if own.wait_for(|wish| wish.level >= wanted).await.is_err() {
+                    // Nobody is left who could ask.
+                    std::future::pending::<()>().await;
+                }
+            };
+            match &self.above {
+                None => own.await,
+                Some(above) => tokio::select! {
+                    () = own => {}
+                    () = above.reached(wanted) => {}
+                },
+            }
+        })
     }
 }
 
@@ -144,5 +175,17 @@ mod tests {
             () = never.stopped() => panic!("nobody asked"),
             () = tokio::task::yield_now() => {}
         }
+    }
+
+    #[tokio::test]
+    async fn a_part_ends_with_the_whole_and_alone() {
+        let (whole, cancel) = Cancel::new();
+        let ((one, first), (_other, second)) = (cancel.child(), cancel.child());
+        one.call_off();
+        first.stopped().await;
+        assert!(first.is_called_off() && !second.is_stopped() && !cancel.is_stopped());
+        whole.kill();
+        second.killed().await;
+        assert!(first.is_killed() && !second.is_called_off());
     }
 }

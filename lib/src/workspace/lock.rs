@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::wish::is_wish;
+
 /// How often somebody who only looks is waited for.
 const LOOKS: u32 = 1_000;
 
@@ -19,6 +21,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 pub struct Lock {
     file: Arc<File>,
     path: PathBuf,
+}
+
+/// Where the file of a lock is.
+pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
+    common_dir.join("pleach/lock").join(name)
 }
 
 /// Why a lock was not taken.
@@ -45,7 +52,7 @@ pub enum LockError {
 impl Lock {
     /// Takes the lock `name` below the common git directory, or says who has it.
     pub fn take(common_dir: &Path, name: &str, what: &str) -> Result<Self, LockError> {
-        let path = common_dir.join("pleach/lock").join(name);
+        let path = lock_path(common_dir, name);
         let failed = |source| LockError::Io { path: path.clone(), source };
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(failed)?;
@@ -94,13 +101,14 @@ impl Lock {
         };
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         let mut names = names.collect::<io::Result<Vec<String>>>().map_err(failed)?;
+        names.retain(|name| !is_wish(name));
         names.sort();
         Ok(names)
     }
 
     /// Whether somebody holds the lock.
     pub fn is_held(common_dir: &Path, name: &str) -> bool {
-        let path = common_dir.join("pleach/lock").join(name);
+        let path = lock_path(common_dir, name);
         File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
@@ -109,7 +117,7 @@ impl Lock {
         if !Self::is_held(common_dir, name) {
             return None;
         }
-        let text = std::fs::read_to_string(common_dir.join("pleach/lock").join(name)).ok()?;
+        let text = std::fs::read_to_string(lock_path(common_dir, name)).ok()?;
         Some(Holder::read(&text))
     }
 
@@ -169,7 +177,7 @@ impl Holder {
         if *on != host() {
             return false;
         }
-        let Ok(lock) = std::fs::metadata(common_dir.join("pleach/lock").join(name)) else { return false };
+        let Ok(lock) = std::fs::metadata(lock_path(common_dir, name)) else { return false };
         let open = match std::fs::read_dir(format!("/proc/{process}/fd")) {
             Ok(open) => open,
             // A process that holds keys does not let others look.

@@ -11,6 +11,7 @@ mod lock;
 mod names;
 mod scratch;
 mod settings;
+mod wish;
 
 pub use copies::{Changes, Guards, Workspace};
 pub use copy::{Author, Change, Position, SeenBranch, Undone, WorkingCopy};
@@ -25,6 +26,7 @@ pub use names::{
 };
 pub use scratch::{Left, Scratch};
 pub use settings::{WorktreeSettings, make_base};
+pub use wish::Wish;
 
 use crate::git;
 use crate::ids::{BranchName, CommitId};

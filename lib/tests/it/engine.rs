@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
 use pleach::engine::{
-    AutoApprove, Broadcast, Ended, Engine, Handler, HandlerContext, Session, StartRequest, Subscription,
+    AutoApprove, Broadcast, Ended, Engine, Handler, HandlerContext, Session, StartRequest, Subscription, Supervisor,
 };
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
@@ -85,8 +85,7 @@ impl World {
             sandbox: None,
             output_chars: 4_000,
             agents: Roster::new(&config, provider, spawner.clone()),
-            spawner,
-            state_dir: self.root.join("state"),
+            supervisor: Supervisor::new(spawner, self.root.join("state")),
             worktrees: Default::default(),
             interviewer: Box::new(AutoApprove),
             handlers,

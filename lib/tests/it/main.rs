@@ -23,6 +23,7 @@ mod sandbox;
 mod steps;
 mod structure;
 mod trailer;
+mod trust;
 
 #[path = "../../testing/server.rs"]
 mod server;

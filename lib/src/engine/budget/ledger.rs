@@ -1,7 +1,8 @@
 //! What the sessions of a repository have spent, read from their records.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -14,9 +15,12 @@ use crate::git::Repo;
 use crate::ids::{CommitId, SessionId};
 use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS};
 
+/// What was spent today in each repository, by its common directory.
+pub(in crate::engine) type Ledgers = Mutex<BTreeMap<PathBuf, Ledger>>;
+
 /// What each chain of records has spent on a day, up to the record it was read to. Only what is new is read again.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(in crate::engine) struct Ledger {
     day: Option<Date>,
     chains: BTreeMap<String, (CommitId, Amount)>,
 }
@@ -25,7 +29,8 @@ impl Budget {
     /// What all planners and all sessions have spent on a day, but for one session.
     pub(super) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
         let but = but.map(|own| format!("{SESSIONS}{own}/"));
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = ledgers.entry(repo.common_dir().to_owned()).or_default();
         let mut sum = Amount::default();
         for name in
             ledger.turn_to(repo, day)?.into_iter().filter(|name| but.as_ref().is_none_or(|own| !name.starts_with(own)))

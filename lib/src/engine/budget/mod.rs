@@ -10,11 +10,11 @@ mod unheld;
 mod unpriced;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Error, Session};
+use super::{Engine, Error, Session, Supervisor};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
@@ -24,29 +24,29 @@ use crate::ids::NodeId;
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::record::Batch;
 use crate::state::limit_mark;
-use ledger::Ledger;
 
 pub use planning::Purse;
 pub use uncounted::Uncounted;
 pub use unheld::Unheld;
 pub use unpriced::Unpriced;
 
-pub(super) use ledger::spent_in;
+pub(super) use ledger::{Ledgers, spent_in};
 pub(super) use unpriced::unpriced_in;
 
 /// The budget of the settings, and what is known of the spending of others.
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: config::Budget,
-    ledger: Mutex<Ledger>,
+    /// What was spent today, by repository.
+    ledgers: Arc<Ledgers>,
     /// Chains of records that could not be read, with what is still to be told of each.
     passed_over: Mutex<BTreeMap<String, Option<Warning>>>,
 }
 
 impl Budget {
-    /// The budget of a configuration.
-    pub fn new(limits: config::Budget) -> Self {
-        Self { limits, ..Self::default() }
+    /// The budget of a configuration, for a run of this supervisor's.
+    pub fn new(limits: config::Budget, supervisor: &Supervisor) -> Self {
+        Self { limits, ledgers: Arc::clone(&supervisor.ledgers), ..Self::default() }
     }
 
     /// Whether what the sessions before in the same run over a tree have spent makes a difference.

@@ -45,7 +45,7 @@ impl Context {
         let mut made = Making { left: self.workspace.take(), ..Making::default() };
         if made.left.is_none() {
             // A run that was killed could not remove its temporary files.
-            tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
+            tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.supervisor.state_dir));
             self.engine.worktrees.hide_base(&self.repo)?;
         }
         for repo in self.state.branches.keys().cloned().collect::<Vec<_>>() {

@@ -96,7 +96,7 @@ impl Executor {
     pub fn of_record(engine: Arc<Engine>, repo: Repo, session: &SessionId) -> Result<Self, Error> {
         let history = History::newest(&repo, session)?;
         let pipeline = recorded_pipeline(&history.started)?;
-        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repo, None)?;
+        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repo, None, engine.cancel.clone())?;
         Ok(Self::new(engine, Arc::new(plan)))
     }
 
@@ -283,6 +283,7 @@ impl Executor {
     ) -> Worker {
         Worker {
             engine: Arc::clone(&self.engine),
+            cancel: self.plan.cancel.clone(),
             session: self.plan.id.clone(),
             pipeline: self.plan.started.name.clone(),
             variables: self.plan.variables(),

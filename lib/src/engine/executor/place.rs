@@ -33,7 +33,7 @@ impl SessionPlan {
 
     /// The directory of a context's agents.
     pub(in crate::engine) fn agent_home(&self, engine: &Engine, context: &ContextId) -> PathBuf {
-        agent_home(&engine.state_dir, self.repo().common_dir(), &self.id).join(context.as_str())
+        agent_home(&engine.supervisor.state_dir, self.repo().common_dir(), &self.id).join(context.as_str())
     }
 
     /// The files of the newest recorded commits.

@@ -98,7 +98,7 @@ impl Setup<'_> {
             command.locks = workspace.locks();
             command
         };
-        let output = engine.spawner.run(command, &engine.cancel, &mut |_, _| {}).await?;
+        let output = engine.supervisor.spawner.run(command, &self.plan.cancel, &mut |_, _| {}).await?;
         if output.exit == Exit::Code(0) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl Setup<'_> {
         let last = self.engine.redactor.text(&last).into_owned();
         let session = self.plan.id.clone();
         Err(match output.exit {
-            Exit::Cancelled if self.engine.cancel.is_called_off() => Error::CalledOff { session },
+            Exit::Cancelled if self.plan.cancel.is_called_off() => Error::CalledOff { session },
             Exit::Cancelled => Error::Interrupted { session },
             exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
         })

@@ -182,7 +182,7 @@ impl Making<'_> {
                 attempt: visit.attempt,
                 context: known()?.state.context.clone(),
                 cwd: self.root.to_owned(),
-                cancel: engine.cancel.clone(),
+                cancel: self.plan.cancel.clone(),
             };
             return Ok(Work::Custom(Arc::clone(handler), Box::new(context)));
         }

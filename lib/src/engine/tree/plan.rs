@@ -93,8 +93,8 @@ impl TreePlan {
         std::iter::once(&self.pipeline).chain(self.pipelines.values())
     }
 
-    /// Those pipelines, read without the values of a task.
-    pub fn pipelines(&self) -> impl Iterator<Item = Pipeline> {
+    /// The same, read without the values of a task. One that cannot be read is left out.
+    pub fn used_pipelines(&self) -> impl Iterator<Item = Pipeline> {
         self.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
     }
 

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
-use crate::engine::{Engine, Pause};
+use crate::engine::{Engine, Pause, Subscription};
 use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
@@ -188,6 +188,11 @@ impl TreeRun {
         run.find_left()?;
         let brought = run.brought()?;
         Ok((run, brought))
+    }
+
+    /// What is told of it, and of its sessions, from now on.
+    pub fn events(&self) -> Subscription {
+        self.engine.events.subscribe()
     }
 
     /// What has become of the tasks so far.

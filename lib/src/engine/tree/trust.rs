@@ -21,7 +21,8 @@ impl TreeRun {
         environment: &Environment,
         brought: &Brought,
     ) -> Result<Vec<TrustItem>, Error> {
-        let workplace = Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.state_dir };
+        let workplace =
+            Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.supervisor.state_dir };
         let mut items = workplace.settings();
         items.extend(tests(&self.plan));
         items.extend(commands_of_pipelines(&self.plan));
@@ -57,7 +58,7 @@ fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
 
 /// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
 fn obeyed_at_starts(workplace: &Workplace<'_>, plan: &TreePlan, brought: &Brought) -> Result<Vec<TrustItem>, Error> {
-    let worked: Vec<Pipeline> = plan.pipelines().collect();
+    let worked: Vec<Pipeline> = plan.used_pipelines().collect();
     let obeyed = |files| workplace.obeyed(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
     let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut items = Vec::new();

@@ -456,7 +456,7 @@ impl Worker {
         }
         let task = clean(&self.node.prompt);
         let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
-        let written = scribe.write(subject, &may, &engine.cancel).await;
+        let written = scribe.write(subject, &may, &self.cancel).await;
         if written.usage != Usage::default() {
             turn.side_calls.push(SideCall {
                 purpose: "commit_message".to_owned(),

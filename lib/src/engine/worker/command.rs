@@ -55,7 +55,7 @@ impl Worker {
         command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
-        let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
+        let ran = self.engine.supervisor.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
         let output = match ran {
             Ok(output) => output,
             // A step that could not be tried says nothing of the task; what it leaves running is its own fault.

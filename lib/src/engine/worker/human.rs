@@ -9,6 +9,7 @@ use super::{Effect, Gathered, Stopped, Worker};
 use crate::engine::Engine;
 use crate::engine::human::{Answer, Question, Reply};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
+use crate::process::Cancel;
 
 impl Worker {
     pub(super) async fn ask(&mut self, question: &Question, end: &mut Gathered) -> Result<Outcome, Stopped> {
@@ -17,7 +18,7 @@ impl Worker {
         }
         let engine = Arc::clone(&self.engine);
         let asked = async {
-            let answer = engine.interviewer.ask(question, &engine.cancel);
+            let answer = engine.interviewer.ask(question, &self.cancel);
             match question.timeout {
                 Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(Answer::TimedOut),
                 None => answer.await,
@@ -25,7 +26,7 @@ impl Worker {
         };
         let answer = tokio::select! {
             answer = asked => answer,
-            () = engine.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
+            () = self.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
         };
         let mut reply = match (answer, question.default) {
             (Answer::Choice(reply), _) => reply,
@@ -37,7 +38,7 @@ impl Worker {
             (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
         };
         if reply.comment.is_none() && reply.text.is_none() {
-            reply.comment = comment(&engine, question, &reply).await;
+            reply.comment = comment(&engine, &self.cancel, question, &reply).await;
         }
         let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
         end.effect = Effect::Human(Box::new(HumanInteraction {
@@ -69,7 +70,7 @@ impl Worker {
 }
 
 /// What somebody adds to an answer. The choice counts, also where nothing comes.
-async fn comment(engine: &Engine, question: &Question, reply: &Reply) -> Option<String> {
+async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &Reply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     let comment = async {
         match question.timeout {
@@ -79,6 +80,6 @@ async fn comment(engine: &Engine, question: &Question, reply: &Reply) -> Option<
     };
     tokio::select! {
         comment = comment => comment,
-        () = engine.cancel.stopped() => None,
+        () = cancel.stopped() => None,
     }
 }

@@ -38,7 +38,7 @@ use crate::git::InSubmodules;
 use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::sandbox::Refused;
-use crate::process::{Exit, Sandbox, Timeout};
+use crate::process::{Cancel, Exit, Sandbox, Timeout};
 use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
@@ -163,6 +163,8 @@ pub struct ToolEffect {
 /// One node's worker.
 pub struct Worker {
     pub engine: Arc<Engine>,
+    /// Ends the session.
+    pub cancel: Cancel,
     pub session: SessionId,
     pub context: ContextId,
     pub pipeline: PipelineName,
@@ -244,14 +246,13 @@ impl Worker {
     }
 
     async fn carry_out(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
-        let engine = Arc::clone(&self.engine);
         let timeout = match work {
             Work::Human(_) => None,
             // Agents mind the time themselves, and tell what they have said until then; this is for one that does not.
             Work::Agent(_) => self.node.timeout.map(|timeout| timeout.saturating_add(AGENT_ENDING)),
             _ => self.node.timeout,
         };
-        let cancel = NodeCancel::new(&engine.cancel, timeout);
+        let cancel = NodeCancel::new(&self.cancel, timeout);
         match work {
             Work::Wait(duration) => tokio::select! {
                 () = tokio::time::sleep(duration) => Ok(Outcome::success()),
@@ -274,7 +275,7 @@ impl Worker {
                     Err(error) => Outcome::fail(format!("the handler of type `{kind}` broke: {error}")),
                 };
                 let outcome = self.within_time(outcome, &cancel);
-                if engine.cancel.is_killed() {
+                if self.cancel.is_killed() {
                     return Err(Stopped::Paused(PauseReason::Interrupted));
                 }
                 let run = CommandRun { command: kind, exit: outcome.status.to_string(), output: String::new(), begun };

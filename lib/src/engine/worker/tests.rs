@@ -66,7 +66,7 @@ impl Worker {
         }
         // A test that was interrupted or killed still gets cleaned up after.
         let (canceller, late) = Cancel::new();
-        let run = self.engine.cancel.clone();
+        let run = self.cancel.clone();
         let cut_off = async {
             run.killed().await;
             tokio::time::sleep(LAST_GRACE).await;
@@ -139,7 +139,7 @@ impl Worker {
         command.sandbox = bounds.clone();
         let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
         let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
-        let output = match self.engine.spawner.run(command, cancel, &mut hear).await {
+        let output = match self.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
             Ok(output) => output,
             // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
             Err(error @ SpawnError::Unkillable { .. }) => {

@@ -1,0 +1,79 @@
+//! What somebody wishes of a session that another process works on: a word in a file beside the session's lock. Who holds
+//! the lock is told to look by a signal, which says nothing by itself: a process may work on many sessions.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::lock::lock_path;
+
+/// What is wished. It only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    /// Pause after the turn in flight.
+    Pause,
+    /// Pause, and cut the turn short.
+    PauseNow,
+    /// End for good after the turn in flight.
+    Cancel,
+    /// End for good, and cut the turn short.
+    CancelNow,
+}
+
+/// How each is written.
+const WORDS: [(Wish, &str); 4] =
+    [(Wish::Pause, "pause"), (Wish::PauseNow, "pause now"), (Wish::Cancel, "cancel"), (Wish::CancelNow, "cancel now")];
+
+/// What the name of the file ends with, behind that of the lock.
+const SUFFIX: &str = ".wish";
+
+/// Whether a file beside locks is none, but a wish, or one that is being written.
+pub(super) fn is_wish(name: &str) -> bool {
+    name.contains(SUFFIX)
+}
+
+impl Wish {
+    /// Leaves it for whoever holds the lock `name` below the common git directory. Nobody reads half of it.
+    pub fn leave(self, common_dir: &Path, name: &str) -> io::Result<()> {
+        let word = WORDS.iter().find(|(wish, _)| *wish == self).map_or("", |(_, word)| word);
+        let path = place(common_dir, name);
+        let beside = lock_path(common_dir, &format!("{name}{SUFFIX}-{}", std::process::id()));
+        std::fs::write(&beside, word)?;
+        std::fs::rename(&beside, &path)
+    }
+
+    /// What is wished of whoever holds the lock.
+    pub fn read(common_dir: &Path, name: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(place(common_dir, name)).ok()?;
+        WORDS.iter().find(|(_, word)| *word == text.trim()).map(|(wish, _)| *wish)
+    }
+
+    /// Removes what was wished: it was granted, or is of no use any more.
+    pub fn forget(common_dir: &Path, name: &str) {
+        // One that cannot be removed is read by nobody who is not told to look.
+        let _ = std::fs::remove_file(place(common_dir, name));
+    }
+}
+
+fn place(common_dir: &Path, name: &str) -> PathBuf {
+    lock_path(common_dir, &format!("{name}{SUFFIX}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_wish_counts_until_it_is_forgotten() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(dir.path().join("pleach/lock")).expect("a place for locks");
+        assert_eq!(Wish::read(dir.path(), "session-a"), None);
+        for (wish, _) in WORDS {
+            wish.leave(dir.path(), "session-a").expect("it is left");
+            assert_eq!(Wish::read(dir.path(), "session-a"), Some(wish));
+            assert_eq!(Wish::read(dir.path(), "session-b"), None);
+        }
+        Wish::forget(dir.path(), "session-a");
+        assert_eq!(Wish::read(dir.path(), "session-a"), None);
+        assert_eq!(std::fs::read_dir(dir.path().join("pleach/lock")).expect("it is there").count(), 0);
+    }
+}
