@@ -17,6 +17,7 @@ use crate::globals::Globals;
 use crate::render::session::plain;
 use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
+use crate::say;
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
 pub fn tell(
@@ -90,9 +91,10 @@ pub fn tell(
         }
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
+            let waiting = format!("waiting{}", say::code(refusal.code.as_str()));
             out.line(head(match refusal.finished {
-                true => format!("waiting: {task} is finished on `{branch}` and could not land"),
-                false => format!("waiting: {task} could not begin on `{branch}`"),
+                true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
+                false => format!("{waiting}: {task} could not begin on `{branch}`"),
             }))?;
             out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
             match first(globals, dir, refusal) {
@@ -190,10 +192,9 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Unasked => json!({"ended": "paused"}),
-        TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
+        TreeEnded::Refused(refusal @ Refusal { task, branch, finished, code, why, .. }) => {
             let why = addressed(globals, dir, &plan.file, why);
-            let mut json =
-                json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "reason": why});
+            let mut json = json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "code": code.as_str(), "reason": why});
             if let Some(command) = first(globals, dir, refusal) {
                 json["first"] = command.into();
             }

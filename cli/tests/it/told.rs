@@ -125,11 +125,19 @@ impl Ran {
             (regex!(r"^stalled: ()"), "stalled"),
             (regex!(r"^stopped: ()"), "out_of_budget"),
             (regex!(r"^paused: (?:(\S+) waits for an answer|)"), "paused"),
-            (regex!(r"^waiting: (\S+) "), "refused"),
+            (regex!(r"^waiting\[[a-z-]+\]: (\S+) "), "refused"),
         ];
         let found = ways.iter().find_map(|(way, word)| Some((*word, way.captures(&self.stdout)?)));
         let (word, found) = found.unwrap_or_else(|| panic!("no end of a tree is told: {self}"));
         (word, found.get(1).map_or("", |task| task.as_str()))
+    }
+
+    /// Why work waits at the end of a run over a tree, by its code, and the task or phase it is about.
+    #[track_caller]
+    pub fn refused(&self) -> (&str, &str) {
+        let found = regex!(r"\Awaiting\[([a-z-]+)\]: (\S+) ").captures(&self.stdout);
+        let (_, [code, task]) = found.unwrap_or_else(|| panic!("no work waits: {self}")).extract();
+        (code, task)
     }
 
     /// The task a run over a tree failed at, after how many attempts, and why.

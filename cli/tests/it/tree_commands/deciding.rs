@@ -132,7 +132,7 @@ fn a_task_that_waited_to_land_begins_anew_when_it_is_reset() {
     // Work that is not committed is in the way of landing.
     env.write("repo/one.txt", "mine");
     let ran = pleach(&env, 5, &["garden"]);
-    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("`pleach/tasks/main/T001`"), "{ran}");
+    assert!(ran.refused() == ("held", "T001") && ran.stdout.contains("`pleach/tasks/main/T001`"), "{ran}");
     let ran = env.pleach(&["status"]).expect(0);
     assert!(ran.stdout.contains("T001 Add one: complete, waiting to land"), "{ran}");
     assert_eq!(ran.next(), ("land", "T001"), "{ran}");

@@ -258,7 +258,7 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
         let status = garden.env.pleach(&["status"]).expect(0);
         assert_eq!(status.next(), ("take", BRANCH), "{status}");
         let ran = garden.gardener(&[]).expect(5);
-        assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+        assert_eq!(ran.refused(), ("stray", "T001"), "{ran}");
         for way in [format!("`{BRANCH}`"), format!("`git merge {BRANCH}`"), format!("`pleach rm --force {session}`")] {
             assert!(ran.stdout.contains(&way), "{way}: {ran}");
         }

@@ -242,7 +242,7 @@ fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
     garden.garden(&["--task", "T002"]).expect(0);
     garden.plant(&tree(&["T004: T002"]).tests("T004", &["unit: test -e T002.txt"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T004") && ran.stdout.contains("T002"), "{ran}");
+    assert!(ran.refused() == ("lacking", "T004") && ran.stdout.contains("T002"), "{ran}");
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
     garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
     garden.env.git(&["switch", "--quiet", "main"]);
@@ -324,7 +324,7 @@ fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done
     garden.env.pleach(&["skip", "T002"]).expect(0);
     garden.plant(&Tree::default().phase("phase1", &["T002"]).phase("phase2", &["T003", "T001"]));
     let ran = garden.gardener(&PHASE).expect(5);
-    assert!(ran.ended().0 == "refused" && ran.stdout.contains("T001"), "{ran}");
+    assert!(ran.refused().0 == "stray" && ran.stdout.contains("T001"), "{ran}");
     garden.env.git(&["merge", "--quiet", "-m", "Take it", "pleach/phase/main/phase1"]);
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -382,7 +382,7 @@ fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
     garden.gardener(&[]).expect(5);
     garden.plant(&Tree::default().phase("T001", &["T002"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+    assert_eq!(ran.refused(), ("stray", "T001"), "{ran}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.write("repo/T001.txt", "mine\n");
     let ran = garden.gardener(&[]).expect(5);
-    assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+    assert_eq!(ran.refused(), ("held", "T001"), "{ran}");
     assert!(ran.stdout.contains("`pleach/tasks/main/T001`") && ran.stdout.contains("T001.txt"), "{ran}");
     assert_eq!(garden.env.read("repo/T001.txt"), "mine\n");
     assert_eq!(garden.told("main"), [""; 0], "nothing landed");
@@ -406,7 +406,7 @@ fn work_whose_tests_are_not_given_any_more_does_not_land_on_what_it_was_not_test
     std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
     garden.commit("bad", "\n");
     let ran = garden.gardener(&[]).expect(5);
-    assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+    assert_eq!(ran.refused(), ("no-tests", "T001"), "{ran}");
     assert_eq!(garden.told("main"), [""; 0]);
     garden.env.git(&["rm", "--quiet", "bad"]);
     garden.env.git(&["commit", "--quiet", "--message", "good"]);
@@ -644,7 +644,7 @@ fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
     garden.agent(WRITES, SWAPS);
     for _ in 0..2 {
         let ran = garden.gardener(&[]).expect(5);
-        assert_eq!(ran.ended(), ("refused", "T001"), "{ran}");
+        assert_eq!(ran.refused(), ("overwritten", "T001"), "{ran}");
         assert!(ran.stdout.contains("`T001.txt`") && ran.stdout.contains("`pleach reset T001"), "{ran}");
     }
     assert!(!garden.env.root().join("repo/T001.txt").exists());
@@ -653,13 +653,13 @@ fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
     // Nor by way of a merge, which would give it an id of its own.
     garden.commit("mine", "by the user\n");
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
+    assert!(ran.refused() == ("overwritten", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
     assert!(!garden.env.root().join("repo/T001.txt").exists());
     // Nor when git has packed it.
     garden.env.git(&["repack", "-q", "-a", "-d"]);
     garden.env.git(&["prune-packed"]);
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
+    assert!(ran.refused() == ("overwritten", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
     garden.agent(WRITES, APPROVES);
     garden.env.pleach(&["reset", "T001"]).expect(0);
     garden.gardener(&[]).expect(0);
@@ -680,7 +680,7 @@ fn an_object_of_a_phase_that_was_overwritten_is_not_merged_and_its_task_is_found
         garden.garden(&["--isolation", "phase"]).expect(0);
         for _ in 0..2 {
             let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
-            assert_eq!(ran.ended(), ("refused", "phase1"), "{ran}");
+            assert_eq!(ran.refused(), ("overwritten", "phase1"), "{ran}");
             assert!(ran.stdout.contains("`T001.txt`"), "{ran}");
             assert!(ran.stdout.contains("`git branch -D pleach/phase/main/phase1`"), "{ran}");
         }
@@ -702,7 +702,7 @@ fn what_pleach_packs_is_what_it_has_written() {
     // With so many files the run packs what it has written when it ends.
     garden.agent(&format!("{WRITES}; for n in $(seq 120); do echo $task $n > n$n; done"), SWAPS);
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
+    assert!(ran.refused() == ("overwritten", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
     // A pack goes before loose objects, and has what was tested and approved.
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.file("main", "T001.txt"), "T001 1");

@@ -209,7 +209,7 @@ fn a_phase_whose_tests_are_not_given_any_more_is_not_merged_untested() {
     garden.garden(&given).expect(0);
     garden.commit("bad", "\n");
     let ran = garden.gardener(&PHASE).expect(5);
-    assert!(ran.ended().0 == "refused" && ran.stdout.contains("T001"), "{ran}");
+    assert!(ran.refused().0 == "untestable" && ran.stdout.contains("T001"), "{ran}");
     assert_eq!(garden.merges(), [""; 0]);
     garden.gardener(&given).expect(1);
     garden.env.git(&["rm", "--quiet", "bad"]);
@@ -325,7 +325,7 @@ fn a_phase_taken_out_of_the_tree_is_not_forgotten() {
     garden.garden(&PHASE).expect(0);
     garden.plant(&Tree::default().phase("phase2", &["T003"]));
     let ran = garden.gardener(&PHASE).expect(5);
-    assert_eq!(ran.ended(), ("refused", "phase1"), "{ran}");
+    assert_eq!(ran.refused(), ("stray", "phase1"), "{ran}");
     assert!(ran.stdout.contains("`git branch -D pleach/phase/main/phase1 pleach/tasks/main/T001`"), "{ran}");
     let phase = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
     garden.env.git(&["branch", "--quiet", "-D", "pleach/phase/main/phase1"]);

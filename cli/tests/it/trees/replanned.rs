@@ -91,7 +91,7 @@ fn a_task_that_came_into_a_phase_is_missed_by_those_who_need_it() {
     let tree = phase1(&["T001", "T004", "T002", "T003: T002"]).phase("phase2", &["T005"]);
     garden.plant(&tree.tests("T003", &["unit: test -e T002.txt"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T003") && ran.stdout.contains("T002"), "{ran}");
+    assert!(ran.refused() == ("lacking", "T003") && ran.stdout.contains("T002"), "{ran}");
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
     garden.env.git(&["merge", "--quiet", "-m", "Bring it", "main"]);
     garden.env.git(&["switch", "--quiet", "main"]);
@@ -197,7 +197,7 @@ fn a_phase_that_cannot_begin_anew_keeps_nothing_and_says_no_such_thing() {
     let beside = beside.to_str().unwrap();
     garden.env.git(&["worktree", "add", "--quiet", beside, "pleach/phase/main/phase1"]);
     let ran = garden.gardener(&PHASE).expect(5);
-    assert!(ran.ended().0 == "refused" && ran.stdout.contains(&format!("`{beside}`")), "{ran}");
+    assert!(ran.refused().0 == "checked-out" && ran.stdout.contains(&format!("`{beside}`")), "{ran}");
     ran.does_not_warn("phase-branch-restarted");
     assert_eq!(garden.refs("refs/pleach/keep/phase1-"), [""; 0]);
     garden.env.git(&["worktree", "remove", beside]);
@@ -289,6 +289,6 @@ fn finished_work_that_lacks_something_is_called_finished() {
     have_wait(&garden, "T004");
     garden.plant(&phase1(&["T001", "T004: T002", "T009"]).phase("phase2", &["T002"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.ended() == ("refused", "T004") && ran.stdout.contains("`pleach/tasks/main/T004`"), "{ran}");
+    assert!(ran.refused() == ("lacking", "T004") && ran.stdout.contains("`pleach/tasks/main/T004`"), "{ran}");
     assert!(ran.stdout.contains("T002") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
 }

@@ -36,7 +36,7 @@ fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
     let before = garden.env.git(&["rev-parse", "main"]);
     for more in [&[][..], &["--fresh"][..], &["--retry-failed"][..]] {
         let ran = garden.gardener(&[&B[..], more].concat()).expect(5);
-        assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains(&format!("`{BRANCH}`")), "{ran}");
+        assert!(ran.refused() == ("taken", "T001") && ran.stdout.contains(&format!("`{BRANCH}`")), "{ran}");
         assert!(ran.stdout.contains("T001 of `a/task-tree.json`"), "{ran}");
         assert!(ran.stdout.contains(&format!("`pleach rm --force {session}`")), "{ran}");
         assert!(ran.stdout.contains("first:   pleach gardener --tree a/task-tree.json\n"), "{ran}");
@@ -82,7 +82,7 @@ fn a_tree_that_was_moved_is_put_back_or_its_work_dropped() {
     garden.env.git(&["mv", "a/task-tree.json", "a/moved.json"]);
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--tree", "a/moved.json"]).expect(5);
-    assert!(ran.ended().0 == "refused" && ran.stdout.contains("`a/task-tree.json`"), "{ran}");
+    assert!(ran.refused().0 == "taken" && ran.stdout.contains("`a/task-tree.json`"), "{ran}");
     assert!(!ran.stdout.contains("first: "), "{ran}");
 }
 
@@ -96,7 +96,7 @@ fn what_was_interrupted_is_gone_on_with_before_another_tree_has_its_branch() {
     run.kill(held);
     garden.agent(WRITES, APPROVES);
     let ran = garden.gardener(&B).expect(5);
-    assert!(ran.ended() == ("refused", "T001") && ran.stdout.contains("T001 of `a/task-tree.json`"), "{ran}");
+    assert!(ran.refused() == ("taken", "T001") && ran.stdout.contains("T001 of `a/task-tree.json`"), "{ran}");
     garden.gardener(&A).expect(0);
     assert_eq!(garden.file("main", "T001.txt"), "a");
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -184,7 +184,7 @@ fn a_phase_of_one_tree_is_not_gathered_with_that_of_another() {
         let garden = phases(delete);
         garden.garden(&[B, PHASE].concat()).expect(0);
         let ran = garden.gardener(&[A, PHASE].concat()).expect(5);
-        assert!(ran.ended() == ("refused", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
+        assert!(ran.refused() == ("taken", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
         assert!(ran.stdout.contains("`b/task-tree.json`"), "{ran}");
         assert!(ran.stdout.contains("first:   pleach gardener --isolation phase --tree b/task-tree.json\n"), "{ran}");
         assert_eq!(garden.times_asked("T001", "implement"), 0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Error;
 use super::attempts::behind;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalCode};
 use super::run::{TreeEnded, TreeRun};
 use super::step_scan::{self, Names};
 use super::testing::without_tests;
@@ -515,6 +515,7 @@ impl TreeRun {
     /// Says that the work of a task waits, and how to go on.
     fn work_waits(&self, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
         let (on, branch) = (refused.target.branch, self.branch_of(task)?);
+        let code = RefusalCode::of(&refused.why);
         let why = match refused.why {
             RefusalReason::Gone => LandError::Gone { target: on, from: self.seen }.to_string(),
             RefusalReason::Conflict(error) => format!(
@@ -525,7 +526,7 @@ impl TreeRun {
             RefusalReason::NoTests => without_tests(task),
             RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
         };
-        Ok(Refusal::new(task.clone(), true, branch, why))
+        Ok(Refusal::new(task.clone(), true, branch, (code, why)))
     }
 }
 

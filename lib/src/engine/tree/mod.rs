@@ -37,7 +37,7 @@ pub use mark::{Mark, Marked, Marking, Prepared};
 pub use phase::as_merged_now;
 pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};
-pub use refusal::{First, Refusal};
+pub use refusal::{First, Refusal, RefusalCode};
 pub use run::{TreeEnded, TreeRun, begun_again, check_target, target_lock};
 pub use told::told;
 

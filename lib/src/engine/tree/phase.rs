@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::begin::state_of;
-use super::refusal::{Refusal, begins_anew};
+use super::refusal::{Refusal, RefusalCode, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::testing::without_tests;
 use super::{Error, step_scan};
@@ -128,7 +128,7 @@ impl TreeRun {
         let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
         let finished = self.progress.waiting_to_land().contains(&task);
         let branch = if finished { self.branch_of(task)? } else { on };
-        Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, why)))
+        Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, (RefusalCode::Lacking, why))))
     }
 
     /// Whether a phase's branch has a task that was set back, and done again on the target since.
@@ -176,7 +176,7 @@ impl TreeRun {
 
     /// Says that a phase waits to be merged, and how to go on.
     fn phase_waits(&self, phase: &TaskId, why: RefusalReason) -> Result<Refusal, Error> {
-        let branch = self.branch_of_phase(phase)?;
+        let (branch, code) = (self.branch_of_phase(phase)?, RefusalCode::of(&why));
         let why = match why {
             RefusalReason::Conflict(conflict) => {
                 format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch))
@@ -186,7 +186,7 @@ impl TreeRun {
             RefusalReason::NoTests => without_tests(phase),
             RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
         };
-        Ok(Refusal::new(phase.clone(), true, branch, why))
+        Ok(Refusal::new(phase.clone(), true, branch, (code, why)))
     }
 
     /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.

@@ -55,7 +55,7 @@ enum Purpose {
 /// What came of something that went on by itself.
 enum Back {
     /// A session has its files.
-    Opened(Result<(Session, Option<String>), engine::Error>),
+    Opened(Box<Result<(Session, Option<String>), engine::Error>>),
     /// The task of a session is complete or given up, unless it was stopped before.
     Attempted(Box<Session>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
@@ -219,7 +219,7 @@ impl<'a> TreePump<'a> {
             job,
         });
         self.active.insert(task.clone(), Active { attempts, purpose, because, resumed });
-        self.jobs.spawn(async move { (task, Back::Opened(session.await)) });
+        self.jobs.spawn(async move { (task, Back::Opened(Box::new(session.await))) });
     }
 
     /// Something is back: what follows is done.
@@ -233,11 +233,14 @@ impl<'a> TreePump<'a> {
             Back::Opened(opened) => {
                 let Active { attempts, purpose, resumed, .. } = self.active_at(task);
                 let (attempts, purpose, resumed) = (Arc::clone(attempts), purpose.clone(), *resumed);
-                let mut session = self.run.opened(opened?, &attempts.job, resumed)?;
+                let mut session = self.run.opened((*opened)?, &attempts.job, resumed)?;
                 match purpose {
                     Purpose::Work => {}
                     Purpose::GiveUp(number, why) => attempts.give_up(&mut session, number, why)?,
-                    Purpose::Tests => return Ok(self.run_tests(task, session)),
+                    Purpose::Tests => {
+                        self.run_tests(task, session);
+                        return Ok(());
+                    }
                 }
                 self.attempt(task, session)
             }

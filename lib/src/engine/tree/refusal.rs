@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::run::TreeRun;
 use crate::ids::{BranchName, SessionId, TaskId};
+use crate::merge::RefusalReason;
 use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
 use crate::record::History;
 use crate::text::shell_word;
@@ -20,15 +21,90 @@ pub struct Refusal {
     pub finished: bool,
     /// Where its work is.
     pub branch: BranchName,
-    /// Why it did not, and how to go on.
+    /// Why it did not.
+    pub code: RefusalCode,
+    /// The same in words, and how to go on.
     pub why: String,
     /// Another tree that is to be worked first.
     pub first: Option<First>,
 }
 
 impl Refusal {
-    pub(super) fn new(task: TaskId, finished: bool, branch: BranchName, why: String) -> Self {
-        Self { task, finished, branch, why, first: None }
+    pub(super) fn new(task: TaskId, finished: bool, branch: BranchName, (code, why): (RefusalCode, String)) -> Self {
+        Self { task, finished, branch, code, why, first: None }
+    }
+}
+
+/// Why work waits. Codes are an interface (`docs/codes.md`): they never change their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCode {
+    /// The branch it would land on is gone.
+    TargetGone,
+    /// It does not fit to what is there.
+    Conflict,
+    /// An object it needs is not what its id says.
+    Overwritten,
+    /// Its tests have to run again, and it has none now.
+    NoTests,
+    /// It cannot be tested where it would land.
+    Untestable,
+    /// The branch cannot move: a checkout or another git is in the way.
+    Held,
+    /// Nothing of the tree lands it any more.
+    Stray,
+    /// Another tree has the branch.
+    Taken,
+    /// Nobody can read the branch.
+    Unreadable,
+    /// The branch is to begin anew, and a checkout has it.
+    CheckedOut,
+    /// The branch of its phase lacks something it needs.
+    Lacking,
+}
+
+impl RefusalCode {
+    /// Every code with its meaning.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::TargetGone, "the branch it would land on is gone"),
+        (Self::Conflict, "it does not fit to what is there"),
+        (Self::Overwritten, "an object it needs is not what its id says"),
+        (Self::NoTests, "its tests have to run again, and it has none now"),
+        (Self::Untestable, "it cannot be tested where it would land"),
+        (Self::Held, "the branch cannot move: a checkout or another git is in the way"),
+        (Self::Stray, "nothing of the tree lands it any more"),
+        (Self::Taken, "another tree has the branch"),
+        (Self::Unreadable, "nobody can read the branch"),
+        (Self::CheckedOut, "the branch is to begin anew, and a checkout has it"),
+        (Self::Lacking, "the branch of its phase lacks something it needs"),
+    ];
+
+    /// The code as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TargetGone => "target-gone",
+            Self::Conflict => "conflict",
+            Self::Overwritten => "overwritten",
+            Self::NoTests => "no-tests",
+            Self::Untestable => "untestable",
+            Self::Held => "held",
+            Self::Stray => "stray",
+            Self::Taken => "taken",
+            Self::Unreadable => "unreadable",
+            Self::CheckedOut => "checked-out",
+            Self::Lacking => "lacking",
+        }
+    }
+
+    /// Why a landing was refused.
+    pub(super) fn of(why: &RefusalReason) -> Self {
+        match why {
+            RefusalReason::Gone => Self::TargetGone,
+            RefusalReason::Conflict(_) => Self::Conflict,
+            RefusalReason::Overwritten(_) => Self::Overwritten,
+            RefusalReason::NoTests => Self::NoTests,
+            RefusalReason::Untestable(_) => Self::Untestable,
+            RefusalReason::Held(_) => Self::Held,
+        }
     }
 }
 
@@ -51,7 +127,7 @@ impl TreeRun {
             "{id} {lacks}; take it with `git merge {}`, or drop it with `{drop}`, and run again",
             shell_word(&branch)
         );
-        Ok(Refusal::new(id, true, branch, why))
+        Ok(Refusal::new(id, true, branch, (RefusalCode::Stray, why)))
     }
 
     /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
@@ -70,13 +146,14 @@ impl TreeRun {
         let drop = self.dropped(&branch, session, &tasks)?;
         let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
         let gathers = matches!(place, Place::Phase(_));
-        Ok(Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) })
+        let first = file.map(|file| First { file, gathers });
+        Ok(Refusal { first, ..Refusal::new(task, false, branch, (RefusalCode::Taken, why)) })
     }
 
     /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
     pub(super) fn unread(&self, unread: Unread) -> Refusal {
         let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
-        Refusal::new(unread.id, false, unread.branch.name, why)
+        Refusal::new(unread.id, false, unread.branch.name, (RefusalCode::Unreadable, why))
     }
 
     /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
@@ -115,5 +192,19 @@ pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) ->
         "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
-    Error::Refused(Refusal::new(task.clone(), false, branch, why))
+    Error::Refused(Refusal::new(task.clone(), false, branch, (RefusalCode::CheckedOut, why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_codes_lists_why_work_waits() {
+        let page = include_str!("../../../../docs/codes.md");
+        for (code, meaning) in RefusalCode::ALL {
+            let row = format!("| `{}` | {meaning} |", code.as_str());
+            assert!(page.contains(&row), "docs/codes.md lacks `{row}`");
+        }
+    }
 }
