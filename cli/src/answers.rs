@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
@@ -94,6 +95,9 @@ fn read_given(answer: &Value) -> Option<Given> {
 /// Where answers that were typed come from.
 const CONSOLE: &str = "console";
 
+/// How long a question waits until what was told before it is shown.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
+
 /// Asks at the terminal.
 #[derive(Debug, Clone)]
 pub struct Console {
@@ -112,7 +116,8 @@ impl Console {
 impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            self.events.is_heard().await;
+            // Who does not read what is told does not keep a person from answering.
+            let _ = tokio::time::timeout(HEARD_WITHIN, self.events.is_heard()).await;
             let mut lines = typed::lines().await;
             let mut asking = say::asking();
             let mut text = format!("\n{}", question::asked(&self.globals, question));

@@ -78,7 +78,6 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
                     Wish::Cancel => say!("called off with `pleach cancel`; stopping after the turn in flight"),
                     Wish::PauseNow | Wish::CancelNow => say_killed(),
                 }
-                stopped = true;
             }
         }
     });

@@ -85,7 +85,7 @@ impl Built {
 }
 
 /// Makes the engine of a configuration.
-pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::keep_private().map_err(|error| {
@@ -97,7 +97,10 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let providers = providers(settings, config, &spawner)?;
     let redactor = settings.redactor();
     providers.redact_with(&redactor);
-    let events = Broadcast::default();
+    let events = match globals.verbosity > 0 && !globals.json {
+        true => Broadcast::default().with_words(),
+        false => Broadcast::default(),
+    };
     let supervisor = Supervisor::new(spawner.clone(), settings.state_dir.clone());
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner)

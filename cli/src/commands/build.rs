@@ -140,7 +140,7 @@ fn by_agent(
     files: &[(String, String)],
 ) -> Result<TaskTree, Failure> {
     let config = &settings.resolved.config;
-    let built = build(settings, config, Answers::default())?;
+    let built = build(globals, settings, config, Answers::default())?;
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     // The planner works in a directory of its own, where nothing is that the user could have named.
     let root = repo.and_then(Repo::workdir).unwrap_or(&globals.dir);

@@ -54,7 +54,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     debug_assert_eq!(config.agent_of(None), Ok(AgentChoice::Builtin));
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = runnable(globals, &file, BTreeMap::new(), config)?.pipeline;
-    let built = build(&settings, config, Answers::default())?;
+    let built = build(globals, &settings, config, Answers::default())?;
     let request = StartRequest {
         repo: repo.clone(),
         repo_name: RepoName::new("demo").map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?,

@@ -74,7 +74,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
     let inputs = for_inputs(&history.started.inputs, &record);
     require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
-    let built = build(&settings, &settings.resolved.config, answers)?;
+    let built = build(globals, &settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {
         say_simulated();

@@ -92,7 +92,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
         agree_to_inputs(globals, &settings, &place, &inputs)?;
     }
-    let built = build(&settings, config, answers)?;
+    let built = build(globals, &settings, config, answers)?;
     let agents = &built.engine.agents;
     let simulated = pipeline.agent_nodes().any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;

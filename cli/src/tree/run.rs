@@ -62,7 +62,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_waiting(globals, &site.place.repo);
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.

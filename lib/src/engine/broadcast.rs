@@ -1,5 +1,6 @@
 //! Telling what happens to whoever listens. Nobody is waited for: each subscription keeps what it has not read yet.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,8 @@ use crate::llm::Message;
 #[derive(Debug, Clone, Default)]
 pub struct Broadcast {
     listeners: Arc<Mutex<Vec<Listener>>>,
+    /// Somebody wants to hear what agents say in turns that are not over.
+    words: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,13 @@ impl Broadcast {
         let (read, seen) = watch::channel(0);
         self.with(|listeners| listeners.push(Listener { sender, sent: 0, read: seen }));
         Subscription { receiver, read, is_reading: false }
+    }
+
+    /// Has it told what agents say in turns that are not over, too. Most do not want that, and it is costly to take secrets out
+    /// of it twice.
+    pub fn with_words(self) -> Self {
+        self.words.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Tells something. A listener that is gone is forgotten.
@@ -107,7 +117,8 @@ impl Engine {
 
     /// Tells what an agent said, as soon as it is known.
     pub(super) fn announce(&self, by: (&SessionId, &ContextId), node: &NodeId, messages: &[Message]) {
-        for message in messages {
+        let wanted = self.events.words.load(Ordering::Relaxed);
+        for message in messages.iter().filter(|_| wanted) {
             let Ok(message) = serde_json::to_value(message) else { continue };
             self.tell_under_way(by, AgentSpoke { node_id: node.clone(), message, extra: Default::default() });
         }

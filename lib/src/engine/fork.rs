@@ -41,10 +41,7 @@ impl Session {
             };
             let lock = worktree_lock(&self.repo, &self.plan.id, &context)?;
             let origin = self.context_mut(from).record_fork(forked)?;
-            let mut child = self.begin_fork(from, origin, lock)?;
-            if self.root().is_told() {
-                child.announce();
-            }
+            let child = self.begin_fork(from, origin, lock)?;
             self.add(child);
             Ok::<_, Error>(context)
         })?;

@@ -34,14 +34,19 @@ impl Session {
         while let Some(holder) = Lock::holder(common, &name) {
             let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
             let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
+            // Who takes the lock forgets what was wished of somebody else, and may have met this one.
+            let is_lost = told && Wish::read(common, &name).is_none();
             let wish = match (told, is_due) {
-                (false, _) => Some(Wish::Pause),
                 (true, true) => Some(Wish::PauseNow),
-                (true, false) => None,
+                _ if is_lost && cut_short.is_some() => Some(Wish::PauseNow),
+                _ if !told || is_lost => Some(Wish::Pause),
+                _ => None,
             };
             if let Some(wish) = wish {
                 if tell(&holder, common, &name, wish) {
-                    asked(&holder);
+                    if !is_lost || is_due {
+                        asked(&holder);
+                    }
                     cut_short = cut_short.or(is_due.then(Instant::now));
                     told = true;
                 } else if begun.elapsed() > UNKNOWN_WAIT {
@@ -55,6 +60,7 @@ impl Session {
             }
             std::thread::sleep(LOOK);
         }
+        Wish::forget(common, &name);
         Ok(told)
     }
 }

@@ -1,8 +1,8 @@
 //! The loop of a session: one place that waits for reports of workers, for records that are being written, for timers
 //! and for the wish to stop, and decides what every context does next.
 //!
-//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told once it is
-//! on disk, and its worker answered when it is back.
+//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told, and its
+//! worker answered, when it is back: never before it is on disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -110,11 +110,13 @@ impl<'a> Pump<'a> {
                 self.session.put_back(context);
             }
         }
+        self.session.announce();
         ended
     }
 
     async fn run_loop(&mut self) -> Result<Ended, Error> {
         loop {
+            self.session.announce();
             let wake = self.start_all()?;
             if self.running.is_empty() && self.jobs.is_empty() && self.waiting.is_empty() && wake.is_none() {
                 if let Some(ended) = tokio::task::block_in_place(|| self.session.ended())? {
@@ -265,11 +267,12 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// A context is back: what follows is done.
+    /// A context is back: what it wrote is told, and what follows is done.
     fn come_back(&mut self, job: Job) -> Result<(), Error> {
         let Job { context, done } = job;
         let id = context.id.clone();
         self.session.put_back(context);
+        self.session.announce();
         self.waiting.push_back((id, done?));
         while self.session.is_here(self.session.root_id())
             && let Some((id, after)) = self.waiting.pop_front()

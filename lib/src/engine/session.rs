@@ -206,15 +206,17 @@ impl Session {
         (self.lock, root)
     }
 
-    /// Tells what was written since the session was opened, and from now on all that is.
+    /// Tells what is on disk and nobody was told yet, where branches and worktrees have followed it. A session that cannot be set
+    /// up is not told of.
     pub(super) fn announce(&mut self) {
         self.contexts.values_mut().for_each(Context::announce);
     }
 
     /// Does something with the root context that may write.
     pub(super) fn at_root<T>(&mut self, work: impl FnOnce(&mut Context) -> Result<T, Error>) -> Result<T, Error> {
+        let done = tokio::task::block_in_place(|| work(self.root_mut()));
         self.announce();
-        tokio::task::block_in_place(|| work(self.root_mut()))
+        done
     }
 
     /// Hands the worktrees of a context over for an assignment, and lets it be carried out.
@@ -251,6 +253,16 @@ impl Session {
     /// The agents that work on its nodes.
     pub fn agents(&self) -> &Roster {
         &self.engine.agents
+    }
+
+    /// Whether somebody wants it to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.plan.cancel.is_stopped()
+    }
+
+    /// Whether somebody wants it to end for good.
+    pub(super) fn is_called_off(&self) -> bool {
+        self.plan.cancel.is_called_off()
     }
 
     /// What is told of it from now on.

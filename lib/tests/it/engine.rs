@@ -326,3 +326,30 @@ async fn a_branch_name_that_is_taken_is_left_alone_and_another_is_drawn() {
     assert_eq!(world.git(&["rev-parse", &branch], &world.repo_path()), tip);
     assert_ne!(world.git(&["rev-parse", &format!("pleach/tools/{}", second.id())], &world.repo_path()), tip);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_of_a_branch_is_there_when_it_is_told() {
+    let world = World::new();
+    let dot = r#"digraph tools {
+        start [shape=Mdiamond]
+        make [shape=parallelogram, tool_command="echo one >> a.txt", max_visits=8]
+        exit [shape=Msquare]
+        start -> make
+        make -> make [condition="internal.node_visit_count < 8"]
+        make -> exit
+    }"#;
+    let session = world.start(dot, world.engine(None, BTreeMap::new())).await;
+    let repo = world.repo();
+    let mut told = 0;
+    let (_, ended) = session
+        .spawn()
+        .follow(|event| {
+            if let Event::TurnCommitted(turn) = &event.recorded.event {
+                let at = repo.reference(&format!("refs/heads/{}", turn.branch)).unwrap().expect("the branch is there");
+                assert!(repo.is_ancestor(turn.git_sha, at).unwrap(), "the branch has {}", turn.turn);
+                told += 1;
+            }
+        })
+        .await;
+    assert_eq!((ended.unwrap(), told), (Ended::Completed, 8));
+}

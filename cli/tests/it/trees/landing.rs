@@ -220,6 +220,28 @@ fn work_that_the_user_takes_by_hand_has_landed() {
 }
 
 #[test]
+fn a_pause_while_a_task_is_tested_where_it_lands_ends_the_run_behind_it() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let (first, again) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "again"));
+    let test =
+        format!("test -e \"$HOME/tested\" && {{ {}; }}; {}; touch \"$HOME/tested\"", again.command(), first.command());
+    let mut run = garden.env.spawn(&["-y", "gardener", "--test-command", &test]);
+    let held = first.reached(&mut run);
+    garden.commit("mine", "by the user\n");
+    first.open(held);
+    let held = again.reached(&mut run);
+    let mut pausing = garden.env.spawn(&["pause", &garden.env.session()]);
+    pausing.wait_for("pausing after the turn in flight");
+    run.wait_for("paused with `pleach pause`");
+    again.open(held);
+    pausing.end();
+    let ran = run.end().expect(3);
+    ran.warns("rebuilt-green");
+    assert!(ran.landed() == [("T001", "main")] && ran.begun() == ["T001"] && ran.ended().0 == "paused", "{ran}");
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
 fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
     let test = "unit: ls; echo ran >> \"$HOME/ran\"";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));

@@ -43,10 +43,8 @@ pub struct Context {
     pub(super) lock: Lock,
     /// What is folded and not yet written.
     pub(super) pending: Option<PendingRecord>,
-    /// What is on disk and nobody was told yet: a session that cannot be set up is not told of.
+    /// What is on disk and nobody was told yet: it is told when what follows from it is in place.
     written: Vec<Recorded>,
-    /// What is written is told.
-    is_told: bool,
     pub(super) memory: Memory,
     /// The tree of the newest step, and what it is without logs and reports.
     pub(super) code: Option<(TreeId, CommitId)>,
@@ -90,7 +88,6 @@ impl Context {
             lock,
             pending: None,
             written,
-            is_told: false,
             memory: Memory::default(),
             code: None,
             degrade: false,
@@ -101,25 +98,11 @@ impl Context {
         }
     }
 
-    /// Tells what was written so far, and from now on all that is.
+    /// Tells what is on disk and nobody was told yet.
     pub(super) fn announce(&mut self) {
-        self.is_told = true;
         for recorded in std::mem::take(&mut self.written) {
             let by = Some((self.plan.id.clone(), self.id.clone()));
             self.engine.events.send(Told { by, recorded: Arc::new(recorded) });
-        }
-    }
-
-    /// Whether what is written is told.
-    pub(super) fn is_told(&self) -> bool {
-        self.is_told
-    }
-
-    /// Takes in what is on disk now.
-    fn tell(&mut self, events: Vec<Recorded>) {
-        self.written.extend(events);
-        if self.is_told {
-            self.announce();
         }
     }
 

@@ -209,7 +209,7 @@ impl Context {
             writer.flush()?;
         }
         self.recorder.append(writer, &batch)?;
-        self.tell(batch.events);
+        self.written.extend(batch.events);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::engine::task::shared_copy;
 use crate::engine::{Engine, Error, RUN_DIR};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, PipelineName, RepoName, SessionId};
+use crate::record;
 use crate::state::State;
 use crate::workspace::{WorkingCopy, agent_home, branch_ref};
 
@@ -20,9 +21,10 @@ impl SessionPlan {
     /// The place of a context's worktrees, below that of all.
     pub(in crate::engine) fn place(&self, context: &ContextId) -> PathBuf {
         match &self.started.task {
-            // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
-            Some(task) => shared_copy(&task.target),
-            None => Path::new(self.id.as_str()).join(context.as_str()),
+            // The tasks of a target are worked on one after another, and share what git ignores: caches, builds. What forks
+            // from one is worked beside it.
+            Some(task) if *context == record::root() => shared_copy(&task.target),
+            _ => Path::new(self.id.as_str()).join(context.as_str()),
         }
     }
 

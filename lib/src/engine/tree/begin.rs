@@ -169,7 +169,8 @@ impl TreeRun {
         let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
         // Who begins anew from the last step does without what came behind it.
         let steps_alone = has_steps && aside == Aside::Outrun;
-        let done = if steps_alone { state.on_branches() } else { state.work.clone() }.into_values().next();
+        let done = if steps_alone { state.on_branches() } else { state.work.clone() };
+        let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
         let base = history.started.built_on();
         let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
         let why = match self.repo.reference(&branch_ref(&branch))? {

@@ -327,18 +327,27 @@ impl<'a> TreePump<'a> {
                 self.attempt(task, session)
             }
             Tried::Anew(begun) => {
+                let stopped = stopped(&session, task);
                 let worked = self.run.go_back(session, begun)?;
-                self.finish(task, worked)
+                self.finish(task, worked)?;
+                stopped.into_iter().for_each(|stopped| self.end(Ok(stopped)));
+                Ok(())
             }
             tried => {
+                // What has landed cannot be called off any more.
+                let is_stopped = session.is_stopped();
                 let worked = self.run.landed(session, tried);
-                self.finish(task, worked)
+                self.finish(task, worked)?;
+                if is_stopped {
+                    self.end(Ok(TreeEnded::Paused(Pause::interrupted())));
+                }
+                Ok(())
             }
         }
     }
 
     fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: Tried) -> Result<(), Error> {
-        let run = &mut *self.run;
+        let (run, stopped) = (&mut *self.run, stopped(&session, gate));
         if matches!(tried, Tried::Moved) {
             let again = format!("`{}` moved while the tests of {gate} ran; they run again", run.plan.target);
             run.engine.warn(WarningCode::TestsAgain.with(again));
@@ -346,14 +355,24 @@ impl<'a> TreePump<'a> {
             run.take_back(session);
             Session::put_aside(&run.repo, &run.engine.redactor, &id, run.course.seat.as_ref())?;
             let because = self.active.remove(gate).and_then(|active| active.because);
-            return self.test(gate, because);
+            return match stopped {
+                Some(stopped) => {
+                    self.end(Ok(stopped));
+                    Ok(())
+                }
+                None => self.test(gate, because),
+            };
         }
         let tested = run.begun_on(session.started())?;
         let worked = run.landed(session, tried);
         if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
             run.course.gated.insert(gate.clone(), tested);
         }
-        self.finish(gate, worked)
+        self.finish(gate, worked)?;
+        if stopped.is_some() {
+            self.end(Ok(TreeEnded::Paused(Pause::interrupted())));
+        }
+        Ok(())
     }
 
     /// Something is not under way any more.
@@ -404,4 +423,12 @@ impl<'a> TreePump<'a> {
             ended => ended,
         }
     }
+}
+
+/// The end of a run whose session somebody has stopped, by a wish it was too late for.
+fn stopped(session: &Session, task: &TaskId) -> Option<TreeEnded> {
+    session.is_stopped().then(|| match session.is_called_off() {
+        true => TreeEnded::CalledOff(task.clone()),
+        false => TreeEnded::Paused(Pause::interrupted()),
+    })
 }
