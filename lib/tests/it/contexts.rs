@@ -4,12 +4,16 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pleach::config::{self, OnExceeded};
+use pleach::engine::task::{Seat, TaskJob, TaskStart};
 use pleach::engine::{Budget, Copy, Ended, Engine, Session, outwait_orphans};
-use pleach::event::{Event, PauseReason, Recorded};
+use pleach::event::{AttemptStarted, Commits, Event, PauseReason, Recorded, TaskOf};
 use pleach::git::Repo;
-use pleach::ids::{ContextId, SessionId};
+use pleach::ids::{BranchName, ContextId, SessionId};
+use pleach::plan::tree::TaskTree;
+use pleach::plan::{Inputs, load_for_tasks};
 use pleach::record::{History, context_ref};
 
 use crate::engine::{World, told};
@@ -197,6 +201,65 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(session.run().await.unwrap(), Ended::Completed);
     assert_done(&world, &id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_forks_from_a_task_works_beside_it() {
+    let world = World::new();
+    let (repo, target): (Repo, BranchName) = (world.repo(), "main".parse().unwrap());
+    let tree = TaskTree::read(r#"{"version": 1, "nodes": {"T001": {"id": "T001", "name": "Do it"}}}"#).unwrap();
+    let (task, base) = (tree.nodes().next().unwrap().clone(), repo.head().unwrap().commit);
+    let job = Arc::new(TaskJob {
+        task: task.clone(),
+        tests: Vec::new(),
+        test_timeout: Duration::from_secs(60),
+        logs: "logs".into(),
+        reports: "reports".into(),
+        commit_logs: false,
+        attempts: 1,
+        not_before: jiff::Timestamp::UNIX_EPOCH,
+        begun: Vec::new(),
+    });
+    let pipeline = load_for_tasks(DOT, &Inputs { values: job.inputs(), ..Inputs::default() }).0.unwrap();
+    let mut writer = repo.writer();
+    let document = writer.blob(b"{}").unwrap();
+    writer.flush().unwrap();
+    let start = TaskStart {
+        of: TaskOf {
+            repo: "repo".parse().unwrap(),
+            target: target.clone(),
+            tree: "task-tree.json".into(),
+            id: task.id,
+            name: task.name,
+            base,
+            commits: Commits::Steps,
+            status: None,
+        },
+        job,
+        document,
+        branch: "pleach/tasks/main/T001".parse().unwrap(),
+        base,
+        attempt: AttemptStarted {
+            retry: 0,
+            number: 1,
+            of: 1,
+            start: "start".parse().unwrap(),
+            code: base,
+            laid: None,
+            feedback: Vec::new(),
+            extra: Default::default(),
+        },
+        seat: Seat::take(&repo, &target).unwrap(),
+    };
+    let request = world.request(DOT, pipeline);
+    let started = Session::start_task(world.scripted(&script(world.root(), "")), request, start).await;
+    let (mut session, _) = started.unwrap();
+    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    let listed = world.git(&["worktree", "list", "--porcelain"], &world.repo_path());
+    let places: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1).collect();
+    assert_eq!(places.len(), 2, "{listed}");
+    assert!(places.iter().any(|place| place.contains("/tasks/")), "{listed}");
+    assert!(places.iter().any(|place| place.ends_with(&format!("/{}/b", session.id()))), "{listed}");
 }
 
 /// Runs both contexts in another process and kills it when these turns are on record.

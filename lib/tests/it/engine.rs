@@ -13,6 +13,7 @@ use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
 use pleach::ids::RepoName;
 use pleach::llm::{Provider, Script};
+use pleach::plan::pipeline::Pipeline;
 use pleach::plan::{self, Inputs};
 use pleach::process::{Cancel, Spawner};
 use pleach::record::History;
@@ -104,19 +105,24 @@ impl World {
 
     pub async fn start(&self, dot: &str, engine: Arc<Engine>) -> Session {
         let (pipeline, diagnostics) = plan::load(dot, &Inputs::default(), &[]);
-        let request = StartRequest {
+        let pipeline = pipeline.unwrap_or_else(|| panic!("{diagnostics:?}"));
+        Session::start(engine, self.request(dot, pipeline), &mut |_| {}).await.unwrap()
+    }
+
+    /// What a session in the repository is started with.
+    pub fn request(&self, dot: &str, pipeline: Pipeline) -> StartRequest {
+        StartRequest {
             repo: self.repo(),
             repo_name: RepoName::new("repo").unwrap(),
             branch_prefix: "pleach/".into(),
-            pipeline: pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")),
+            pipeline,
             dot: dot.into(),
             dot_path: "test.dot".into(),
             files: BTreeMap::new(),
             inputs: BTreeMap::new(),
             config: Value::Null,
             simulated: false,
-        };
-        Session::start(engine, request, &mut |_| {}).await.unwrap()
+        }
     }
 
     async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {

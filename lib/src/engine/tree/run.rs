@@ -301,7 +301,7 @@ impl TreeRun {
         let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
         self.done = self.progress.done(&self.plan.tree);
-        self.schedule = self.course.schedule(&self.plan, &self.progress);
+        self.schedule.renew(&self.progress);
         Ok(())
     }
 
