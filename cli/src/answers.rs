@@ -15,7 +15,7 @@ use crate::code::Code;
 use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::question;
-use crate::{say, typed};
+use crate::{say, stdin_lines};
 
 /// The flags that answer gates.
 #[derive(Debug, Clone, Default, Args)]
@@ -58,7 +58,7 @@ impl AnswerArgs {
                 Failure::new(Code::AnswersUnreadable, format!("cannot use the answers in `{}`: {why}", file.display()))
                     .hint(r#"write a JSON object such as {"approve": "Yes", "review": ["Revise", "Accept"]}"#)
             };
-            let text = pleach::regular::read_given(&path).map_err(|error| unusable(error.to_string()))?;
+            let text = pleach::plain_file::read_given(&path).map_err(|error| unusable(error.to_string()))?;
             let value: BTreeMap<String, Value> =
                 serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
             for (node, answer) in value {
@@ -118,7 +118,7 @@ impl Interviewer for Console {
         Box::pin(async move {
             // Who does not read what is told does not keep a person from answering.
             let _ = tokio::time::timeout(HEARD_WITHIN, self.events.is_heard()).await;
-            let mut lines = typed::lines().await;
+            let mut lines = stdin_lines::lines().await;
             let mut asking = say::asking();
             let mut text = format!("\n{}", question::asked(&self.globals, question));
             loop {
@@ -147,7 +147,7 @@ impl Interviewer for Console {
             if reply.source != CONSOLE {
                 return None;
             }
-            let mut lines = typed::lines().await;
+            let mut lines = stdin_lines::lines().await;
             let mut asking = say::asking();
             asking.write_all(b"comment for the next node (Enter for none)> ").ok()?;
             let line = lines.next().await.ok()?;

@@ -5,13 +5,13 @@
 #[macro_use]
 mod say;
 
-mod again;
 mod answers;
 mod code;
 mod commands;
 mod exit;
 mod failure;
 mod globals;
+mod next_commands;
 mod pipeline_file;
 mod prompt;
 mod ready;
@@ -20,10 +20,10 @@ mod runtime;
 mod session;
 mod sessions;
 mod settings;
+mod stdin_lines;
 mod survey;
 mod tree;
 mod trust;
-mod typed;
 
 use std::process::ExitCode;
 

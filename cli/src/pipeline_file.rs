@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use pleach::config::Config;
+use pleach::plain_file;
 use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
-use pleach::regular;
 use pleach::text::listed;
 
 use crate::code::Code;
@@ -31,12 +31,12 @@ impl PipelineFile {
     /// Reads the file at `path`, which somebody else has named: a tree or settings. In messages it is called `name`. Its
     /// prompt files lie relative to it.
     pub fn read(name: &Path, path: &Path) -> Result<Self, Failure> {
-        Self::read_by(regular::read, name, path)
+        Self::read_by(plain_file::read, name, path)
     }
 
     /// The same for one that is named on the command line.
     pub fn read_given(name: &Path, path: &Path) -> Result<Self, Failure> {
-        Self::read_by(regular::read_given, name, path)
+        Self::read_by(plain_file::read_given, name, path)
     }
 
     fn read_by(how: fn(&Path) -> io::Result<String>, name: &Path, path: &Path) -> Result<Self, Failure> {
@@ -47,7 +47,7 @@ impl PipelineFile {
         })?;
         let dir = parent(path);
         let named = files_named(&source).into_iter();
-        let files = named.filter_map(|file| regular::read(&dir.join(&file)).ok().map(|text| (file, text))).collect();
+        let files = named.filter_map(|file| plain_file::read(&dir.join(&file)).ok().map(|text| (file, text))).collect();
         Ok(Self { name: name.display().to_string(), source, files, is_built_in: false })
     }
 

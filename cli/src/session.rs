@@ -8,7 +8,8 @@ use std::sync::{Arc, Once};
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
-    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor, Unheld,
+    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor,
+    UnmeteredAgent,
 };
 use pleach::event::{Event, PauseReason, Told};
 use pleach::git::{Limits, Repo};
@@ -20,16 +21,16 @@ use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::{counted, shell_word};
 use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
 
-use crate::again::about;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
 use crate::globals::Globals;
+use crate::next_commands::about;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};
 use crate::settings::Settings;
-use crate::typed;
+use crate::stdin_lines;
 
 /// A repository and how a session uses it.
 #[derive(Debug)]
@@ -215,7 +216,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
 }
 
 /// Says which agents no budget can hold, because they do not tell what they spend.
-pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
+pub fn say_unheld(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
     for agent in unheld {
         warning!(AgentUnmetered, "{agent}");
     }
@@ -224,7 +225,7 @@ pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
 fn interviewer(answers: Answers, events: &Broadcast) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)
-    } else if let Some(console) = answers.console.filter(|_| typed::is_possible()) {
+    } else if let Some(console) = answers.console.filter(|_| stdin_lines::is_possible()) {
         Box::new(console.after(events.clone()))
     } else {
         Box::new(Nobody)
@@ -239,7 +240,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
             Failure::new(Code::ScriptInvalid, format!("cannot use the script `{}`: {why}", file.display()))
                 .hint("docs/scripted-provider.md shows how a script is written")
         };
-        let text = pleach::regular::read(file).map_err(|error| unusable(error.to_string()))?;
+        let text = pleach::plain_file::read(file).map_err(|error| unusable(error.to_string()))?;
         Script::parse(&text).map_err(|error| unusable(error.to_string()))
     });
     Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))

@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved, Source};
+use pleach::plain_file;
 use pleach::redact::Redactor;
-use pleach::regular;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -89,7 +89,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         layers.push(Layer::file(level, file, text));
     };
     if let Some(file) = user_config(&environment)
-        && let Some(text) = read(&file, regular::read)?
+        && let Some(text) = read(&file, plain_file::read)?
     {
         add(Level::User, file, text);
     }
@@ -97,7 +97,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         add(Level::Arborist, file, text);
     }
     let project = match &search.config {
-        Some(file) => Some((file.clone(), read(file, regular::read_given)?.ok_or_else(|| no_such_file(file))?)),
+        Some(file) => Some((file.clone(), read(file, plain_file::read_given)?.ok_or_else(|| no_such_file(file))?)),
         None => find(&search.from, &PROJECT_FILES)?,
     };
     let mut errors = Vec::new();
@@ -105,7 +105,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     if let Some((file, text)) = project {
         let dotenv = file.with_file_name(".env");
         add(Level::Project, file, text);
-        if let Some(text) = read(&dotenv, regular::read)? {
+        if let Some(text) = read(&dotenv, plain_file::read)? {
             match config::parse_dotenv(&text, &dotenv) {
                 Ok(entries) => variables = entries,
                 Err(mut wrong) => errors.append(&mut wrong),
@@ -184,7 +184,7 @@ fn find(dir: &Path, names: &[&str]) -> Result<Option<(PathBuf, String)>, Failure
     for above in dir.ancestors() {
         for name in names {
             let file = above.join(name);
-            if let Some(text) = read(&file, regular::read)? {
+            if let Some(text) = read(&file, plain_file::read)? {
                 return Ok(Some((file, text)));
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use pleach::budget::Limits;
 use pleach::engine::tree::{PlanError, Planner, planner_node};
-use pleach::engine::{Purse, Unheld};
+use pleach::engine::{PlannerBudget, UnmeteredAgent};
 use pleach::event::Warning;
 use pleach::git::Repo;
 use pleach::plan::spec::{self, SpecError};
@@ -19,12 +19,12 @@ use pleach::trust::for_planner;
 use pleach::workspace::Scratch;
 use serde_json::json;
 
-use crate::again::about;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{advised, of_engine, of_workspace};
 use crate::globals::Globals;
+use crate::next_commands::about;
 use crate::render::Out;
 use crate::runtime::block_on;
 use crate::say;
@@ -108,7 +108,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
-        let text = pleach::regular::read(&path).map_err(|error| {
+        let text = pleach::plain_file::read(&path).map_err(|error| {
             unreadable(&path, &error).hint(match error.kind() {
                 ErrorKind::InvalidData => "save the file as UTF-8",
                 _ => "make the file readable, or take it out of the directory",
@@ -162,14 +162,14 @@ fn by_agent(
     let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
     if limits.is_set() && !agent.tells_spending() {
         let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
-        say_unheld([Unheld { agent: name, nodes: [planner_node()].into() }]);
+        say_unheld([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();
     block_on(built.stopped_by(), async {
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
-        let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);
+        let mut purse = PlannerBudget::new(&engine.budget, repo, &engine.redactor);
         let mut warn = |warning: Warning| say::warn(&warning);
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))

@@ -9,10 +9,10 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use serde_json::json;
 
-use crate::again::about;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
+use crate::next_commands::about;
 use crate::render::Out;
 use crate::sessions::{self, Fit};
 use crate::settings;

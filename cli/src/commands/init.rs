@@ -10,8 +10,8 @@ use pleach::agent::find_program;
 use pleach::config::{self, Environment, Layer, Level, ProviderName};
 use pleach::git::Repo;
 use pleach::llm::usual_model;
+use pleach::plain_file;
 use pleach::process::Spawner;
-use pleach::regular;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -22,11 +22,11 @@ use crate::prompt::INSTALL;
 use crate::render::Out;
 use crate::session::own_program;
 use crate::settings::{self, PROJECT_FILES, Search};
+use crate::stdin_lines;
 use crate::survey;
 use crate::survey::agents::{self, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
-use crate::typed;
 
 /// Write a pleach.yaml for this repository, with what is found in it and on this machine.
 ///
@@ -123,7 +123,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
     for entry in std::fs::read_dir(root).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         let text = match project::READ.contains(&name.as_str()) {
-            true => regular::read(&root.join(&name)).unwrap_or_else(|error| {
+            true => plain_file::read(&root.join(&name)).unwrap_or_else(|error| {
                 warning!(FileNotRead, "`{name}` is not looked at: {error}");
                 String::new()
             }),
@@ -239,7 +239,7 @@ fn check(root: &Path, text: &str) -> Result<(), Failure> {
 /// Asks whether to write the file.
 fn agreed() -> Result<bool, Failure> {
     let refused = |message: &str| Failure::new(Code::NotConfirmed, message.to_owned());
-    if !typed::is_possible() {
+    if !stdin_lines::is_possible() {
         return Err(refused("nothing was written: there is no terminal to confirm on")
             .hint("run `pleach init -y` to write what is shown above"));
     }

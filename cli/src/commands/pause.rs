@@ -7,11 +7,11 @@ use pleach::engine::{Session, Standing, Summary};
 use pleach::workspace::Holder;
 use serde_json::json;
 
-use crate::again::about;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
+use crate::next_commands::about;
 use crate::render::{Out, session as show};
 use crate::sessions::{self, Fit};
 

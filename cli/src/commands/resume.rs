@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source};
-use pleach::engine::{Copy, Session, Standing, Summary, outwait_orphans, recorded_pipeline};
+use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
@@ -82,7 +82,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     check_agents(&pipeline, &built.engine.agents)?;
     check_prices(&built.engine, [&pipeline])?;
     show_waiting(globals, &place.repo);
-    outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
+    wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
         introduce(globals, &built.engine, pipeline.agent_nodes()).await;
         say_unheld(built.engine.unheld([&pipeline]));

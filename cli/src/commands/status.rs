@@ -15,11 +15,11 @@ use pleach::text::{counted, shell_word};
 use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
-use crate::again::about;
 use crate::commands::inspect;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::globals::Globals;
+use crate::next_commands::about;
 use crate::render::tree::{Shown, withered_json};
 use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;

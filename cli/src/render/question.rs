@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::duration;
 use super::session::plain;
-use crate::again::about;
 use crate::globals::Globals;
+use crate::next_commands::about;
 
 /// How much of the newest answer is shown.
 const LINES: usize = 12;

@@ -11,9 +11,9 @@ use pleach::text::{counted, shell_word};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
 use crate::exit::Failure;
 use crate::globals::Globals;
+use crate::next_commands::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
 use crate::render::session::plain;
 use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
@@ -79,7 +79,7 @@ pub fn tell(
             out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
             question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
             if let Some(work) = &question.work {
-                let diff = crate::again::about(globals, dir, &format!("diff {}", work.session), None);
+                let diff = crate::next_commands::about(globals, dir, &format!("diff {}", work.session), None);
                 out.line(format!("look:    {diff}"))?;
             }
             out.line(format!("answer:  {}", answering(globals, gate)))

@@ -52,7 +52,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
 /// Reads the tree of a file.
 pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let stamp = Stamp::of(place);
-    let text = pleach::regular::read(place).map_err(|error| {
+    let text = pleach::plain_file::read(place).map_err(|error| {
         Failure::new(Code::TreeUnreadable, format!("cannot read the tree `{}`", place.display()))
             .because(&error)
             .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")

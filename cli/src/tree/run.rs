@@ -8,7 +8,7 @@ use pleach::agent::Roster;
 use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{self, Brought, Left, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left};
-use pleach::engine::{AgreesToAll, Copy, Engine, Truster, outwait_orphans};
+use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
 use pleach::event::Told;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
@@ -20,12 +20,12 @@ use super::ended;
 use super::find::{TreeFile, find};
 use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
-use crate::again::addressed;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree, of_trust};
 use crate::globals::Globals;
+use crate::next_commands::addressed;
 use crate::ready::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
@@ -64,7 +64,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_waiting(globals, &site.place.repo);
-    outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+    wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
     let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;

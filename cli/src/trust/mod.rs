@@ -23,7 +23,7 @@ use crate::exit::Failure;
 use crate::failure::of_trust;
 use crate::globals::Globals;
 use crate::settings::Settings;
-use crate::{say, typed};
+use crate::{say, stdin_lines};
 
 /// The user of a command, who may have agreed before and may be there to be asked.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ struct Ask {
 impl Ask {
     /// As the user of a command can be.
     fn of(globals: &Globals) -> Self {
-        Self { yes: globals.yes, terminal: typed::is_possible() }
+        Self { yes: globals.yes, terminal: stdin_lines::is_possible() }
     }
 }
 
@@ -80,7 +80,7 @@ pub fn confirm(question: &str) -> std::io::Result<bool> {
     let mut asking = say::asking();
     write!(asking, "{question}")?;
     asking.flush()?;
-    let line = typed::line_from_now_on()?;
+    let line = stdin_lines::line_from_now_on()?;
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

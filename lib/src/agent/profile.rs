@@ -67,7 +67,7 @@ impl Profile {
 
 fn read(layer: &'static str, file: &Path) -> Result<String, LayerError> {
     let wrong = |why: String| LayerError { layer, file: file.display().to_string(), why };
-    let text = crate::regular::read(file).map_err(|error| wrong(error.to_string()))?;
+    let text = crate::plain_file::read(file).map_err(|error| wrong(error.to_string()))?;
     let parsed: Layer = serde_saphyr::from_str(&text).map_err(|error| {
         let why = error.to_string();
         wrong(format!("{}; it is YAML with a `content` key", why.lines().next().unwrap_or_default()))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::task::Seat;
+use super::task::SharedWorktree;
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
@@ -78,13 +78,13 @@ pub enum Copy<'a> {
 
 /// Waits until nothing is left in a working copy of what a run that was killed had started, for ten seconds at most. `say`
 /// is told once whom it waits for.
-pub fn outwait_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
+pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     let names = match copy {
         // What cannot be read is told by whoever opens it next.
         Copy::OfSession(id) => {
             contexts_of(repo, id).unwrap_or_default().iter().map(|at| worktree_lock_name(id, at)).collect()
         }
-        Copy::OfTasks(target) => vec![Seat::lock_name(target)],
+        Copy::OfTasks(target) => vec![SharedWorktree::lock_name(target)],
     };
     let begun = Instant::now();
     let mut said = false;

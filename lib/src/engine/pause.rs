@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::call_off::tell;
+use super::cancel::tell;
 use super::locks::lock_name;
 use super::{Error, Session};
 use crate::git::Repo;

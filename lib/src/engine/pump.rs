@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::budget::{Order, unpriced_in};
+use super::budget::{BudgetVerdict, unpriced_in};
 use super::context::{Begun, Context, NodeEnd, RecordedTurn};
 use super::executor::{Assignment, Conversation, Job as Assigned, Running};
 use super::run::Ended;
@@ -307,7 +307,7 @@ impl<'a> Pump<'a> {
                 let allowance = self.session.allowance(&node)?;
                 let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
                 let stop = self.session.plan.cancel.is_stopped() || turn.is_stopped;
-                let order = if stop { Order::Halt } else { self.session.order(over) };
+                let order = if stop { BudgetVerdict::Halt } else { self.session.order(over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
                 if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
                     worker.answer(TurnAnswer { changes, order, allowance, followed });

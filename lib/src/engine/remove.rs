@@ -14,7 +14,7 @@ pub(super) use known::copied_in;
 use super::locks::Locks;
 use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};
-use crate::beneath;
+use crate::confined_fs;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
@@ -319,7 +319,11 @@ pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
 }
 
 pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
-    beneath::remove_all(path).map_err(|source| workspace::Error::Io { doing: "remove", path: path.to_owned(), source })
+    confined_fs::remove_all(path).map_err(|source| workspace::Error::Io {
+        doing: "remove",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Removes what stands beside a working copy, and the session's directory, unless something else is in it.

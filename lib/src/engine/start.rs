@@ -11,7 +11,7 @@ use super::context::Opened;
 use super::locks::Locks;
 use super::session::SessionPlan;
 use super::task::{TREE_FILE, TaskStart};
-use super::{Engine, Error, RemoveError, Session, remove, unsecret};
+use super::{Engine, Error, RemoveError, Session, remove, secret_check};
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::{Repo, Worktree};
@@ -52,8 +52,8 @@ pub struct StartRequest {
 impl Session {
     /// Starts a session. Nothing of it runs yet. `opened` is told of it once it is on record, before it gets its files.
     pub async fn start(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Self, Error> {
-        unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
-        unsecret::inputs(&engine.redactor, &request.inputs)?;
+        secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+        secret_check::inputs(&engine.redactor, &request.inputs)?;
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
         opened(&session);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::llm::wire::Format;
 use crate::llm::{Part, Request, ToolSpec};
 
@@ -170,7 +170,7 @@ impl<'a> Wish<'a> {
 /// A file of the agent's working copy, and no other.
 fn read(cwd: &Path, path: &str) -> Option<String> {
     let inside = Path::new(path).strip_prefix(cwd).unwrap_or(Path::new(path));
-    let bytes = Beneath::at(cwd).and_then(|cwd| cwd.read(inside, LONGEST)).ok().flatten()?;
+    let bytes = ConfinedDir::at(cwd).and_then(|cwd| cwd.read(inside, LONGEST)).ok().flatten()?;
     String::from_utf8(bytes).ok()
 }
 

@@ -12,8 +12,8 @@ use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
-use super::intact;
 use super::repo::Repo;
+use super::verify;
 use crate::ids::CommitId;
 
 /// A commit that was passed.
@@ -240,7 +240,7 @@ fn read<T>(
     let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
     let commit = repo.find_commit(id).map_err(|error| damaged(&error))?;
     // What has become of tasks is read from here: nobody may put words into it.
-    intact::check(id, Kind::Commit, &commit.data)?;
+    verify::check(id, Kind::Commit, &commit.data)?;
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 

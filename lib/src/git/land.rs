@@ -16,8 +16,8 @@ use super::program::Finished;
 use super::refs::{SwapError, lock_path};
 use super::repo::Repo;
 use super::worktree::{Worktree, git_dirs, linked_git_dir};
-use crate::beneath::{Beneath, FEW_LINES};
 use crate::clock;
+use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::merge::branch::{self, BranchSight, BranchStep, InTheWay, LandingObstacle, MergeReply, SwapReply};
 use crate::text::{named, shell_word};
@@ -399,7 +399,7 @@ impl Landing<'_> {
     fn is_rebased(&self) -> Result<bool, Error> {
         const HOLDERS: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"];
         let names_it = |dir: &Path, holder: &str| {
-            let text = Beneath::at(dir).and_then(|dir| dir.read(holder, FEW_LINES)).ok().flatten();
+            let text = ConfinedDir::at(dir).and_then(|dir| dir.read(holder, FEW_LINES)).ok().flatten();
             text.is_some_and(|text| text.split(|byte| *byte == b'\n').any(|line| line == self.name.as_bytes()))
         };
         let has_it = |dir: &Path| HOLDERS.iter().any(|holder| names_it(dir, holder));

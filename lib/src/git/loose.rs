@@ -19,7 +19,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
 use super::open::Durability;
-use super::packs::{Indices, Packs};
+use super::pack_index::{Indices, Packs};
 
 /// An object to write.
 pub(super) type Object<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);

@@ -10,33 +10,33 @@
 //! - [`Repo::fast_forward`] moves a branch people may have checked out; [`Repo::merge_trees`] merges without a checkout.
 //! - [`crash`] has the points at which tests let the process die.
 
-mod adopt;
 mod checkouts;
 mod checksum;
+mod connectivity;
 pub mod crash;
 mod diff;
 mod error;
-mod handles;
 mod history;
 mod id;
 mod inflate;
-mod intact;
+mod interrupted_merge;
 mod land;
-mod left_over;
+mod landing_conflicts;
 mod loose;
 mod loose_ref;
 mod merge;
 mod object;
 mod open;
 mod pack;
-mod packs;
+mod pack_index;
 mod partial;
 mod program;
 mod progress;
 mod refs;
 mod repo;
+mod repo_pool;
 mod skipped;
-mod whole;
+mod verify;
 mod worktree;
 mod writer;
 

@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
+use super::connectivity::Whole;
 use super::error::{Error, LibraryContext as _, Unsupported};
-use super::handles::Recent;
 use super::pack::Unpacked;
-use super::packs::Packs;
+use super::pack_index::Packs;
 use super::partial::Partial;
 use super::program::Program;
 use super::progress::Listening;
 use super::repo::Repo;
-use super::whole::Whole;
+use super::repo_pool::Recent;
 use crate::config::Environment;
 use crate::text::shell_word;
 

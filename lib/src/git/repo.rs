@@ -8,12 +8,12 @@ use gix::bstr::ByteSlice as _;
 use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
-use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
-use super::intact;
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::open::{Durability, Shared};
 use super::program::parse_version;
+use super::repo_pool::Local;
+use super::verify;
 use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// A repository, opened once and held. Cheap to clone, usable from any thread.
@@ -121,7 +121,7 @@ impl Repo {
         let id = to_gix(id);
         let repo = self.local();
         let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        intact::check(id, Kind::Commit, &commit.data)?;
+        verify::check(id, Kind::Commit, &commit.data)?;
         commit
             .decode()
             .and_then(|commit| Commit::read(&id, &commit))
@@ -133,7 +133,7 @@ impl Repo {
         let id = to_gix(commit);
         let repo = self.local();
         let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        intact::check(id, Kind::Commit, &commit.data)?;
+        verify::check(id, Kind::Commit, &commit.data)?;
         let tree = commit.tree_id().map_err(|error| Error::object("commit", &id, explain(&error)))?;
         Ok(TreeId::from_gix(&tree))
     }
@@ -157,7 +157,7 @@ impl Repo {
         let id = id.to_gix();
         let repo = self.local();
         let mut blob = repo.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
-        intact::check(id, Kind::Blob, &blob.data)?;
+        verify::check(id, Kind::Blob, &blob.data)?;
         Ok(blob.take_data())
     }
 
@@ -306,7 +306,7 @@ const SHORTLY: usize = 16;
 pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tree<'_>, Error> {
     let id = tree.to_gix();
     let tree = repo.find_tree(id).map_err(|error| Error::object("tree", &id, explain(&error)))?;
-    intact::check(id, Kind::Tree, &tree.data)?;
+    verify::check(id, Kind::Tree, &tree.data)?;
     Ok(tree)
 }
 

@@ -9,12 +9,12 @@ use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
 use super::error::{Error, LibraryContext as _, explain};
-use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{EntryKind, Person};
 use super::open::{Durability, Shared};
 use super::repo::{Repo, find_tree};
-use super::{intact, loose};
+use super::repo_pool::Local;
+use super::{loose, verify};
 use crate::ids::{CommitId, RepoPath};
 
 /// A commit to be made. The same values give the same id.
@@ -122,7 +122,7 @@ impl Writer {
     pub fn commit_again(&mut self, original: CommitId, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {
         let id = to_gix(original);
         let found = self.handle.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        intact::check(id, ObjectKind::Commit, &found.data)?;
+        verify::check(id, ObjectKind::Commit, &found.data)?;
         let bytes = transplant(&found.data, tree, parents);
         let copy = self.handle.objects.write_buf(ObjectKind::Commit, &bytes).doing("build a commit")?;
         Ok(from_gix(&copy))

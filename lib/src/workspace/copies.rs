@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::copy::{Author, Change, Undone, WorkingCopy};
-use super::guard::{Guard, Trespass};
+use super::guard::{Guard, Violations};
 use super::{Error, Lock};
 use crate::event::{Snapshot, Warning};
 use crate::git::{InSubmodules, TreeId, Writer};
@@ -110,11 +110,11 @@ impl Changes {
 
 impl Guards {
     /// What differs from `self` in `after`. Refs below `kept` are the session's own.
-    pub fn compare(&self, after: &Self, kept: &str) -> Trespass {
-        let mut all = Trespass::default();
+    pub fn compare(&self, after: &Self, kept: &str) -> Violations {
+        let mut all = Violations::default();
         for (repo, before) in &self.0 {
             let Some(after) = after.0.get(repo) else { continue };
-            let Trespass { control, foreign } = before.compare(after, kept);
+            let Violations { control, foreign } = before.compare(after, kept);
             let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
             all.control.extend(control.into_iter().map(named));
             all.foreign.extend(foreign.into_iter().map(named));

@@ -16,7 +16,7 @@ use super::guard::{Guard, Watch};
 use super::held::Held;
 use super::names::branch_ref;
 use super::{Error, Lock, WorktreeSettings, keep};
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{
     Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
@@ -710,7 +710,7 @@ impl WorkingCopy {
         }
         let (root, mut above) = (self.worktree.root(), Path::new(dir).ancestors().collect::<Vec<_>>());
         above.retain(|dir| !dir.as_os_str().is_empty());
-        let found = Beneath::at(root).and_then(|beneath| {
+        let found = ConfinedDir::at(root).and_then(|beneath| {
             for dir in above.iter().rev() {
                 match beneath.kind(dir)? {
                     Some(FileType::Directory) => {}
@@ -725,14 +725,14 @@ impl WorkingCopy {
     /// Writes a file of pleach's own, which is about to be committed.
     pub fn put(&mut self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
         let (root, inside) = (self.worktree.root(), Path::new(OsStr::from_bytes(path.as_bytes())));
-        let written = Beneath::at(root).and_then(|root| root.put(inside, bytes));
+        let written = ConfinedDir::at(root).and_then(|root| root.put(inside, bytes));
         written.map_err(|source| Error::Io { doing: "write", path: root.join(inside), source })
     }
 
     /// Removes a file by the name of one of pleach's own, which is about to be left out of a commit.
     pub fn take_away(&mut self, path: &RepoPath) -> Result<(), Error> {
         let (root, inside) = (self.worktree.root(), Path::new(OsStr::from_bytes(path.as_bytes())));
-        let removed = Beneath::at(root).and_then(|root| root.remove(inside));
+        let removed = ConfinedDir::at(root).and_then(|root| root.remove(inside));
         removed.map_err(|source| Error::Io { doing: "remove", path: root.join(inside), source })
     }
 

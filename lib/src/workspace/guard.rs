@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
@@ -43,7 +43,7 @@ pub struct Guard {
 
 /// What was changed that should not have been.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Trespass {
+pub struct Violations {
     /// Configuration or hooks, which fails the node.
     pub control: Vec<String>,
     /// The user's files and refs, which are named in a warning: the user may have changed them.
@@ -135,13 +135,13 @@ impl Guard {
     }
 
     /// What differs from `self` in `after`. Refs below `kept` are the session's own.
-    pub fn compare(&self, after: &Self, kept: &str) -> Trespass {
+    pub fn compare(&self, after: &Self, kept: &str) -> Violations {
         let control = changed(&self.control, &after.control).map(|path| path.display().to_string());
         let control = control.chain(after.odd.iter().cloned()).collect();
         let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
-        Trespass { control, foreign: files.chain(refs).collect() }
+        Violations { control, foreign: files.chain(refs).collect() }
     }
 }
 
@@ -157,7 +157,7 @@ fn changed<'a, K: Ord, V: PartialEq>(
 
 /// Reads a file an agent can write to. That something else stands there is as good as any other content: it differs.
 fn read_own(dir: &Path, name: &str, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
-    match Beneath::at(dir).and_then(|dir| dir.read(name, LONGEST)) {
+    match ConfinedDir::at(dir).and_then(|dir| dir.read(name, LONGEST)) {
         Ok(None) => None,
         Ok(Some(bytes)) => into.insert(dir.join(name), bytes),
         Err(error) => into.insert(dir.join(name), error.to_string().into_bytes()),

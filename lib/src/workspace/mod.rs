@@ -17,7 +17,7 @@ pub use copies::{Changes, Guards, Workspace};
 pub use copy::{Author, Change, Position, SeenBranch, Undone, WorkingCopy};
 pub use disk::{check_writable, free_space};
 pub use follower::{BranchFollower, LaggingBranch};
-pub use guard::{Guard, Trespass, Watch};
+pub use guard::{Guard, Violations, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};
 pub use names::{

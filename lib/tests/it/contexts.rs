@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::{self, OnExceeded};
-use pleach::engine::task::{Seat, TaskJob, TaskStart};
-use pleach::engine::{Budget, Copy, Ended, Engine, Session, outwait_orphans};
+use pleach::engine::task::{SharedWorktree, TaskJob, TaskStart};
+use pleach::engine::{Budget, Copy, Ended, Engine, Session, wait_for_orphans};
 use pleach::event::{AttemptStarted, Commits, Event, PauseReason, Recorded, TaskOf};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, ContextId, SessionId};
@@ -169,7 +169,7 @@ async fn both_contexts_go_on_after_a_kill() {
     pipes(world.root());
     let id = killed_after(&world, &["main.1", "b.1"]);
     let repo = world.repo();
-    outwait_orphans(&repo, Copy::OfSession(&id), |_| {});
+    wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
@@ -249,7 +249,7 @@ async fn what_forks_from_a_task_works_beside_it() {
             feedback: Vec::new(),
             extra: Default::default(),
         },
-        seat: Seat::take(&repo, &target).unwrap(),
+        seat: SharedWorktree::take(&repo, &target).unwrap(),
     };
     let request = world.request(DOT, pipeline);
     let started = Session::start_task(world.scripted(&script(world.root(), "")), request, start).await;

@@ -23,8 +23,8 @@ const ORDER: [&str; 26] = [
     "merge",
     "route",
     "clock",
-    "beneath",
-    "regular",
+    "confined_fs",
+    "plain_file",
     "process",
     "git",
     "record",
@@ -256,12 +256,12 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod ids;
     pub mod llm;
     pub mod merge;
+    pub mod plain_file;
     pub mod plan;
     pub mod process;
     pub mod progress;
     pub mod record;
     pub mod redact;
-    pub mod regular;
     pub mod route;
     pub mod schedule;
     pub mod state;

@@ -10,8 +10,8 @@ use super::preset::{Preset, place, places};
 use super::route::{self, Variables};
 use super::template::Values;
 use crate::agent::AgentError;
-use crate::beneath::Beneath;
 use crate::config::Environment;
+use crate::confined_fs::ConfinedDir;
 
 /// Its name in the home the session has for agents, beside what one behind the gateway has there.
 const OUTSIDE: &str = "outside";
@@ -60,7 +60,7 @@ impl Preset {
     /// below.
     fn link(&self, environment: &Environment, home: &Path) -> Result<(), Error> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
-        let (home, own) = (Beneath::at(home)?, Path::new(OUTSIDE));
+        let (home, own) = (ConfinedDir::at(home)?, Path::new(OUTSIDE));
         home.make_directory(own)?;
         if self.logins_in(environment).iter().any(|login| login.exists()) {
             // Two that renew one login at once lose it. Without the lock it works all the same.

@@ -11,8 +11,8 @@ use super::template::Values;
 use crate::agent::driven::WAS_INTERRUPTED;
 use crate::agent::signs::{IDLE, signs};
 use crate::agent::{AgentError, Job, bounds};
-use crate::beneath::Beneath;
 use crate::config::{AgentStdin, ProviderName, TurnMode};
+use crate::confined_fs::ConfinedDir;
 use crate::llm::Unusable;
 use crate::process::{Command, Limits, Sandbox, Stdin};
 
@@ -238,7 +238,7 @@ fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
     let dir = status_file.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
     std::fs::create_dir_all(dir)?;
     // The agent can write there, and may have been here before.
-    Beneath::at(dir)?.write(NAME, prompt.as_bytes())?;
+    ConfinedDir::at(dir)?.write(NAME, prompt.as_bytes())?;
     Ok(dir.join(NAME))
 }
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::Preset;
 use crate::config::{Environment, TurnMode};
 use crate::gateway::Upstream;
+use crate::plain_file;
 use crate::process::{Cancel, Command, Limits, Spawner};
-use crate::regular;
 
 /// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ fn holds_key(login: &Path) -> bool {
         let is = |name: &str, wanted: fn(&str) -> bool| fields.get(name).and_then(Value::as_str).is_some_and(wanted);
         is("type", |kind| kind == "api") || is("OPENAI_API_KEY", |key| !key.is_empty()) || fields.values().any(is_key)
     }
-    let text = regular::read(login).unwrap_or_default();
+    let text = plain_file::read(login).unwrap_or_default();
     serde_json::from_str(&text).is_ok_and(|login| is_key(&login))
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::preset::Preset;
 use super::template::Values;
 use crate::agent::{AgentError, Driven};
-use crate::beneath::Beneath;
 use crate::config::Environment;
+use crate::confined_fs::ConfinedDir;
 use crate::llm::wire::Format;
 
 /// Variables to set or to remove.
@@ -95,7 +95,7 @@ impl Way<'_> {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.home)?;
             std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
             // The agent can write there, and may have been here before: what is there is left, what is made stays below.
-            let home = Beneath::at(self.home)?;
+            let home = ConfinedDir::at(self.home)?;
             let own = HOMES.iter().map(|(_, below)| *below).filter(|below| !below.is_empty());
             for dir in own.chain(self.preset.gateway.directories.iter().map(String::as_str)) {
                 if !self.home.join(dir).is_dir() {

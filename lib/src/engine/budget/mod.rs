@@ -25,9 +25,9 @@ use crate::plan::pipeline::{Node, Pipeline};
 use crate::record::Batch;
 use crate::state::limit_mark;
 
-pub use planning::Purse;
+pub use planning::PlannerBudget;
 pub use uncounted::Uncounted;
-pub use unheld::Unheld;
+pub use unheld::UnmeteredAgent;
 pub use unpriced::Unpriced;
 
 pub(super) use ledger::{Ledgers, spent_in};
@@ -89,7 +89,7 @@ pub(super) struct Earlier {
 /// What the loop tells a worker after a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum BudgetVerdict {
     /// Go on.
     Go,
     /// End here: the run was interrupted, or its branch is somebody else's now.
@@ -179,11 +179,11 @@ impl Session {
     }
 
     /// What an agent is told whose node has reached a limit.
-    pub(super) fn order(&mut self, over: Option<Exceeded>) -> Order {
-        let Some(over) = over else { return Order::Go };
+    pub(super) fn order(&mut self, over: Option<Exceeded>) -> BudgetVerdict {
+        let Some(over) = over else { return BudgetVerdict::Go };
         let order = match self.fails(&over) {
-            true => Order::Stop(self.stop_reason(&over)),
-            false => Order::Pause,
+            true => BudgetVerdict::Stop(self.stop_reason(&over)),
+            false => BudgetVerdict::Pause,
         };
         self.over = Some(over);
         order
@@ -191,7 +191,7 @@ impl Session {
 
     /// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
     pub(super) fn end_over_budget(&mut self, node: &NodeId, over: Exceeded) -> Result<(), Error> {
-        let Order::Stop(reason) = self.order(Some(over)) else {
+        let BudgetVerdict::Stop(reason) = self.order(Some(over)) else {
             return self.pause(PauseReason::OverBudget);
         };
         let batch = Batch { summary: format!("fail at {node}"), ..Batch::default() };

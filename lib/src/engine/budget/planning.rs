@@ -18,7 +18,7 @@ use crate::redact::Redactor;
 
 /// What one plan has spent and may spend.
 #[derive(Debug)]
-pub struct Purse<'a> {
+pub struct PlannerBudget<'a> {
     budget: &'a Budget,
     /// Where its turns are recorded, and those of others are found; outside every repository there is no such place.
     repo: Option<&'a Repo>,
@@ -40,7 +40,7 @@ pub(in crate::engine) struct Balance {
     pub warnings: Vec<Warning>,
 }
 
-impl<'a> Purse<'a> {
+impl<'a> PlannerBudget<'a> {
     /// For a plan that nothing was spent on yet.
     pub fn new(budget: &'a Budget, repo: Option<&'a Repo>, redactor: &'a Redactor) -> Self {
         let (warned, unpriced) = (BTreeSet::new(), BTreeSet::new());

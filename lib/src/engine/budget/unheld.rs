@@ -15,14 +15,14 @@ const NAMED: usize = 5;
 
 /// An agent that works under a limit and does not say what it spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unheld {
+pub struct UnmeteredAgent {
     /// The agent, as the node or the settings name it.
     pub agent: String,
     /// The nodes it works on.
     pub nodes: BTreeSet<NodeId>,
 }
 
-impl fmt::Display for Unheld {
+impl fmt::Display for UnmeteredAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { agent, nodes } = self;
         let word = if nodes.len() == 1 { "node" } else { "nodes" };
@@ -37,7 +37,7 @@ impl fmt::Display for Unheld {
 
 impl Engine {
     /// The agents of these pipelines that no budget can hold although there is one.
-    pub fn unheld<P: Borrow<Pipeline>>(&self, pipelines: impl IntoIterator<Item = P>) -> Vec<Unheld> {
+    pub fn unheld<P: Borrow<Pipeline>>(&self, pipelines: impl IntoIterator<Item = P>) -> Vec<UnmeteredAgent> {
         let mut found: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
         for pipeline in pipelines {
             let pipeline = pipeline.borrow();
@@ -51,6 +51,6 @@ impl Engine {
                 }
             }
         }
-        found.into_iter().map(|(agent, nodes)| Unheld { agent, nodes }).collect()
+        found.into_iter().map(|(agent, nodes)| UnmeteredAgent { agent, nodes }).collect()
     }
 }

@@ -12,7 +12,7 @@ use super::recording::{MadeStep, PendingRecord, Writers};
 use crate::agent::Agent;
 use crate::budget::Allowance;
 use crate::clock;
-use crate::engine::budget::Order;
+use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::{Assignment, Conversation, Job, Known, Recording, Start, Wanted, is_answered};
 use crate::engine::task::StepReport;
 use crate::engine::worker::{Effect, Finished, Stopped, TurnReport, output_message};
@@ -128,7 +128,7 @@ impl Context {
         visit: &Visit,
         continues: bool,
         conversation: &Conversation,
-        (allowance, order): (Allowance, Order),
+        (allowance, order): (Allowance, BudgetVerdict),
     ) -> Result<Begun, Error> {
         let start = match continues {
             false => Start::First,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Allowance;
-use crate::engine::budget::Order;
+use crate::engine::budget::BudgetVerdict;
 use crate::engine::preamble;
 use crate::ids::{CommitId, ContextId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
@@ -30,7 +30,7 @@ pub struct Assignment {
     /// What it may spend.
     pub allowance: Allowance,
     /// Whether it may spend anything at all.
-    pub order: Order,
+    pub order: BudgetVerdict,
     /// What is to be done.
     pub job: Job,
 }

@@ -31,7 +31,7 @@ use super::resume::recorded_pipeline;
 use super::session::SessionPlan;
 use super::worker::{Finished, Report, Stopped, TurnAnswer, Worker};
 use super::{Engine, Error};
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::event::{Outcome, Warning, WarningCode};
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
@@ -308,7 +308,7 @@ impl Executor {
 fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
     let write = |offered: &Offered| match (offered.file.parent(), offered.file.file_name()) {
         (Some(dir), Some(name)) => {
-            std::fs::create_dir_all(dir).and_then(|()| Beneath::at(dir)?.write(name, offered.text.as_bytes()))
+            std::fs::create_dir_all(dir).and_then(|()| ConfinedDir::at(dir)?.write(name, offered.text.as_bytes()))
         }
         _ => Ok(()),
     };

@@ -14,13 +14,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::budget::Order;
+use super::budget::BudgetVerdict;
 use super::context::Context;
 use super::executor::{Assignment, Conversation, Job, Start};
 use super::locks::Locks;
 use super::resume::{Found, read, recorded_pipeline};
 use super::worker::{Finished, Report, Stopped};
-use super::{Engine, Error, Session, StartRequest, unsecret};
+use super::{Engine, Error, Session, StartRequest, secret_check};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
@@ -92,7 +92,7 @@ impl TaskJob {
 
 /// The working copy the tasks of a target share, one after another.
 #[derive(Debug)]
-pub struct Seat {
+pub struct SharedWorktree {
     /// Held as long as anything runs in it.
     pub lock: Lock,
     /// The worktrees, once they are open.
@@ -115,7 +115,7 @@ pub struct TaskStart {
     /// The first attempt.
     pub attempt: AttemptStarted,
     /// Where it works.
-    pub seat: Seat,
+    pub seat: SharedWorktree,
 }
 
 /// Where the working copy of a target's tasks lies, below that of all working copies.
@@ -145,7 +145,7 @@ pub struct Retested {
     pub warnings: Vec<Warning>,
 }
 
-impl Seat {
+impl SharedWorktree {
     /// The name of the lock on the working copy of a target's tasks.
     pub fn lock_name(target: &BranchName) -> String {
         format!("worktree-tasks-{}", branch_key(target))
@@ -188,7 +188,7 @@ impl Session {
         start: TaskStart,
     ) -> Result<(Self, Option<String>), Error> {
         // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
-        unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+        secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(start)))?;
         let (mut session, kept) = session.make_first_copy().await?;
@@ -203,7 +203,7 @@ impl Session {
         repo: Repo,
         id: &SessionId,
         job: Arc<TaskJob>,
-        seat: Seat,
+        seat: SharedWorktree,
     ) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, seat.lock.clone())?;
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
-    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &Seat) -> Result<(), Error> {
+    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &SharedWorktree) -> Result<(), Error> {
         let locks = Locks::beside(&repo, id, seat.lock.clone())?;
         let found = read(&repo, id)?;
         let mut session = Self::open(engine, repo, locks, found, None)?;
@@ -244,9 +244,9 @@ impl Session {
     }
 
     /// Gives the working copy back.
-    pub fn leave(self) -> Seat {
+    pub fn leave(self) -> SharedWorktree {
         let (_, root) = self.into_root();
-        Seat { lock: root.lock, workspace: root.workspace }
+        SharedWorktree { lock: root.lock, workspace: root.workspace }
     }
 
     /// Begins the next attempt.
@@ -417,7 +417,7 @@ impl Session {
             conversation: Conversation::none(),
             next_turn: root.state.turns + 1,
             allowance: Allowance::default(),
-            order: Order::Go,
+            order: BudgetVerdict::Go,
             job: Job::Retest { commit },
         };
         let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::attempts::start_after;
-use super::changed::unlooked_at;
-use super::edited::or_told;
-use super::left::{Left, Unfinished};
+use super::changed::last_unverified_step;
+use super::edited::ok_or_warn;
+use super::feedback::told;
 use super::plan::TaskPipeline;
 use super::refusal::begins_anew;
 use super::run::{TreeRun, target_tip};
-use super::told::told;
+use super::unfinished::{Left, Unfinished};
 use super::{Error, GATE_PIPELINE};
 use crate::agent::BoxFuture;
 use crate::clock;
@@ -56,7 +56,7 @@ pub(super) struct OpeningSession {
 
 /// Why a session is not gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aside {
+pub(super) enum SkipReason {
     /// Its task has been worked on since, or decided about.
     Outrun,
     /// It could not work with what it was started with, which is another today.
@@ -115,7 +115,7 @@ impl TreeRun {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
-        let Some(history) = or_told(&self.engine, whole, &id) else {
+        let Some(history) = ok_or_warn(&self.engine, whole, &id) else {
             self.course.unfinished.remove(task);
             return Ok(None);
         };
@@ -139,7 +139,7 @@ impl TreeRun {
         self.course.unfinished.remove(task);
         if let Err(aside) = going_on {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
-            self.tell_put_aside(task, &history, &state, aside)?;
+            self.warn_session_abandoned(task, &history, &state, aside)?;
             return Ok(None);
         }
         let seat = self.course.seat.take().expect("the working copy is back when no task is worked");
@@ -154,21 +154,29 @@ impl TreeRun {
         task: &TaskNode,
         history: &History,
         state: &State,
-    ) -> Result<Result<Left, Aside>, Error> {
+    ) -> Result<Result<Left, SkipReason>, Error> {
         // The node may have been a phase then, and the session its tests.
-        let (Some(left), Some(work)) = (Left::of(history, state), &state.task) else { return Ok(Err(Aside::Outrun)) };
+        let (Some(left), Some(work)) = (Left::of(history, state), &state.task) else {
+            return Ok(Err(SkipReason::Outrun));
+        };
         if !self.fits(&task.id, state)? || !self.is_newest(&task.id, history, work)? {
-            return Ok(Err(Aside::Outrun));
+            return Ok(Err(SkipReason::Outrun));
         }
-        Ok(if self.is_mended(task, history, state) { Err(Aside::Mended) } else { Ok(left) })
+        Ok(if self.is_mended(task, history, state) { Err(SkipReason::Mended) } else { Ok(left) })
     }
 
     /// Says that a session is not gone on with, and where what it has done is.
-    fn tell_put_aside(&self, task: &TaskId, history: &History, state: &State, aside: Aside) -> Result<(), Error> {
+    fn warn_session_abandoned(
+        &self,
+        task: &TaskId,
+        history: &History,
+        state: &State,
+        aside: SkipReason,
+    ) -> Result<(), Error> {
         let (id, branch) = (&history.session, self.branch_of(task)?);
         let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
         // Who begins anew from the last step does without what came behind it.
-        let steps_alone = has_steps && aside == Aside::Outrun;
+        let steps_alone = has_steps && aside == SkipReason::Outrun;
         let done = if steps_alone { state.on_branches() } else { state.work.clone() };
         let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
         let base = history.started.built_on();
@@ -177,7 +185,7 @@ impl TreeRun {
             // Somebody has built on it, or taken it.
             Some(at) if self.repo.is_ancestor(done, at)? => return Ok(()),
             _ if self.is_on_target(task, done)? => return Ok(()),
-            _ if aside == Aside::Mended => "its settings or its pipeline were changed since".to_owned(),
+            _ if aside == SkipReason::Mended => "its settings or its pipeline were changed since".to_owned(),
             Some(_) => format!("`{branch}` has gone another way"),
             None => format!("`{branch}` was removed"),
         };
@@ -361,7 +369,7 @@ impl TreeRun {
                     self.engine.warn(WarningCode::CodeNewerThanSteps.with(format!(
                         "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
                     )));
-                    (unlooked_at(state), unlooked_at(state))
+                    (last_unverified_step(state), last_unverified_step(state))
                 }
                 false => (state.unfinished().last().map(Arc::as_ref), state.newest()),
             };

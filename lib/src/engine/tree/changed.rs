@@ -36,7 +36,7 @@ impl TreeRun {
 }
 
 /// The step behind which a task goes on whose code somebody has changed: nothing that was found out about it holds.
-pub(super) fn unlooked_at(state: &TaskState) -> Option<&Found> {
+pub(super) fn last_unverified_step(state: &TaskState) -> Option<&Found> {
     let steps = || state.at_attempt().iter().map(AsRef::as_ref);
     let is_look = |found: &&Found| matches!(found.step.kind, StepKind::Test | StepKind::Review);
     let before_tests = || steps().take_while(|found| !is_look(found)).last();

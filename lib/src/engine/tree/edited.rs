@@ -11,9 +11,9 @@ use crate::engine::task::TREE_FILE;
 use crate::event::WarningCode;
 use crate::git::Repo;
 use crate::ids::SessionId;
+use crate::plain_file;
 use crate::plan::tree::TaskTree;
 use crate::record::{self, History};
-use crate::regular;
 
 /// What a file looks like from outside. As long as that is the same, nobody reads it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
         return false;
     }
     *stamp = now;
-    regular::read(&plan.file).ok().as_ref() != Some(&plan.document)
+    plain_file::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
 impl TreeRun {
@@ -66,7 +66,7 @@ impl TreeRun {
         let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
         let mut last: Option<History> = None;
         for id in sessions {
-            let Some(history) = or_told(&self.engine, History::newest(&self.repo, id), id) else {
+            let Some(history) = ok_or_warn(&self.engine, History::newest(&self.repo, id), id) else {
                 continue;
             };
             if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
@@ -74,12 +74,12 @@ impl TreeRun {
             }
         }
         let last = last?;
-        or_told(&self.engine, last.opening_file(&self.repo, TREE_FILE), &last.session).flatten()
+        ok_or_warn(&self.engine, last.opening_file(&self.repo, TREE_FILE), &last.session).flatten()
     }
 }
 
 /// What was read of a session. Of one nobody can read somebody is told, and the work goes on without.
-pub(super) fn or_told<T>(engine: &Engine, read: Result<T, record::Error>, id: &SessionId) -> Option<T> {
+pub(super) fn ok_or_warn<T>(engine: &Engine, read: Result<T, record::Error>, id: &SessionId) -> Option<T> {
     match read {
         Ok(read) => Some(read),
         Err(record::Error::Missing { .. }) => None,

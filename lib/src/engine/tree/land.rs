@@ -24,7 +24,7 @@ use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
 /// What came of a try to land.
-pub(super) enum Tried {
+pub(super) enum LandOutcome {
     /// It is there.
     Landed,
     /// It was built anew on what the target has become, this commit, and its tests fail there.
@@ -63,7 +63,7 @@ pub(super) enum LandingStep {
     /// Tests are to be run.
     Tests(Box<LandingTests>),
     /// There is no more to do.
-    End(Box<Session>, Tried),
+    End(Box<Session>, LandOutcome),
 }
 
 /// What came of one thing that was next.
@@ -79,22 +79,22 @@ pub(super) enum Worked {
 
 impl TreeRun {
     /// What a try to land means for the run.
-    pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
+    pub(super) fn landed(&mut self, session: Session, tried: LandOutcome) -> Worked {
         let task = session.task().id.clone();
         let newest = session.newest_step();
         let over = session.task_is_out_of_budget().ok().flatten();
         self.take_back(session);
         match (tried, newest) {
-            (Tried::Landed, Some((StepKind::Complete, false))) => {
+            (LandOutcome::Landed, Some((StepKind::Complete, false))) => {
                 let state = self.progress.task(&task);
                 let (attempts, reason) = (state.attempts, over.or_else(|| state.why_failed()));
                 Worked::Ended(TreeEnded::Failed { task, attempts, before: false, reason })
             }
-            (Tried::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
-            (Tried::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
-            (Tried::Landed | Tried::Red(_) | Tried::Anew(_) | Tried::Moved, _) => Worked::GoOn,
-            (Tried::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
-            (Tried::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
+            (LandOutcome::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
+            (LandOutcome::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
+            (LandOutcome::Landed | LandOutcome::Red(_) | LandOutcome::Anew(_) | LandOutcome::Moved, _) => Worked::GoOn,
+            (LandOutcome::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
+            (LandOutcome::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
     }
 
@@ -171,18 +171,23 @@ impl TreeRun {
     }
 
     /// What the end of a landing means for its session.
-    fn tried(&self, session: &mut Session, end: LandingEnd, red: Option<Box<StepReport>>) -> Result<Tried, Error> {
+    fn tried(
+        &self,
+        session: &mut Session,
+        end: LandingEnd,
+        red: Option<Box<StepReport>>,
+    ) -> Result<LandOutcome, Error> {
         let task = session.task().id.clone();
         Ok(match end {
-            LandingEnd::Landed => Tried::Landed,
+            LandingEnd::Landed => LandOutcome::Landed,
             LandingEnd::Red(moves) => {
                 let step = moves.first().expect("what is red was about to move");
                 return self.turn_red(session, (step.from, step.to), *red.expect("tests that fail say something"));
             }
-            LandingEnd::Rewound(begun) => Tried::Anew(begun),
-            LandingEnd::Outdated => Tried::Moved,
-            LandingEnd::Stopped => Tried::Paused,
-            LandingEnd::Refused(refused) => Tried::Refused(self.work_waits(&task, refused)?),
+            LandingEnd::Rewound(begun) => LandOutcome::Anew(begun),
+            LandingEnd::Outdated => LandOutcome::Moved,
+            LandingEnd::Stopped => LandOutcome::Paused,
+            LandingEnd::Refused(refused) => LandOutcome::Refused(self.work_waits(&task, refused)?),
         })
     }
 
@@ -290,11 +295,11 @@ impl TreeRun {
         session: &mut Session,
         (on, built): (CommitId, CommitId),
         red: StepReport,
-    ) -> Result<Tried, Error> {
+    ) -> Result<LandOutcome, Error> {
         // Its branch is about to stand elsewhere.
         self.keep(&session.task().id, session.task_tip())?;
         session.turn_red(built, red)?;
-        Ok(Tried::Red(on))
+        Ok(LandOutcome::Red(on))
     }
 
     /// The steps of a task that is complete up to its tests and reviews, built anew on `tip`. None where nothing comes before

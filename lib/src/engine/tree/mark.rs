@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
-use super::left::left_in;
 use super::progress::Reader;
 use super::refusal::begins_anew;
 use super::run::{check_target, run_start, start_message, target_lock};
+use super::unfinished::left_in;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::Session;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Error;
 use super::edited::Stamp;
 use super::progress::Reader;
-use crate::engine::unsecret;
+use crate::engine::secret_check;
 use crate::event::Commits;
 use crate::ids::{BranchName, RepoName};
 use crate::plan::pipeline::Pipeline;
@@ -101,7 +101,7 @@ impl TreePlan {
     /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
     pub fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
         let mut used = self.used();
-        Ok(used.try_for_each(|used| unsecret::pipeline(redactor, &used.path, &used.dot, &used.files))?)
+        Ok(used.try_for_each(|used| secret_check::pipeline(redactor, &used.path, &used.dot, &used.files))?)
     }
 
     /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen

@@ -9,7 +9,7 @@ use crate::agent::{Agent, AgentError, End, Job, Reply, Turns, Verdict};
 use crate::budget::Exceeded;
 use crate::engine;
 use crate::engine::bounds::apart;
-use crate::engine::budget::Purse;
+use crate::engine::budget::PlannerBudget;
 use crate::event::{Warning, WarningCode};
 use crate::ids::NodeId;
 use crate::llm::{Message, Pricing};
@@ -80,7 +80,7 @@ impl Planner<'_> {
     pub async fn plan(
         &self,
         files: &[(String, String)],
-        purse: &mut Purse<'_>,
+        purse: &mut PlannerBudget<'_>,
         warn: &mut (dyn FnMut(Warning) + Send),
     ) -> Result<TaskTree, PlanError> {
         let asked = planner::prompt(files);
@@ -112,7 +112,7 @@ impl Planner<'_> {
         &self,
         prompt: String,
         spoken: &mut Vec<Message>,
-        purse: &mut Purse<'_>,
+        purse: &mut PlannerBudget<'_>,
         warn: &mut (dyn FnMut(Warning) + Send),
     ) -> Result<String, PlanError> {
         let node = planner_node();

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::Error;
 use super::attempts::Attempts;
 use super::begin::OpeningSession;
-use super::land::{LandingStep, LandingTests, Tried, Worked};
+use super::land::{LandOutcome, LandingStep, LandingTests, Worked};
 use super::phase::PhaseMerge;
 use super::run::{TreeEnded, TreeRun};
 use crate::engine::task::{Retested, TaskJob};
@@ -314,9 +314,9 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn task_landed(&mut self, task: &TaskId, mut session: Session, tried: Tried) -> Result<(), Error> {
+    fn task_landed(&mut self, task: &TaskId, mut session: Session, tried: LandOutcome) -> Result<(), Error> {
         match tried {
-            Tried::Red(on) => {
+            LandOutcome::Red(on) => {
                 self.active_at(task).attempts.next_or_fail(&mut session, None)?;
                 if !session.is_decided()
                     && let Err(unasked) = self.run.require_given(task, on)
@@ -326,7 +326,7 @@ impl<'a> TreePump<'a> {
                 }
                 self.attempt(task, session)
             }
-            Tried::Anew(begun) => {
+            LandOutcome::Anew(begun) => {
                 let stopped = stopped(&session, task);
                 let worked = self.run.go_back(session, begun)?;
                 self.finish(task, worked)?;
@@ -346,9 +346,9 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: Tried) -> Result<(), Error> {
+    fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: LandOutcome) -> Result<(), Error> {
         let (run, stopped) = (&mut *self.run, stopped(&session, gate));
-        if matches!(tried, Tried::Moved) {
+        if matches!(tried, LandOutcome::Moved) {
             let again = format!("`{}` moved while the tests of {gate} ran; they run again", run.plan.target);
             run.engine.warn(WarningCode::TestsAgain.with(again));
             let id = session.id().clone();

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::Error;
 use super::bookkeeping;
-use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
-use super::left::{Unfinished, bring_branches};
-use super::once::Did;
+use super::loop_guard::Completed;
+use super::pending_trust::{Brought, Given};
 use super::plan::TreePlan;
 use super::progress::Reader;
 use super::pump::TreePump;
 use super::refusal::Refusal;
 use super::spending::Spending;
+use super::unfinished::{Unfinished, bring_branches};
 use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
-use crate::engine::task::{Seat, TaskJob};
+use crate::engine::task::{SharedWorktree, TaskJob};
 use crate::engine::{Engine, Pause, Subscription};
 use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
@@ -80,7 +80,7 @@ pub struct TreeRun {
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
     pub(super) plan: Arc<TreePlan>,
-    pub(super) course: Course,
+    pub(super) course: RunState,
     pub(super) progress: Progress,
     /// How many tasks are done and landed.
     pub(super) done: usize,
@@ -99,16 +99,16 @@ pub struct TreeRun {
 
 /// How far a run has come, and what it holds.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct RunState {
     reader: Reader,
     /// The working copy, when no task is worked.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<SharedWorktree>,
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
     /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
     pub(super) chosen: Option<TaskId>,
     /// What this run has done.
-    pub(super) done: BTreeMap<TaskId, Did>,
+    pub(super) done: BTreeMap<TaskId, Completed>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, Unfinished>,
     /// What somebody was asked about.
@@ -120,7 +120,7 @@ pub(super) struct Course {
     _lock: Lock,
 }
 
-impl Course {
+impl RunState {
     /// What comes next in a tree, after what has become of it.
     fn schedule(&self, plan: &TreePlan, progress: &Progress) -> Schedule {
         let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
@@ -136,7 +136,7 @@ pub fn target_lock(target: &BranchName) -> String {
 /// Refuses a target no file can be named after.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {
     // The longest of the names, and what nearly all file systems take.
-    match Seat::lock_name(target).len() > 255 {
+    match SharedWorktree::lock_name(target).len() > 255 {
         true => Err(Error::LongName(target.clone())),
         false => Ok(()),
     }
@@ -154,10 +154,10 @@ impl TreeRun {
         let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
         bring_branches(&repo, &plan.target)?;
         let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-        let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
+        let seat = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
         let seen = target_tip(&repo, &plan.target)?;
         let progress = plan.progress(&mut reader)?;
-        let course = Course {
+        let course = RunState {
             reader,
             seat: Some(seat),
             gated: BTreeMap::new(),

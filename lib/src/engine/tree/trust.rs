@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::TASK_PIPELINE;
-use super::brought::{Brought, Start};
-use super::left::Left;
+use super::pending_trust::{Brought, Start};
 use super::plan::TreePlan;
 use super::run::TreeRun;
+use super::unfinished::Left;
 use crate::config::{Environment, Resolved};
 use crate::plan;
 use crate::plan::pipeline::Pipeline;

@@ -13,7 +13,7 @@ use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block,
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
-use crate::engine::budget::Order;
+use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
 use crate::git::TreeId;
@@ -109,7 +109,7 @@ impl Worker {
             && self.verdict_is_missing(text)
             && !self.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
         {
-            if self.order == Order::Go {
+            if self.order == BudgetVerdict::Go {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
@@ -235,7 +235,7 @@ impl Worker {
                     let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
                     let order = self.turn(kind, turn, then, &turns, &mut end.warnings).await?;
                     // Who has come to an end spends nothing any more, and need not be stopped.
-                    let goes_on = order == Order::Go || (end.is_over && order != Order::Halt);
+                    let goes_on = order == BudgetVerdict::Go || (end.is_over && order != BudgetVerdict::Halt);
                     self.order = order;
                     turns.limit(&self.node.id, self.allowance.clone());
                     end.is_told |= !goes_on;
@@ -263,13 +263,13 @@ impl Worker {
         let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
         if end.is_told && !ended && !cancel.cancel.is_stopped() {
             match &self.order {
-                Order::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
-                Order::Stop(reason) => {
+                BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
+                BudgetVerdict::Stop(reason) => {
                     end.cut_short = true;
                     end.response = reply.ok().map(|reply| reply.text);
                     return Ok(self.told_on(Outcome::final_failure(reason), end.response.as_deref()));
                 }
-                Order::Go | Order::Halt => {}
+                BudgetVerdict::Go | BudgetVerdict::Halt => {}
             }
         }
         if let Err(error) = &reply {
@@ -330,7 +330,7 @@ impl Worker {
         then: Option<BTreeMap<RepoName, TreeId>>,
         turns: &Turns,
         warnings: &mut Vec<Warning>,
-    ) -> Result<Order, Stopped> {
+    ) -> Result<BudgetVerdict, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let is_empty = turn.is_empty();
         let report = self.report(kind, turn, &|| turns.unreported()).await?;

@@ -22,14 +22,14 @@ use self::cancel::NodeCancel;
 use self::command::CommandRun;
 pub(super) use self::command::output_message;
 use super::bounds::Bounds;
-use super::budget::Order;
+use super::budget::BudgetVerdict;
 use super::context::moved_aside_warning;
 use super::executor::{Work, own_refs};
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
 use crate::agent::WaitListener;
-use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
+use crate::confined_fs::{self, ConfinedDir};
 use crate::engine;
 use crate::event::{
     AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution, Warning, WarningCode,
@@ -64,7 +64,7 @@ pub struct TurnAnswer {
     /// The changes, to be taken as the new state of the worktrees.
     pub changes: Changes,
     /// Whether to go on.
-    pub order: Order,
+    pub order: BudgetVerdict,
     /// What may be spent from now on.
     pub allowance: Allowance,
     /// The repositories with a checkout that has followed the branch.
@@ -175,7 +175,7 @@ pub struct Worker {
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
     pub allowance: Allowance,
-    pub order: Order,
+    pub order: BudgetVerdict,
     pub run_dir: PathBuf,
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
@@ -486,7 +486,7 @@ impl Worker {
     fn status_file(&self) -> Result<PathBuf, Stopped> {
         let dir = self.run_dir.join(self.node.id.as_str());
         let file = dir.join(STATUS_FILE);
-        let prepared = std::fs::create_dir_all(&dir).and_then(|()| Beneath::at(&dir)?.remove(STATUS_FILE));
+        let prepared = std::fs::create_dir_all(&dir).and_then(|()| ConfinedDir::at(&dir)?.remove(STATUS_FILE));
         match prepared {
             Ok(()) => Ok(file),
             Err(source) => Err(Stopped::Broken(Error::Io { doing: "prepare", path: file, source })),
@@ -495,7 +495,7 @@ impl Worker {
 
     /// What the status file says, if there is one. The work may have put there what it wants, also what leads elsewhere.
     fn read_status(&self, file: &Path) -> Option<Outcome> {
-        match beneath::read(file, LONGEST_STATUS) {
+        match confined_fs::read(file, LONGEST_STATUS) {
             Ok(text) => Some(status_file::read(&String::from_utf8_lossy(&text?)).unwrap_or_else(Outcome::fail)),
             Err(error) => Some(Outcome::fail(format!("the status file cannot be read: {error}"))),
         }

@@ -12,17 +12,17 @@ use rustix::io::Errno;
 
 use super::Worktree;
 use super::add_failure::{AddFailure, room_at};
-use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
 use super::known_content::NewContent;
 use super::listed::{claimed, git_dirs, stands_at};
-use super::notes::Notes;
-use super::odd;
-use super::origin::Origin;
+use super::metadata::Notes;
+use super::registration::Origin;
+use super::repair::{Making, is_free, is_whole};
 use super::restore::remove_directory;
 use super::rules::Rules;
-use crate::beneath::{self, Beneath, FEW_LINES};
+use super::sanitize;
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
@@ -104,9 +104,9 @@ impl Worktree {
             found => found.at("open the git directory", &git_dir)?,
         };
         let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
-        let mut cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
+        let mut cleared = if is_agents { sanitize::clear(&git_dir)? } else { Vec::new() };
         if is_agents {
-            cleared.extend(odd::unlock(&root)?);
+            cleared.extend(sanitize::unlock(&root)?);
         }
         let origin = if is_agents { Origin::of(repo.common_dir(), &git_dir)? } else { None };
         if let Some(origin) = &origin {
@@ -191,7 +191,7 @@ impl Worktree {
 
     /// Lets git forget worktrees whose files are gone.
     pub fn prune(repo: &Repo) -> Result<(), Error> {
-        odd::clear_pipes(repo.common_dir())?;
+        sanitize::clear_pipes(repo.common_dir())?;
         repo.shared.program.run(repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
     }
 }
@@ -238,7 +238,7 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     let args = ["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote", "--no-checkout"];
     let args = args.map(OsStr::new).into_iter().chain([named.as_os_str(), OsStr::new(&id)]);
     let _alone = one_at_a_time(common)?;
-    odd::clear_pipes(common)?;
+    sanitize::clear_pipes(common)?;
     crash::point(Kind::HeadUpdate, When::Before);
     made_by(path, repo.shared.program.run(common, args)?)?;
     repo.shared.whole.add(commit);
@@ -338,7 +338,7 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
     if common.join("HEAD").exists() {
         std::fs::create_dir_all(git_dir).at("create", git_dir)?;
     }
-    let beneath = Beneath::at(git_dir).at("open", git_dir)?;
+    let beneath = ConfinedDir::at(git_dir).at("open", git_dir)?;
     let read = |name: &str| beneath.read(name, FEW_LINES).ok().flatten().map(|line| path_of(&line));
     let write =
         |name: &str, content: &[u8]| beneath.write(name, &[content, b"\n"].concat()).at("write", &git_dir.join(name));
@@ -374,7 +374,7 @@ pub(super) fn is_admin(repo: &Repo, git_dir: &Path) -> bool {
 
 /// Whether a git directory says that it is this worktree's.
 pub(super) fn leads_to(git_dir: &Path, root: &Path) -> bool {
-    let Ok(Some(line)) = beneath::read(&git_dir.join("gitdir"), FEW_LINES) else { return false };
+    let Ok(Some(line)) = confined_fs::read(&git_dir.join("gitdir"), FEW_LINES) else { return false };
     let found = path_of(&line);
     found == root.join(".git") || git_dir.join(found).parent().is_some_and(|above| same_file(above, root))
 }
@@ -388,14 +388,14 @@ fn put_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
 fn write_head(repo: &Repo, git_dir: &Path) -> Result<Head, Error> {
     let head = Head { branch: None, ..repo.head()? };
     let line = format!("{}\n", head.commit);
-    let written = Beneath::at(git_dir).and_then(|dir| dir.write("HEAD", line.as_bytes()));
+    let written = ConfinedDir::at(git_dir).and_then(|dir| dir.write("HEAD", line.as_bytes()));
     written.at("write", &git_dir.join("HEAD"))?;
     Ok(head)
 }
 
 /// Whether a git directory has a HEAD of the form git gives it.
 pub(super) fn has_head(git_dir: &Path) -> bool {
-    let Ok(Some(text)) = beneath::read(&git_dir.join("HEAD"), FEW_LINES) else { return false };
+    let Ok(Some(text)) = confined_fs::read(&git_dir.join("HEAD"), FEW_LINES) else { return false };
     let text = text.trim_ascii_end();
     text.starts_with(b"ref: refs/") || gix::ObjectId::from_hex(text).is_ok()
 }
@@ -406,7 +406,7 @@ pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Err
     if link.is_dir() {
         return Ok(Some(link));
     }
-    match beneath::read(&link, FEW_LINES) {
+    match confined_fs::read(&link, FEW_LINES) {
         Ok(None) => Ok(None),
         bytes => {
             let bytes = bytes.at("read", &link)?.unwrap_or_default();

@@ -9,7 +9,7 @@ use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
 use super::rules::{LEFT_OUT, Rules};
-use super::waits::RULES;
+use super::special_files::RULES;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 

@@ -10,7 +10,7 @@ use gix::objs::Find as _;
 
 use super::Worktree;
 use super::files::{Held, Limits};
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, LibraryContext as _, explain};
 
 /// Git's filters, set up from the held configuration and the attribute files as they are now.
@@ -53,7 +53,7 @@ impl Filters {
             return Err(Held::TooLarge(size));
         }
         let relative = gix::path::from_bstr(path).map_err(|error| Held::Unreadable(explain(&error)))?;
-        let file = Beneath::at(&worktree.root).and_then(|root| root.open(&relative)).map_err(unreadable)?;
+        let file = ConfinedDir::at(&worktree.root).and_then(|root| root.open(&relative)).map_err(unreadable)?;
         let file = file.ok_or_else(|| unreadable(std::io::ErrorKind::NotFound.into()))?;
         let recorded = worktree.cache.known(path).map(|known| known.id);
         let outcome = self

@@ -8,11 +8,11 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 
 use super::Worktree;
 use super::admin::{linked_git_dir, tie};
-use super::bring::put_aside;
 use super::cache::Cache;
-use super::odd::Access;
-use super::origin::Origin;
-use crate::beneath::Beneath;
+use super::registration::Origin;
+use super::repair::put_aside;
+use super::sanitize::Access;
+use crate::confined_fs::ConfinedDir;
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _, held_lock};
 use crate::git::id::{TreeId, to_gix};
@@ -99,7 +99,7 @@ impl Worktree {
             self.stands.replace(found.filter(|_| is_detached));
             return Ok(None);
         }
-        Beneath::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;
+        ConfinedDir::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;
         Ok(Some(nonsense(&head)))
     }
 
@@ -191,7 +191,7 @@ impl Worktree {
 
     /// Removes what git left of an operation that was not finished.
     pub(super) fn clear_state(&self) -> Result<(), Error> {
-        let beneath = Beneath::at(&self.git_dir).at("open", &self.git_dir)?;
+        let beneath = ConfinedDir::at(&self.git_dir).at("open", &self.git_dir)?;
         let there = beneath.names().at("list", &self.git_dir)?;
         for name in STATE.iter().chain(&STATE_DIRECTORIES).map(Path::new) {
             if name.iter().next().is_some_and(|first| there.contains(first)) {
@@ -250,6 +250,6 @@ impl Worktree {
     pub(super) fn put_link(&self) -> Result<(), Error> {
         let link = self.root.join(".git");
         let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
-        Beneath::at(&self.root).and_then(|root| root.put(".git", &content)).at("write", &link)
+        ConfinedDir::at(&self.root).and_then(|root| root.put(".git", &content)).at("write", &link)
     }
 }

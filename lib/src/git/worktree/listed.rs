@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::Worktree;
 use super::admin::{linked_git_dir, path_of, same_file};
-use super::origin::Origin;
-use crate::beneath::{self, FEW_LINES};
+use super::registration::Origin;
+use crate::confined_fs::{self, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::id::from_gix;
 use crate::git::repo::Repo;
@@ -80,7 +80,7 @@ fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
         },
     };
     let (head, branch) = read_head(repo, &git_dir);
-    let reason = beneath::read(&git_dir.join("locked"), FEW_LINES).ok().flatten();
+    let reason = confined_fs::read(&git_dir.join("locked"), FEW_LINES).ok().flatten();
     let locked = reason.map(|reason| String::from_utf8_lossy(&reason).trim_end().to_owned());
     Ok(Some(Listed { path, git_dir, head, branch, locked, is_own }))
 }
@@ -99,7 +99,7 @@ pub(in crate::git) fn git_dirs(common: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Where the files of a worktree are, as its git directory has it.
 pub(super) fn claimed(git_dir: &Path) -> Option<PathBuf> {
-    let line = beneath::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten()?;
+    let line = confined_fs::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten()?;
     git_dir.join(path_of(&line)).parent().map(Path::to_owned)
 }
 
@@ -143,7 +143,7 @@ impl Stands {
         if let Ok(target) = std::fs::read_link(&head) {
             return Some(Self::On(target.to_string_lossy().into_owned()));
         }
-        let text = beneath::read(&head, FEW_LINES).ok().flatten()?;
+        let text = confined_fs::read(&head, FEW_LINES).ok().flatten()?;
         match text.strip_prefix(b"ref:") {
             Some(name) => Some(Self::On(String::from_utf8_lossy(name.trim_ascii()).into_owned())),
             None => gix::ObjectId::from_hex(text.trim_ascii_end()).ok().map(|id| Self::At(from_gix(&id))),

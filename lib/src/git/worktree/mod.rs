@@ -7,28 +7,28 @@
 
 mod add_failure;
 mod admin;
-mod bring;
+mod agent_commits;
 mod cache;
 mod files;
 mod filters;
 mod head;
 mod known_content;
 mod listed;
-mod notes;
-mod odd;
-mod origin;
-mod own;
+mod metadata;
 mod past;
+mod registration;
+mod repair;
 mod restore;
 mod rules;
+mod sanitize;
 mod scan;
 mod seen;
 mod set_up;
+mod special_files;
 mod submodule_changes;
 mod submodule_commits;
 mod submodules;
 mod untracked;
-mod waits;
 mod walk;
 
 use std::cell::{Cell, RefCell};
@@ -43,7 +43,7 @@ pub(super) use admin::linked_git_dir;
 pub use files::{Held, HeldBack, Limits, Written};
 pub use listed::Listed;
 pub(super) use listed::git_dirs;
-pub use notes::Notes;
+pub use metadata::Notes;
 pub use past::Past;
 pub use restore::Restored;
 pub(crate) use restore::remove_directory;
@@ -62,7 +62,7 @@ use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
 use known_content::NewContent;
-use origin::Origin;
+use registration::Origin;
 use rules::Rules;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
@@ -98,7 +98,7 @@ pub struct Worktree {
     /// What had no place there.
     cleared: RefCell<Vec<String>>,
     /// Whether somebody may be writing there.
-    access: Cell<odd::Access>,
+    access: Cell<sanitize::Access>,
     /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
     stands: RefCell<Option<Head>>,
 }
@@ -138,7 +138,7 @@ impl Worktree {
     /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
     pub fn tie_again(&self) -> Result<(), Error> {
         self.clear_odd()?;
-        if self.access.get() == odd::Access::Tied {
+        if self.access.get() == sanitize::Access::Tied {
             return Ok(());
         }
         if !["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {

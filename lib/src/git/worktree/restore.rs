@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use super::Worktree;
 use super::cache::Known;
 use super::scan::parents;
-use crate::beneath::{self, Beneath};
+use crate::confined_fs::{self, ConfinedDir};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::progress::{Counter, Doing, Meter};
@@ -47,7 +47,7 @@ impl Worktree {
         let mut scan = self.scan()?;
         self.spare(&mut scan, spared);
         let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
-        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
         let mut wanted: Vec<(BString, Known)> = Vec::new();
         let mut begun: Vec<(BString, Known)> = Vec::new();
         let mut removed: Vec<BString> = Vec::new();
@@ -125,7 +125,7 @@ impl Worktree {
     }
 
     /// Removes a file that is in no tree, and the directories it leaves empty but for that of a submodule.
-    pub(super) fn remove_new(&self, beneath: &Beneath, path: &BStr) -> Result<(), Error> {
+    pub(super) fn remove_new(&self, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
         let inside = gix::path::from_bstr(path).unwrap_or_default();
         beneath.remove(&inside).at("remove", &self.place(path))?;
         for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
@@ -138,7 +138,7 @@ impl Worktree {
     }
 
     /// Removes files and links that stand where a directory on the way to `path` belongs.
-    fn clear_way(&self, beneath: &Beneath, path: &BStr) -> Result<(), Error> {
+    fn clear_way(&self, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
         for parent in parents(path) {
             let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), self.place(parent));
             if beneath.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
@@ -198,5 +198,5 @@ impl Worktree {
 
 /// Removes a directory with everything in it, also where it was made read-only.
 pub(crate) fn remove_directory(place: &Path) -> Result<(), Error> {
-    beneath::remove_all(place).at("remove", place)
+    confined_fs::remove_all(place).at("remove", place)
 }

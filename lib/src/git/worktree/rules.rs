@@ -10,9 +10,9 @@ use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 
 use super::cache::Known;
-use super::odd::LONGEST;
+use super::sanitize::LONGEST;
 use super::{Notes, Worktree};
-use crate::beneath::{Beneath, FEW_LINES};
+use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -81,7 +81,7 @@ impl Rules {
     }
 
     fn write(&self, git_dir: &Path) -> Result<(), Error> {
-        let (file, dir) = (git_dir.join(FILE), Beneath::at(git_dir).at("open", git_dir)?);
+        let (file, dir) = (git_dir.join(FILE), ConfinedDir::at(git_dir).at("open", git_dir)?);
         match self.is_empty() {
             true => dir.remove(FILE).at("remove", &file),
             false => dir.write(FILE, &self.text()).at("write", &file),
@@ -145,7 +145,7 @@ impl Worktree {
         self.reset_to(base, self.tree)?;
         self.rules.write(&self.git_dir)?;
         self.notes.write(NOTE, &if self.rules.is_empty() { Vec::new() } else { self.rules.text() })?;
-        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
         for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
             match self.cache.known(path.as_bstr()) {
                 // Its files are those of another repository.
@@ -186,7 +186,7 @@ impl Worktree {
 
 /// The rules as git has them.
 fn of_git(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
-    Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))
+    ConfinedDir::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))
 }
 
 /// The rules of the repository, and those that pleach has added.

@@ -9,7 +9,7 @@ use gix::index::entry::{Mode, Stat};
 use super::cache::Known;
 use super::files::Found;
 use super::filters::Filters;
-use super::odd::LONGEST;
+use super::sanitize::LONGEST;
 use super::scan::parents;
 use super::{Limits, Notes, Scan, Seen, Worktree};
 use crate::git::error::Error;

@@ -11,7 +11,7 @@ use gix::ObjectId;
 use gix::bstr::ByteSlice as _;
 use gix::hashtable::HashSet;
 
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::history::{ONE, TWO, paint, shallow, time};
 use crate::text::counted;
@@ -150,7 +150,7 @@ type Line = (Option<ObjectId>, Option<ObjectId>, Vec<u8>);
 
 /// The log of a ref: what it was, what it became, and why.
 fn log(git_dir: &Path, name: &str) -> Result<Vec<Line>, Error> {
-    let text = Beneath::at(git_dir).and_then(|dir| dir.read(name, LONGEST_LOG)).at("read", &git_dir.join(name))?;
+    let text = ConfinedDir::at(git_dir).and_then(|dir| dir.read(name, LONGEST_LOG)).at("read", &git_dir.join(name))?;
     let id = |hex: &[u8]| ObjectId::from_hex(hex).ok().filter(|id| !id.is_null());
     let line = |line: &[u8]| {
         let (ids, said) = line.split_once_str("\t").unwrap_or((line, b""));

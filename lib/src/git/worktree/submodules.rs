@@ -10,9 +10,9 @@ use gix::index::entry::Mode;
 use gix::status::plumbing::index_as_worktree::traits::SubmoduleStatus;
 
 use super::scan::parents;
-use super::waits::{Listing, waits};
+use super::special_files::{Listing, waits};
 use super::{Scan, Worktree};
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -106,7 +106,7 @@ impl Worktree {
         let is_taken = |parent: &BStr| self.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
         for path in gone.iter().map(|path| path.as_bytes().as_bstr()).filter(|path| !parents(path).any(is_taken)) {
             let (inside, place) = (gix::path::from_bstr(path).unwrap_or_default(), self.place(path));
-            let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+            let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
             beneath.remove(&inside).at("remove", &place)?;
             beneath.make_directory(&inside).at("create", &place)?;
         }

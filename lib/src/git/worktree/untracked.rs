@@ -7,8 +7,8 @@ use gix::index::entry::Mode;
 use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::waits::is_waited_for;
-use super::walk::{Stranger, Walked};
+use super::special_files::is_waited_for;
+use super::walk::{UntrackedEntry, Walked};
 use super::{Scan, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -28,7 +28,7 @@ impl Worktree {
         }
         let is_sparse = self.cache.sparse_index().is_some();
         let mut rules = self.ignore_rules()?;
-        while let Some(Stranger { path, is_directory }) = strangers.pop() {
+        while let Some(UntrackedEntry { path, is_directory }) = strangers.pop() {
             if self.is_too_deep(path.as_bstr()) {
                 scan.deep.push(RepoPath::new(path.to_vec()));
                 continue;
@@ -60,14 +60,14 @@ impl Worktree {
     /// Files with ignore rules, beside tracked ones, that ignore themselves. They belong to the tree all the same: what
     /// they hide from now on would be missing in it, and nobody could see why.
     pub(super) fn hidden_rules(&self, walked: &Walked) -> Result<Vec<BString>, Error> {
-        let is_named = |stranger: &&Stranger| !stranger.is_directory && are_ignore_rules(&stranger.path);
+        let is_named = |stranger: &&UntrackedEntry| !stranger.is_directory && are_ignore_rules(&stranger.path);
         let mut hidden = Vec::new();
         let mut named = walked.strangers.iter().filter(is_named).peekable();
         if named.peek().is_none() {
             return Ok(hidden);
         }
         let mut rules = self.ignore_rules()?;
-        for Stranger { path, .. } in named {
+        for UntrackedEntry { path, .. } in named {
             let platform = rules.at_entry(path.as_bstr(), Some(Mode::FILE)).doing("read ignore rules")?;
             let by = platform.matching_exclude_pattern().filter(|by| !by.pattern.is_negative());
             if by.is_some_and(|by| by.source.is_some_and(|source| self.root.join(source) == self.place(path.as_bstr())))
@@ -79,7 +79,7 @@ impl Worktree {
     }
 
     /// What lies directly in a directory none of which is in the index; none if it is a repository or cannot be read.
-    fn inside(&self, path: &BStr, waits: &mut Vec<BString>) -> Option<Vec<Stranger>> {
+    fn inside(&self, path: &BStr, waits: &mut Vec<BString>) -> Option<Vec<UntrackedEntry>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut dir = match rustix::fs::open(self.place(path), flags, Permissions::empty()).and_then(Dir::new) {
             Err(Errno::NOENT) => return Some(Vec::new()),
@@ -97,7 +97,7 @@ impl Worktree {
                     if is_waited_for(name, kind, || self.size(path.as_bstr())) {
                         waits.push(path);
                     } else if matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink) {
-                        inside.push(Stranger { path, is_directory: kind.is_dir() });
+                        inside.push(UntrackedEntry { path, is_directory: kind.is_dir() });
                     }
                 }
             }

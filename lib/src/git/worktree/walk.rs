@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 use super::rules::LEFT_OUT;
-use super::waits::is_waited_for;
+use super::special_files::is_waited_for;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;
@@ -46,7 +46,7 @@ pub(super) struct Walked {
     /// Where those files and links stand whose stat tells nothing, that have nothing large in their place.
     unsure: Vec<usize>,
     /// What lies in directories of the index and is not in it.
-    pub strangers: Vec<Stranger>,
+    pub strangers: Vec<UntrackedEntry>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
     /// that cannot be read.
     pub is_odd: bool,
@@ -58,7 +58,7 @@ pub(super) struct Walked {
 
 /// A file, a link or a directory the index does not know.
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub(super) struct UntrackedEntry {
     pub path: BString,
     pub is_directory: bool,
 }
@@ -340,7 +340,7 @@ impl Walk<'_> {
                 _ => walked.is_odd = true,
             }
         } else if is_directory || kind.is_file() || kind.is_symlink() {
-            walked.strangers.push(Stranger { path: path(), is_directory });
+            walked.strangers.push(UntrackedEntry { path: path(), is_directory });
         }
     }
 }

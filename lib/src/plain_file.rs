@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::FileType;
 
-use crate::beneath::said;
+use crate::confined_fs::said;
 
 /// The text of a regular file, links followed. Anything else is an error that says what it is, and is not opened.
 pub fn read(path: &Path) -> io::Result<String> {

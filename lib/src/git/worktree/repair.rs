@@ -10,10 +10,10 @@ use super::admin::{
     has_head, hold, is_admin, leads_to, linked_git_dir, named_place, own_git_dir, remove_admin, same_file, tie,
 };
 use super::listed::{claimed, git_dirs};
-use super::origin::Origin;
+use super::registration::Origin;
 use super::restore::remove_directory;
-use super::{Worktree, odd};
-use crate::beneath::{self, Beneath, FEW_LINES};
+use super::{Worktree, sanitize};
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -41,7 +41,7 @@ impl Worktree {
             found => found?,
         };
         // One that nobody may look into is whole all the same.
-        let unlocked = git_dir.iter().filter(|git_dir| is_admin(repo, git_dir)).map(|git_dir| odd::clear(git_dir));
+        let unlocked = git_dir.iter().filter(|git_dir| is_admin(repo, git_dir)).map(|git_dir| sanitize::clear(git_dir));
         let unlocked: Vec<String> = unlocked.collect::<Result<Vec<_>, _>>()?.concat();
         match git_dir {
             Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
@@ -150,8 +150,8 @@ fn mend(
     if let Some(broken) = broken.filter(|broken| has_head(broken)) {
         // It may be all that leads to an agent's own commit.
         let from = broken.join("HEAD");
-        if let Some(head) = beneath::read(&from, FEW_LINES).at("read", &from)? {
-            Beneath::at(&git_dir).and_then(|dir| dir.write("HEAD", &head)).at("write", &git_dir)?;
+        if let Some(head) = confined_fs::read(&from, FEW_LINES).at("read", &from)? {
+            ConfinedDir::at(&git_dir).and_then(|dir| dir.write("HEAD", &head)).at("write", &git_dir)?;
         }
     }
     tie(repo, &root, &git_dir)?;

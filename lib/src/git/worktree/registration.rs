@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::notes::Notes;
-use super::odd::LONGEST;
-use crate::beneath::Beneath;
+use super::metadata::Notes;
+use super::sanitize::LONGEST;
+use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
 
 /// What is remembered of how a worktree came to be.
@@ -51,7 +51,7 @@ impl Origin {
         if settings(git_dir).is_ok_and(|found| found == self.settings) {
             return Ok(None);
         }
-        let dir = match Beneath::at(git_dir) {
+        let dir = match ConfinedDir::at(git_dir) {
             // It is made anew by what comes next.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             dir => dir.at("open", git_dir)?,
@@ -84,7 +84,7 @@ const OWN: &str = "own";
 const SETTINGS: &str = "config.worktree";
 
 fn settings(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
-    let read = Beneath::at(git_dir).and_then(|dir| dir.read(SETTINGS, LONGEST));
+    let read = ConfinedDir::at(git_dir).and_then(|dir| dir.read(SETTINGS, LONGEST));
     read.at("read", &git_dir.join(SETTINGS))
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 
 use super::scan::parents;
 use super::{Scan, Worktree};
-use crate::beneath::{self, Beneath, FEW_LINES};
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -76,7 +76,7 @@ impl Worktree {
             let detail = "it is no file, or far too large; move it away".into();
             return Err(Error::Library { doing: format!("read `{first}`"), detail });
         }
-        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
         for path in paths {
             let place = self.place(path.as_bstr());
             beneath.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
@@ -89,7 +89,7 @@ impl Worktree {
     pub(super) fn clear_waits_above(&self, paths: &BTreeSet<BString>, scan: &mut Scan) -> Result<(), Error> {
         let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
         directories.insert(b"".as_bstr());
-        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
         let mut waits = Vec::new();
         for directory in directories.into_iter().filter(|directory| !self.is_too_deep(directory)) {
             for name in RULES {
@@ -152,7 +152,7 @@ impl Worktree {
 
     /// Gives back the right to look into a directory; whether it was taken away.
     fn unlock(&self, directory: &BStr) -> Result<bool, Error> {
-        let unlocked = Beneath::at(&self.root)
+        let unlocked = ConfinedDir::at(&self.root)
             .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
         unlocked.map(|(_, was_locked)| was_locked).at("open", &self.place(directory))
     }
@@ -232,8 +232,12 @@ pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
     let dir = match git.is_dir() {
         true => git.to_owned(),
         false => {
-            let line =
-                git.canonicalize().and_then(|git| beneath::read(&git, FEW_LINES)).ok().flatten().unwrap_or_default();
+            let line = git
+                .canonicalize()
+                .and_then(|git| confined_fs::read(&git, FEW_LINES))
+                .ok()
+                .flatten()
+                .unwrap_or_default();
             let Some(target) = line.strip_prefix(b"gitdir:") else { return Vec::new() };
             git.with_file_name(std::ffi::OsStr::from_bytes(target.trim_ascii()))
         }
@@ -241,7 +245,7 @@ pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         REPOSITORY.iter().map(|name| dir.join(name)).filter(|file| is_special(file)).collect();
     // HEAD may name a file of its own.
-    let head = beneath::read(&dir.join("HEAD"), FEW_LINES).ok().flatten().unwrap_or_default();
+    let head = confined_fs::read(&dir.join("HEAD"), FEW_LINES).ok().flatten().unwrap_or_default();
     let named = head.strip_prefix(b"ref:").map(|name| dir.join(std::ffi::OsStr::from_bytes(name.trim_ascii())));
     found.extend(named.filter(|file| is_special(file)));
     found

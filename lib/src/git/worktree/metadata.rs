@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::restore::remove_directory;
-use crate::beneath::{self, Beneath};
+use crate::confined_fs::{self, ConfinedDir};
 use crate::git::error::{Error, IoContext as _};
 
 /// Where they lie in the git directory all worktrees share.
@@ -36,13 +36,13 @@ impl Notes {
     /// A note of at most `limit` bytes; none if there is none.
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let place = self.dir.join(name);
-        beneath::read(&place, limit).at("read", &place)
+        confined_fs::read(&place, limit).at("read", &place)
     }
 
     /// Notes something in the place of what was noted under this name.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         std::fs::create_dir_all(&self.dir).at("create", &self.dir)?;
-        Beneath::at(&self.dir).and_then(|dir| dir.write(name, bytes)).at("write", &self.dir.join(name))
+        ConfinedDir::at(&self.dir).and_then(|dir| dir.write(name, bytes)).at("write", &self.dir.join(name))
     }
 
     /// The same, so that it outlives a crash of the system.
@@ -85,7 +85,7 @@ impl Notes {
 
     /// Whether an index is the one pleach wrote last, and nobody has written to it since.
     pub(super) fn is_own_index(&self, index: &Path) -> bool {
-        let noted = self.read(INDEX, beneath::FEW_LINES).ok().flatten();
+        let noted = self.read(INDEX, confined_fs::FEW_LINES).ok().flatten();
         index.symlink_metadata().is_ok_and(|now| noted == Some(print(&now).into_bytes()))
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Error;
 use super::begin::{is_open, state_of};
-use super::left::{Left, Unfinished};
 use super::run::{TreeRun, target_tip};
+use super::unfinished::{Left, Unfinished};
 use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::Status;

@@ -6,7 +6,7 @@ use crate::ids::{CommitId, TaskId};
 
 /// A task this run has done, or a gate it has run.
 #[derive(Debug)]
-pub(super) struct Did {
+pub(super) struct Completed {
     /// The newest steps before, because of which it was.
     because: Vec<CommitId>,
     /// Where the branch stood that it has landed on.
@@ -33,7 +33,7 @@ impl TreeRun {
     /// Notes that a task is done, or a gate was run, because of these steps.
     pub(super) fn note_done(&mut self, task: &TaskId, because: Vec<CommitId>) -> Result<(), Error> {
         let landed = self.landing_tip(task)?;
-        self.course.done.insert(task.clone(), Did { because, landed });
+        self.course.done.insert(task.clone(), Completed { because, landed });
         Ok(())
     }
 }

@@ -37,11 +37,11 @@ pub const FEW_LINES: u64 = 64 * 1024;
 
 /// A directory below which nothing is reached by a link.
 #[derive(Debug)]
-pub struct Beneath {
+pub struct ConfinedDir {
     root: OwnedFd,
 }
 
-impl Beneath {
+impl ConfinedDir {
     /// Opens a directory that nobody but pleach can put something else in the place of.
     pub fn at(root: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -195,7 +195,7 @@ impl Beneath {
         Ok(all)
     }
 
-    /// What there is at a path, as [`Beneath::kind`]. A file or a directory gives back the right to read and write it to
+    /// What there is at a path, as [`ConfinedDir::kind`]. A file or a directory gives back the right to read and write it to
     /// whoever it belongs to: whether that was taken away.
     pub fn unlock(&self, inside: impl AsRef<Path>) -> io::Result<(Option<FileType>, bool)> {
         match self.way(inside.as_ref(), false)? {
@@ -253,24 +253,24 @@ impl AsFd for Holder<'_> {
     }
 }
 
-/// The content of a file whose directory nobody but pleach can put something else in the place of, as [`Beneath::read`].
+/// The content of a file whose directory nobody but pleach can put something else in the place of, as [`ConfinedDir::read`].
 pub fn read(place: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    match Beneath::at(above) {
+    match ConfinedDir::at(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         above => above?.read(name, limit),
     }
 }
 
-/// The same as [`Beneath::unlock`] for a file or directory in a directory nobody but pleach can put something else in the
+/// The same as [`ConfinedDir::unlock`] for a file or directory in a directory nobody but pleach can put something else in the
 /// place of.
 pub fn unlock(place: &Path) -> io::Result<bool> {
     let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    match Beneath::at(above) {
+    match ConfinedDir::at(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         above => Ok(unlock_at(above?.root.as_fd(), name)?.1),
     }
@@ -385,16 +385,16 @@ mod tests {
         fs::write(dir.path().join("f"), "").unwrap();
         symlink("f", dir.path().join("link")).unwrap();
         ["d", "f"].into_iter().for_each(shut);
-        let beneath = Beneath::at(dir.path()).unwrap();
+        let confined = ConfinedDir::at(dir.path()).unwrap();
         let (file, directory) = (Some(FileType::RegularFile), Some(FileType::Directory));
-        assert_eq!(beneath.unlock("link").unwrap(), (Some(FileType::Symlink), false));
-        assert_eq!(beneath.unlock("none").unwrap(), (None, false));
+        assert_eq!(confined.unlock("link").unwrap(), (Some(FileType::Symlink), false));
+        assert_eq!(confined.unlock("none").unwrap(), (None, false));
         assert_eq!((mode("d"), mode("f")), (0o040, 0o040));
-        assert_eq!(beneath.unlock("d").unwrap(), (directory, true));
+        assert_eq!(confined.unlock("d").unwrap(), (directory, true));
         assert!(unlock(&dir.path().join("f")).unwrap());
         assert_eq!((mode("d"), mode("f")), (0o740, 0o640));
-        assert_eq!(beneath.unlock("d").unwrap(), (directory, false), "once");
-        assert_eq!(beneath.unlock("f").unwrap(), (file, false));
+        assert_eq!(confined.unlock("d").unwrap(), (directory, false), "once");
+        assert_eq!(confined.unlock("f").unwrap(), (file, false));
     }
 
     #[test]
@@ -405,10 +405,10 @@ mod tests {
         fs::write(&mine, "mine").unwrap();
         symlink(&mine, root.join("link")).unwrap();
         pipe(&root.join("pipe"));
-        let beneath = Beneath::at(&root).unwrap();
+        let confined = ConfinedDir::at(&root).unwrap();
         for name in ["link", "pipe", "new", "a/b/c"] {
-            beneath.write(name, b"ours").unwrap();
-            assert_eq!(beneath.read(name, 100).unwrap().unwrap(), b"ours");
+            confined.write(name, b"ours").unwrap();
+            assert_eq!(confined.read(name, 100).unwrap().unwrap(), b"ours");
         }
         for name in ["link", "pipe", "new"] {
             fs::remove_file(root.join(name)).unwrap();
@@ -417,8 +417,8 @@ mod tests {
         fs::hard_link(&mine, root.join("new")).unwrap();
         pipe(&root.join("pipe"));
         for name in ["link", "pipe", "new", "a/b/c"] {
-            beneath.put(name, b"o").unwrap();
-            assert_eq!(beneath.read(name, 100).unwrap().unwrap(), b"o");
+            confined.put(name, b"o").unwrap();
+            assert_eq!(confined.read(name, 100).unwrap().unwrap(), b"o");
         }
         assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
         assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "nothing is left beside");
@@ -435,17 +435,17 @@ mod tests {
         symlink(out.join("f"), root.join("link")).unwrap();
         pipe(&root.join("pipe"));
         fs::write(root.join("long"), "12345").unwrap();
-        let beneath = Beneath::at(&root).unwrap();
-        assert!(beneath.read("way/f", 100).unwrap().is_none() && beneath.kind("way/f").unwrap().is_none());
-        beneath.remove("way/f").unwrap();
-        assert!(beneath.write("way/g", b"x").unwrap_err().to_string().contains("`way` on the way is a link"));
-        assert!(beneath.link("way/g", &out).unwrap_err().to_string().contains("`way` on the way is a link"));
-        assert!(beneath.read("link", 100).unwrap_err().to_string().contains("it is a link"));
-        assert!(beneath.read("pipe", 100).unwrap_err().to_string().contains("it is a named pipe"));
-        assert!(beneath.read("long", 4).is_err() && beneath.read("long", 5).unwrap().is_some());
-        assert!(beneath.read("../out/f", 100).is_err() && beneath.read(out.join("f"), 100).is_err());
+        let confined = ConfinedDir::at(&root).unwrap();
+        assert!(confined.read("way/f", 100).unwrap().is_none() && confined.kind("way/f").unwrap().is_none());
+        confined.remove("way/f").unwrap();
+        assert!(confined.write("way/g", b"x").unwrap_err().to_string().contains("`way` on the way is a link"));
+        assert!(confined.link("way/g", &out).unwrap_err().to_string().contains("`way` on the way is a link"));
+        assert!(confined.read("link", 100).unwrap_err().to_string().contains("it is a link"));
+        assert!(confined.read("pipe", 100).unwrap_err().to_string().contains("it is a named pipe"));
+        assert!(confined.read("long", 4).is_err() && confined.read("long", 5).unwrap().is_some());
+        assert!(confined.read("../out/f", 100).is_err() && confined.read(out.join("f"), 100).is_err());
         for name in ["way", "link", "pipe", "none"] {
-            beneath.remove(name).unwrap();
+            confined.remove(name).unwrap();
         }
         assert_eq!(fs::read_to_string(out.join("f")).unwrap(), "mine");
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);

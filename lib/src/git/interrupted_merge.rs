@@ -7,9 +7,9 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::adopt::place;
 use super::diff::ChangeKind;
 use super::error::Error;
+use super::landing_conflicts::place;
 use super::repo::Repo;
 use crate::ids::{BranchName, CommitId};
 use crate::merge::interrupted::{BrokenOff, FoundPath, WrittenFiles};

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::locks::{Locks, lock_name};
 use super::resume::{Found, find, read};
-use super::task::Seat;
+use super::task::SharedWorktree;
 use super::{Error, Session};
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
@@ -79,7 +79,12 @@ impl Session {
 
     /// Calls off a session on a task that nobody works on, also one that only waits to land: the task has been decided
     /// otherwise. `seat` is the working copy of its target's tasks, where this process holds it.
-    pub fn put_aside(repo: &Repo, redactor: &Redactor, id: &SessionId, seat: Option<&Seat>) -> Result<(), Error> {
+    pub fn put_aside(
+        repo: &Repo,
+        redactor: &Redactor,
+        id: &SessionId,
+        seat: Option<&SharedWorktree>,
+    ) -> Result<(), Error> {
         let locks = match seat {
             Some(seat) => Locks::beside(repo, id, seat.lock.clone())?,
             None => Locks::take(repo, id)?,

@@ -24,9 +24,9 @@ use super::id::{TreeId, from_gix, to_gix};
 use super::inflate::Inflate;
 use super::loose::loose_path;
 use super::open::Shared;
-use super::packs::Indices;
+use super::pack_index::Indices;
 use super::repo::Repo;
-use crate::beneath::Beneath;
+use crate::confined_fs::ConfinedDir;
 use crate::ids::{CommitId, RepoPath};
 
 /// What is held in memory at most, in bytes. No commit or tree has more, and files are read piece by piece where they are
@@ -112,7 +112,7 @@ struct Check {
     /// A handle without the memory others share, because what is on disk counts; made for the first object that is not
     /// loose.
     library: OnceCell<gix::Repository>,
-    objects: Beneath,
+    objects: ConfinedDir,
     packs: Arc<Indices>,
     commits: BTreeMap<ObjectId, Rc<Commit>>,
     /// Trees, as far as there is room, and how much they take.
@@ -146,7 +146,7 @@ impl Check {
         let store = &repo.shared.handle.objects;
         let root = store.path();
         Ok(Self {
-            objects: Beneath::at(root).at("open", root)?,
+            objects: ConfinedDir::at(root).at("open", root)?,
             packs: repo.shared.packs.look(store)?,
             shared: Arc::clone(&repo.shared),
             library: OnceCell::new(),

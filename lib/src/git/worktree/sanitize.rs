@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::Worktree;
-use super::origin::Origin;
-use crate::beneath::{self, Beneath, FEW_LINES, said};
+use super::registration::Origin;
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
@@ -76,7 +76,7 @@ impl Worktree {
 
 /// Gives back the right to use a directory, and names it if it was taken away.
 pub(super) fn unlock(place: &Path) -> Result<Option<String>, Error> {
-    Ok(beneath::unlock(place).at("open", place)?.then(|| unlocked(place)))
+    Ok(confined_fs::unlock(place).at("open", place)?.then(|| unlocked(place)))
 }
 
 fn unlocked(place: &Path) -> String {
@@ -86,7 +86,7 @@ fn unlocked(place: &Path) -> String {
 /// Removes what has no place in a worktree's git directory, and names it.
 pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut named = Vec::from_iter(unlock(git_dir)?);
-    let beneath = match Beneath::at(git_dir) {
+    let beneath = match ConfinedDir::at(git_dir) {
         // It is made anew by what comes next.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         beneath => beneath.at("open", git_dir)?,
@@ -125,7 +125,7 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
             unlock(&admin)?;
         }
         // One that is being removed is nobody's any more.
-        let Ok(beneath) = Beneath::at(&admin) else { continue };
+        let Ok(beneath) = ConfinedDir::at(&admin) else { continue };
         for (path, kind) in beneath.list(&MODULES).unwrap_or_default() {
             let place = admin.join(&path);
             let waits = match kind {
