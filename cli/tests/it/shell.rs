@@ -104,6 +104,22 @@ fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
 }
 
 #[test]
+fn who_does_not_read_what_is_told_does_not_hold_up_the_work() {
+    let env = TestEnv::with_repo();
+    env.unbound();
+    // Its first event alone is more than a pipe holds.
+    let comment = format!("/* {} */", "long ".repeat(40_000));
+    let tools = tool("make", "echo made > log") + &tool("last", "touch \"$HOME/last\"");
+    env.pipeline(&graph("makes", &format!("{comment} {tools} start -> make -> last -> exit")));
+    let mut run = env.command(&["-y", "--json", "run", "../pipeline.dot"]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pleach can be started");
+    env.wait_for_file("home/last");
+    let ran = env.finish(run.wait_with_output().expect("it ends once it is read")).expect(0);
+    let kinds: Vec<String> = ran.json_lines().iter().map(|line| line["type"].to_string()).collect();
+    assert!(kinds[0].contains("PipelineStarted") && kinds[kinds.len() - 1].contains("PipelineCompleted"), "{kinds:?}");
+}
+
+#[test]
 fn completions_know_the_commands() {
     let env = TestEnv::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

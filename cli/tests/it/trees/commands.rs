@@ -493,3 +493,40 @@ fn steps_of_the_older_form_count_since_the_base_branch_was_left() {
     let asked = ["T001", "T002", "T003", "T004"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [1, 1, 0, 1]);
 }
+
+#[test]
+fn gardener_json_tells_what_becomes_of_tasks_between_the_events_of_their_sessions() {
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["integration: true"]);
+    let garden = Garden::new(&tree);
+    let ran = garden.env.pleach(&["-y", "--json", "gardener", "--isolation", "phase"]).expect(0);
+    let mut lines = ran.json_lines();
+    assert_eq!(lines.pop().expect("how it ended")["ended"], "done");
+    let numbers: Vec<u64> = lines.iter().filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=lines.len() as u64).collect::<Vec<_>>(), "every line has the next number");
+    let kind = |line: &Value| line["type"].as_str().expect("a type").trim_start_matches("dev.orchestra.").to_owned();
+    let (of_sessions, of_tree): (Vec<&Value>, Vec<&Value>) = lines.iter().partition(|line| line["session"].is_string());
+    assert!(of_sessions.iter().all(|line| line["context"] == "main"), "{ran}");
+    assert!(of_tree.iter().all(|line| line["context"].is_null()), "{ran}");
+    let told: Vec<(String, &str)> =
+        of_tree.iter().map(|line| (kind(line), line["data"]["task"].as_str().unwrap_or_default())).collect();
+    let told: Vec<(&str, &str)> = told.iter().map(|(kind, task)| (kind.as_str(), *task)).collect();
+    assert_eq!(
+        told,
+        [
+            ("RunStarted", ""),
+            ("TaskStarted", "T001"),
+            ("TaskLanded", "T001"),
+            ("TaskStarted", "T002"),
+            ("TaskLanded", "T002"),
+            ("TaskStarted", "phase1"),
+            ("TaskLanded", "phase1"),
+            ("PhaseMerged", "phase1"),
+        ]
+    );
+    let begun = lines.iter().position(|line| kind(line) == "TaskStarted").expect("a task is begun");
+    assert_eq!(lines[begun + 1]["session"], lines[begun]["data"]["session"], "its session follows");
+    assert_eq!(kind(&lines[begun + 1]), "PipelineStarted");
+    let landed = of_tree.iter().find(|line| kind(line) == "PhaseMerged").expect("a merge");
+    assert_eq!(landed["data"]["commit"], garden.env.git(&["rev-parse", "main"]));
+    assert_eq!(landed["data"]["done"], 2);
+}

@@ -81,7 +81,8 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
     assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before it has landed");
     let ran = garden.env.pleach(&["-y", "--json", "gardener"]).expect(5);
     let last = ran.json_lines().pop().expect("a line");
-    assert_eq!((&last["ended"], &last["finished"]), (&"refused".into(), &true.into()), "{last}");
+    let told = (&last["ended"], &last["finished"], &last["code"]);
+    assert_eq!(told, (&"refused".into(), &true.into(), &"held".into()), "{last}");
     std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001", "T002"]);
