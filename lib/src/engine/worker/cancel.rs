@@ -4,23 +4,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::process::{Cancel, Canceller};
+use crate::process::Cancel;
 
 /// Stops one node for its timeout, or with the whole run.
 pub(super) struct NodeCancel {
     /// What the node's work listens to.
     pub cancel: Cancel,
-    watch: tokio::task::JoinHandle<()>,
+    deadline: Option<tokio::task::JoinHandle<()>>,
     timed_out: Arc<AtomicBool>,
 }
 
 impl NodeCancel {
-    /// A node's own, below the run's.
+    /// A node's own, below the run's: whoever sees that the run is to stop sees it of the node at the same instant.
     pub fn new(run: &Cancel, timeout: Option<Duration>) -> Self {
-        let (canceller, cancel) = Cancel::new();
+        let (canceller, cancel) = run.child();
         let timed_out = Arc::new(AtomicBool::new(false));
-        let watch = tokio::spawn(forward(run.clone(), canceller, timeout, Arc::clone(&timed_out)));
-        Self { cancel, watch, timed_out }
+        let late = (run.clone(), Arc::clone(&timed_out));
+        let deadline = timeout.map(|timeout| {
+            tokio::spawn(async move {
+                tokio::time::sleep(timeout).await;
+                // What is killed with the run has not run out of time.
+                if !late.0.is_killed() {
+                    late.1.store(true, Ordering::Relaxed);
+                    canceller.kill();
+                }
+            })
+        });
+        Self { cancel, deadline, timed_out }
     }
 
     /// Whether the node took too long.
@@ -31,25 +41,6 @@ impl NodeCancel {
 
 impl Drop for NodeCancel {
     fn drop(&mut self) {
-        self.watch.abort();
+        self.deadline.iter().for_each(tokio::task::JoinHandle::abort);
     }
-}
-
-async fn forward(run: Cancel, canceller: Canceller, timeout: Option<Duration>, timed_out: Arc<AtomicBool>) {
-    let deadline = async {
-        match timeout {
-            Some(timeout) => tokio::time::sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
-    let stop_then_kill = async {
-        run.stopped().await;
-        canceller.stop();
-        run.killed().await;
-    };
-    tokio::select! {
-        () = deadline => timed_out.store(true, Ordering::Relaxed),
-        () = stop_then_kill => {}
-    }
-    canceller.kill();
 }
