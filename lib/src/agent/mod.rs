@@ -7,13 +7,13 @@ pub mod builtin;
 pub mod cli;
 mod command;
 mod commit_message;
-mod driven;
+mod gateway_run;
 mod imperative;
 mod intent;
+mod liveness;
+mod message_writer;
 mod profile;
 mod roster;
-mod scribe;
-mod signs;
 mod simulated;
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage, Warning};
-use crate::gateway::Meter;
+use crate::gateway::UsageMeter;
 use crate::ids::NodeId;
 use crate::llm::{Message, Pricing, Unusable};
 use crate::process::{Cancel, Sandbox, SpawnError};
@@ -40,10 +40,10 @@ pub use builtin::Builtin;
 pub use cli::{CliAgent, Introduction, Preset, Versions, find_program, hook_main};
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
-pub use driven::{Driven, Seen, StateRef};
+pub use gateway_run::{GatewayRun, RunOutcome, StateRef};
+pub use message_writer::{MessageInput, MessageWriter, WrittenMessage};
 pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
-pub use scribe::{Scribe, Subject, Written};
 pub use simulated::Simulated;
 
 /// A future behind a pointer, so that [`Agent`] can be one.
@@ -148,20 +148,20 @@ impl Job {
     }
 
     /// What came of the job where nothing has to be done for it: it was answered already, or nobody wants it any more.
-    fn settled(&self, cancel: &Cancel) -> Option<Result<Reply, AgentError>> {
+    fn settled(&self, cancel: &Cancel) -> Option<Result<AgentReply, AgentError>> {
         if let Some(reply) = self.answer() {
             return Some(Ok(reply));
         }
         if cancel.is_killed() {
             return Some(Err(AgentError::Cancelled));
         }
-        cancel.is_stopped().then(|| Ok(Reply::new(String::new(), End::Stopped)))
+        cancel.is_stopped().then(|| Ok(AgentReply::new(String::new(), End::Stopped)))
     }
 
     /// The answer the history already holds, if the job was interrupted after it.
-    fn answer(&self) -> Option<Reply> {
+    fn answer(&self) -> Option<AgentReply> {
         let last = self.history.last().filter(|_| self.answered)?;
-        Some(Reply::new(last.text(), End::Done))
+        Some(AgentReply::new(last.text(), End::Done))
     }
 }
 
@@ -233,7 +233,7 @@ impl Turn {
 
 /// What the engine answers to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TurnVerdict {
     /// The turn is recorded; go on.
     Go,
     /// The turn is recorded; make no further call and end here. One that has come to its end anyway answers with that.
@@ -243,7 +243,7 @@ pub enum Verdict {
 /// Where an agent reports its turns.
 #[derive(Debug, Clone)]
 pub struct Turns {
-    sender: mpsc::Sender<(Turn, oneshot::Sender<Verdict>)>,
+    sender: mpsc::Sender<(Turn, oneshot::Sender<TurnVerdict>)>,
     /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
     allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
     tally: Arc<Mutex<Tally>>,
@@ -282,13 +282,13 @@ impl std::fmt::Debug for WaitListener {
 /// What an agent has spent, as far as somebody counts along.
 #[derive(Debug, Default)]
 struct Tally {
-    meter: Option<Meter>,
+    meter: Option<UsageMeter>,
     reported: Amount,
 }
 
 impl Turns {
     /// A place to report, and the turns reported there.
-    pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
+    pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<TurnVerdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
         let (allowance, tally, beside) = (Arc::default(), Arc::default(), Arc::default());
         (Self { sender, allowance, tally, beside, waits: None, writes: Arc::default() }, receiver)
@@ -337,14 +337,14 @@ impl Turns {
     }
 
     /// Says who counts what the agent spends, from its first call on.
-    pub fn count(&self, meter: Meter) {
+    pub fn count(&self, meter: UsageMeter) {
         self.tally().meter = Some(meter);
     }
 
     /// What was spent beyond the turns that were reported, where somebody counts along.
     pub fn unreported(&self) -> Amount {
         let tally = self.tally();
-        let total = tally.meter.as_ref().map(Meter::total).unwrap_or_default();
+        let total = tally.meter.as_ref().map(UsageMeter::total).unwrap_or_default();
         Amount::of_call(total.usage, total.cost_usd) - tally.reported
     }
 
@@ -366,27 +366,27 @@ impl Turns {
         std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`Verdict::Stop`].
-    pub async fn report(&self, turn: Turn) -> Verdict {
+    /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`TurnVerdict::Stop`].
+    pub async fn report(&self, turn: Turn) -> TurnVerdict {
         let (sender, receiver) = oneshot::channel();
         self.tally().reported += turn.spent();
         match self.sender.send((turn, sender)).await {
-            Ok(()) => receiver.await.unwrap_or(Verdict::Stop),
-            Err(_) => Verdict::Stop,
+            Ok(()) => receiver.await.unwrap_or(TurnVerdict::Stop),
+            Err(_) => TurnVerdict::Stop,
         }
     }
 }
 
 /// What an agent answers to a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct AgentReply {
     /// Its last words.
     pub text: String,
     /// Why it ended.
     pub end: End,
 }
 
-impl Reply {
+impl AgentReply {
     /// The last words of an agent, and why they were the last.
     pub fn new(text: String, end: End) -> Self {
         Self { text, end }
@@ -511,7 +511,12 @@ pub trait Agent: Send + Sync {
 
     /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it at
     /// once. The turn of an agent that pleach drives itself is then not reported; what a program has left is.
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>>;
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>>;
 }
 
 #[cfg(test)]
@@ -525,14 +530,14 @@ mod tests {
             let mut intents = Vec::new();
             while let Some((turn, answer)) = inbox.recv().await {
                 intents.push(turn.intent);
-                let verdict = if intents.len() < 2 { Verdict::Go } else { Verdict::Stop };
+                let verdict = if intents.len() < 2 { TurnVerdict::Go } else { TurnVerdict::Stop };
                 answer.send(verdict).expect("the agent waits for its verdict");
             }
             intents
         });
         let turn = |intent: &str| Turn { intent: intent.into(), ..Turn::default() };
-        assert_eq!(turns.report(turn("one")).await, Verdict::Go);
-        assert_eq!(turns.report(turn("two")).await, Verdict::Stop);
+        assert_eq!(turns.report(turn("one")).await, TurnVerdict::Go);
+        assert_eq!(turns.report(turn("two")).await, TurnVerdict::Stop);
         drop(turns);
         assert_eq!(engine.await.unwrap(), ["one", "two"]);
     }
@@ -541,6 +546,6 @@ mod tests {
     async fn without_an_engine_an_agent_stops() {
         let (turns, inbox) = Turns::channel();
         drop(inbox);
-        assert_eq!(turns.report(Turn::default()).await, Verdict::Stop);
+        assert_eq!(turns.report(Turn::default()).await, TurnVerdict::Stop);
     }
 }

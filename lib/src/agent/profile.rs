@@ -31,7 +31,7 @@ pub struct LayerError {
 
 /// A layer file: other keys are for people.
 #[derive(Deserialize)]
-struct Layer {
+struct ProfileLayer {
     content: String,
 }
 
@@ -68,7 +68,7 @@ impl Profile {
 fn read(layer: &'static str, file: &Path) -> Result<String, LayerError> {
     let wrong = |why: String| LayerError { layer, file: file.display().to_string(), why };
     let text = crate::plain_file::read(file).map_err(|error| wrong(error.to_string()))?;
-    let parsed: Layer = serde_saphyr::from_str(&text).map_err(|error| {
+    let parsed: ProfileLayer = serde_saphyr::from_str(&text).map_err(|error| {
         let why = error.to_string();
         wrong(format!("{}; it is YAML with a `content` key", why.lines().next().unwrap_or_default()))
     })?;

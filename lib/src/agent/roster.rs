@@ -10,7 +10,7 @@ use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
-use crate::llm::{Named, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
+use crate::llm::{ModelNames, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
 use crate::process::{Cancel, Spawner};
 
@@ -276,7 +276,7 @@ impl Roster {
 
     /// Whether the price of a model is known. What is only a name of an agent may look like one of a family.
     pub fn knows_price(&self, model: &str) -> bool {
-        let knows = |prices: Prices| prices.pricing(Named::asked(model)) == Pricing::Listed;
+        let knows = |prices: Prices| prices.pricing(ModelNames::asked(model)) == Pricing::Listed;
         let mut given = self.config.providers.remote().map(|(_, given)| &given.prices);
         knows(Prices::default()) || given.any(|prices| knows(Prices::new(prices)))
     }
@@ -738,9 +738,9 @@ mod tests {
         assert!(gateway(told, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
         let server = "providers: {compatible: {settings: {api_base: 'http://localhost:1'}}}";
         assert_eq!(gateway(server, &[], "acp:opencode acp"), Ok(false), "it must reach its own server");
-        let driven =
+        let gateway_run =
             format!("{}\nagents: {{acp: {{turns: gateway}}}}", server.replace("}}}", "}, models: {worker: m}}}"));
-        assert_eq!(gateway(&driven, &[], "acp:opencode acp"), Ok(true));
+        assert_eq!(gateway(&gateway_run, &[], "acp:opencode acp"), Ok(true));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use view::{
     resolve_session, session_worktrees,
 };
 
-use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
+use crate::agent::{BoxFuture, MessageWriter, NoAgent, Roster};
 use crate::config::Attribution;
 use crate::event::{Outcome, PauseReason};
 use crate::git;
@@ -94,7 +94,7 @@ pub struct Engine {
     /// Handlers of the embedding program, by `type`. They win over built-in ones.
     pub handlers: BTreeMap<String, Arc<dyn Handler>>,
     /// Writes the messages of turns' commits, in place of the agent's own words.
-    pub scribe: Option<Scribe>,
+    pub scribe: Option<MessageWriter>,
     /// What agents, tools and tests may touch; everything if not given.
     pub sandbox: Option<Policy>,
     /// How many characters of a failed command's output the next agent is told.

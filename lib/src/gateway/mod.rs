@@ -11,11 +11,13 @@
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
 //!
-//! `path` reads what a client wants, `talk` which conversation that belongs to, `watch` what is answered, `estimate` what it
+//! `path` reads what a client wants, `conversation` which conversation that belongs to, `watch` what is answered, `estimate` what it
 //! took where nobody says; they are pure. `intake` takes requests in, `serve` and `relay` move the bytes, without waiting for
 //! more of them than they have.
 
 mod body;
+mod conversations;
+mod decompress;
 mod estimate;
 mod intake;
 mod path;
@@ -23,11 +25,9 @@ mod refusal;
 mod relay;
 mod scripted;
 mod serve;
-mod talk;
 #[cfg(test)]
 mod testing;
 mod tools;
-mod unpack;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -46,11 +46,11 @@ use tokio::sync::watch::{self as told, Sender as Counter};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::intake::Room;
-use self::talk::Talks;
+use self::conversations::Conversations;
+use self::intake::BodyMemory;
 use crate::event::{SideCall, Usage, Warning};
 use crate::llm::wire::Format;
-use crate::llm::{ErrorClass, LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
+use crate::llm::{ErrorClass, LlmError, Message, ModelNames, Pricing, Remote, Request, Response, Script};
 
 pub use self::scripted::{answers_on_record, is_beside_the_script};
 
@@ -72,7 +72,7 @@ impl Upstream {
         }
     }
 
-    fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+    fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
         match self {
             Self::Remote(remote) => remote.cost(model, usage),
             Self::Script(script) => script.cost(model, usage),
@@ -80,7 +80,7 @@ impl Upstream {
     }
 
     /// How well the price of a model is known.
-    fn pricing(&self, model: Named<'_>) -> Pricing {
+    fn pricing(&self, model: ModelNames<'_>) -> Pricing {
         match self {
             Self::Remote(remote) => remote.pricing(model),
             Self::Script(script) => script.pricing(model),
@@ -119,7 +119,7 @@ impl Default for Facts {
 
 /// What was spent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spent {
+pub struct CallCost {
     /// In tokens.
     pub usage: Usage,
     /// In dollars, where the price is known.
@@ -132,7 +132,7 @@ pub struct Spent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
     /// Which of the agent's conversations it belongs to, by the order in which they began.
-    pub talk: usize,
+    pub conversation: usize,
     /// What was new in the request: the task in the first of a conversation.
     pub opening: Vec<Message>,
     /// What the model answered; none where that could not be read.
@@ -153,10 +153,10 @@ pub struct Exchange {
 
 /// A model call that is held until its gate is opened.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct HeldCall {
     /// Which of the agent's conversations it belongs to, by the order in which they began. None beside them: titles, and
     /// what cannot be read.
-    pub talk: Option<usize>,
+    pub conversation: Option<usize>,
     /// What is asked; where that cannot be read, only the model, if the path names it.
     pub request: Arc<Request>,
     /// The exchanges that have ended before it, oldest first.
@@ -166,18 +166,18 @@ pub struct Arrival {
     /// The number of the call.
     pub number: u64,
     /// What the call may take.
-    pub at_most: Spent,
+    pub at_most: CallCost,
     /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// What is to be done with it. Dropped, the call is refused.
-    pub answer: oneshot::Sender<Gate>,
+    pub answer: oneshot::Sender<CallDecision>,
 }
 
 /// What is done with a call that is held.
 #[derive(Debug)]
-pub enum Gate {
+pub enum CallDecision {
     /// It goes to the provider.
     Forward,
     /// It is answered with this, and nobody is asked.
@@ -188,12 +188,12 @@ pub enum Gate {
 
 /// What was spent that nobody was told of yet, and what may still be.
 #[derive(Debug)]
-pub struct Owed {
+pub struct Outstanding {
     /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
     /// have gone on without a word about the answer.
-    pub pending: Spent,
+    pub pending: CallCost,
     /// What the calls that were let through may still take; none when there are no such calls.
-    pub reserved: Option<Spent>,
+    pub reserved: Option<CallCost>,
     /// What was spent beside the conversations.
     pub aside: Vec<SideCall>,
     /// What the user should know.
@@ -210,13 +210,13 @@ pub struct Flights {
     /// All of them.
     all: usize,
     /// Those whose client has gone: they are only listened to for what they cost.
-    unheard: usize,
+    unread_because: usize,
 }
 
 impl Flights {
     /// How many somebody waits for.
     pub fn awaited(self) -> usize {
-        self.all.saturating_sub(self.unheard)
+        self.all.saturating_sub(self.unread_because)
     }
 }
 
@@ -225,7 +225,7 @@ const NOT_PASSED_ON: &str = "the call is not passed on";
 
 /// Calls that ended without a whole answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]
-pub struct Failing {
+pub struct FailedCalls {
     /// How many.
     pub calls: u32,
     /// How many of them were beside the conversations. A whole answer there says nothing of those in them: a program whose
@@ -237,17 +237,17 @@ pub struct Failing {
     pub why: Option<LlmError>,
 }
 
-impl Failing {
+impl FailedCalls {
     /// One more.
-    fn fail(&mut self, in_talk: bool, words: String, why: LlmError) {
-        let (calls, beside) = (self.calls + 1, self.beside + u32::from(!in_talk));
+    fn fail(&mut self, in_conversation: bool, words: String, why: LlmError) {
+        let (calls, beside) = (self.calls + 1, self.beside + u32::from(!in_conversation));
         *self = Self { calls, beside, words, why: Some(why) };
     }
 
     /// A call had a whole answer. Says whether that changes anything.
-    fn succeed(&mut self, in_talk: bool) -> bool {
+    fn succeed(&mut self, in_conversation: bool) -> bool {
         let before = self.calls;
-        match in_talk {
+        match in_conversation {
             true => *self = Self::default(),
             false => self.calls -= std::mem::take(&mut self.beside),
         }
@@ -257,7 +257,7 @@ impl Failing {
 
 /// What was not told when the gateway was closed.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct Unreported {
     /// Exchanges that are over, oldest first.
     pub exchanges: Vec<Exchange>,
     /// What arrived of answers that broke off.
@@ -274,7 +274,7 @@ pub struct Rest {
 #[derive(Debug)]
 pub struct Gateway {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     accepting: JoinHandle<()>,
     /// Said when everybody is to be hung up on.
     closing: Option<told::Sender<()>>,
@@ -283,12 +283,12 @@ pub struct Gateway {
 /// What all connections share.
 /// What all calls through a gateway have cost, also when it is closed.
 #[derive(Debug, Clone)]
-pub struct Meter(Arc<Shared>);
+pub struct UsageMeter(Arc<GatewayState>);
 
-impl Meter {
+impl UsageMeter {
     /// What was spent up to now.
-    pub fn total(&self) -> Spent {
-        self.0.talks().total()
+    pub fn total(&self) -> CallCost {
+        self.0.conversations().total()
     }
 
     /// How long no call has come or gone; no time at all while somebody waits for one.
@@ -301,18 +301,18 @@ impl Meter {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct GatewayState {
     secret: String,
     upstream: Upstream,
     facts: Facts,
-    arrivals: mpsc::UnboundedSender<Arrival>,
-    talks: Mutex<Talks>,
+    arrivals: mpsc::UnboundedSender<HeldCall>,
+    conversations: Mutex<Conversations>,
     /// Where requests are held.
-    room: Room,
+    memory: BodyMemory,
     /// The calls that are on their way.
     flights: Counter<Flights>,
     /// The calls that ended without a whole answer.
-    failing: Counter<Failing>,
+    failed_calls: Counter<FailedCalls>,
     /// When a call last came or went, or when it all began.
     touched: Mutex<Instant>,
     /// Closed when everybody is to be hung up on.
@@ -321,9 +321,9 @@ struct Shared {
     closed: Mutex<Option<String>>,
 }
 
-impl Shared {
-    fn talks(&self) -> MutexGuard<'_, Talks> {
-        self.talks.lock().unwrap_or_else(PoisonError::into_inner)
+impl GatewayState {
+    fn conversations(&self) -> MutexGuard<'_, Conversations> {
+        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn touched(&self) -> MutexGuard<'_, Instant> {
@@ -336,42 +336,42 @@ impl Shared {
 
     /// A model call goes no further than here, for this reason.
     fn not_taken(&self, why: LlmError) {
-        self.talks().not_taken(why.clone());
-        self.failing.send_modify(|failing| failing.fail(true, NOT_PASSED_ON.to_owned(), why));
+        self.conversations().not_taken(why.clone());
+        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_PASSED_ON.to_owned(), why));
     }
 
     /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
     /// that has nothing else to do gets nowhere.
-    fn asked_in_vain(&self, why: &str) {
-        if self.talks().is_at_work() || self.flights.borrow().awaited() > 0 {
+    fn refuse_unknown(&self, why: &str) {
+        if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {
             return;
         }
         let why = LlmError::new(ErrorClass::Terminal, why);
-        self.failing.send_modify(|failing| failing.fail(false, NOT_PASSED_ON.to_owned(), why));
+        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(false, NOT_PASSED_ON.to_owned(), why));
     }
 
-    fn spent(&self, model: Named<'_>, usage: Usage) -> Spent {
+    fn spent(&self, model: ModelNames<'_>, usage: Usage) -> CallCost {
         let estimated = self.upstream.pricing(model) == Pricing::Estimated;
-        Spent { usage, cost_usd: self.upstream.cost(model, &usage), estimated }
+        CallCost { usage, cost_usd: self.upstream.cost(model, &usage), estimated }
     }
 }
 
 impl Gateway {
     /// Opens a gateway on a free port of loopback. Calls arrive at the receiver and wait there.
-    pub async fn open(upstream: Upstream, facts: Facts) -> io::Result<(Self, mpsc::UnboundedReceiver<Arrival>)> {
+    pub async fn open(upstream: Upstream, facts: Facts) -> io::Result<(Self, mpsc::UnboundedReceiver<HeldCall>)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (arrivals, receiver) = mpsc::unbounded_channel();
         let (closing, closed) = told::channel(());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GatewayState {
             secret: secret()?,
             upstream,
             facts,
             arrivals,
-            talks: Mutex::default(),
-            room: Room::default(),
+            conversations: Mutex::default(),
+            memory: BodyMemory::default(),
             flights: Counter::new(Flights::default()),
-            failing: Counter::new(Failing::default()),
+            failed_calls: Counter::new(FailedCalls::default()),
             touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
             closed: Mutex::default(),
@@ -418,25 +418,25 @@ impl Gateway {
     }
 
     /// What nobody was told of up to now. What is aside is told with this.
-    pub fn owed(&self) -> Owed {
-        let mut talks = self.shared.talks();
-        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        Owed { pending: talks.pending(), reserved: talks.reserved(), aside, warnings }
+    pub fn owed(&self) -> Outstanding {
+        let mut conversations = self.shared.conversations();
+        let (aside, warnings) = conversations.take_aside(self.shared.upstream.name());
+        Outstanding { pending: conversations.pending(), reserved: conversations.reserved(), aside, warnings }
     }
 
     /// Counts what goes through.
-    pub fn meter(&self) -> Meter {
-        Meter(Arc::clone(&self.shared))
+    pub fn meter(&self) -> UsageMeter {
+        UsageMeter(Arc::clone(&self.shared))
     }
 
     /// Sets aside what a call may take that is about to be let through, until it is known what it took.
-    pub fn reserve(&self, arrival: &Arrival) {
-        self.shared.talks().reserve(arrival.number, arrival.at_most);
+    pub fn reserve(&self, arrival: &HeldCall) {
+        self.shared.conversations().reserve(arrival.number, arrival.at_most);
     }
 
     /// Whether every call that was let through waits for the agent to read its answer.
     pub fn is_unread(&self) -> bool {
-        self.shared.talks().is_unread()
+        self.shared.conversations().is_unread()
     }
 
     /// Tells whenever a call has come or gone.
@@ -445,19 +445,19 @@ impl Gateway {
     }
 
     /// Tells whenever a call has ended without a whole answer, or one with it after such.
-    pub fn failing(&self) -> told::Receiver<Failing> {
-        self.shared.failing.subscribe()
+    pub fn failed_calls(&self) -> told::Receiver<FailedCalls> {
+        self.shared.failed_calls.subscribe()
     }
 
     /// Counts calls without a whole answer from nothing again.
     pub fn forgive(&self) {
-        self.shared.failing.send_modify(|failing| *failing = Failing::default());
+        self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }
 
     /// What arrived of answers that broke off and nobody was told of, and what was spent on calls without an answer, which
     /// is then aside.
     pub fn broken_off(&self) -> Vec<Exchange> {
-        self.shared.talks().broken_off()
+        self.shared.conversations().broken_off()
     }
 
     /// Waits until no call is on its way: what each has cost is known then.
@@ -472,7 +472,7 @@ impl Gateway {
     }
 
     /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.
-    pub async fn close(mut self) -> Rest {
+    pub async fn close(mut self) -> Unreported {
         self.refuse("the agent's work is over");
         drop(self.closing.take());
         // It ends when all connections have, and with them every call on its way.
@@ -483,11 +483,11 @@ impl Gateway {
     }
 
     /// Gives what nobody was told of up to now, though tools of the agent may still run. What is under way goes on.
-    pub fn settle(&self) -> Rest {
-        let mut talks = self.shared.talks();
-        let (exchanges, broken) = (talks.settle(), talks.broken_off());
-        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        Rest { exchanges, broken, aside, warnings, unanswered: talks.unanswered() }
+    pub fn settle(&self) -> Unreported {
+        let mut conversations = self.shared.conversations();
+        let (exchanges, broken) = (conversations.settle(), conversations.broken_off());
+        let (aside, warnings) = conversations.take_aside(self.shared.upstream.name());
+        Unreported { exchanges, broken, aside, warnings, unanswered: conversations.unanswered() }
     }
 }
 
@@ -514,7 +514,7 @@ fn secret() -> io::Result<String> {
 }
 
 /// Takes in connections until `closed` is dropped, and ends when all of them have ended.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut closed: told::Receiver<()>) {
+async fn accept(listener: TcpListener, shared: Arc<GatewayState>, mut closed: told::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {

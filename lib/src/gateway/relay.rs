@@ -11,10 +11,10 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
-use super::watch::{BROKE_OFF, Heard, Watcher};
-use super::{NOT_PASSED_ON, Shared, Spent};
+use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
+use super::{CallCost, GatewayState, NOT_PASSED_ON};
 use crate::event::Usage;
-use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
+use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
 /// How long an answer is listened to whose client has gone: what it costs is told at its end. Of one that takes longer, what
 /// has come counts.
@@ -26,15 +26,15 @@ const AFTERTHOUGHT: Duration = Duration::from_secs(2);
 /// A call on its way. Whatever becomes of it, its conversation hears of it: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flight {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     /// What its conversation knows it by; none for calls beside the conversations.
     number: Option<u64>,
     /// What it is known by while it is on its way; none for what costs nothing.
-    call: Option<Underway>,
+    call: Option<BilledCall>,
     /// The model that was asked.
     model: String,
     /// What was counted when the answer was whole.
-    told: Option<Spent>,
+    told: Option<CallCost>,
     /// Whether a conversation has got a whole answer by it.
     is_answer: bool,
     /// Why there is no answer, in a few words and in many.
@@ -50,7 +50,7 @@ pub(super) struct Flight {
 
 /// A call that may cost something.
 #[derive(Debug)]
-pub(super) struct Underway {
+pub(super) struct BilledCall {
     /// Its number.
     pub number: u64,
     /// How many tokens its answer may have.
@@ -60,7 +60,7 @@ pub(super) struct Underway {
 }
 
 impl Flight {
-    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
+    pub(super) fn new(shared: Arc<GatewayState>, number: Option<u64>, call: Option<BilledCall>, model: String) -> Self {
         *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
         shared.flights.send_modify(|flights| flights.all += usize::from(call.is_some()));
@@ -100,7 +100,7 @@ impl Flight {
         }
         let until = Instant::now() + PATIENCE;
         self.unheard_until = Some(until);
-        self.shared.flights.send_modify(|flights| flights.unheard += usize::from(self.call.is_some()));
+        self.shared.flights.send_modify(|flights| flights.unread_because += usize::from(self.call.is_some()));
         if !is_whole {
             self.count(false, self.number.is_some());
             self.is_given_up = true;
@@ -111,9 +111,9 @@ impl Flight {
     /// The provider has said that the call has taken this much already.
     fn counted(&self, usage: Usage) {
         let Some(call) = &self.call else { return };
-        let spent = |usage| self.shared.spent(Named::asked(&self.model), usage);
+        let spent = |usage| self.shared.spent(ModelNames::asked(&self.model), usage);
         let at_most = Usage { output: usage.output.max(call.bound), ..usage };
-        self.shared.talks().counted(call.number, spent(usage), spent(at_most));
+        self.shared.conversations().counted(call.number, spent(usage), spent(at_most));
     }
 
     /// Whether it is for the client to read on.
@@ -144,16 +144,16 @@ impl Flight {
         if before == Some(spent) {
             return;
         }
-        let mut talks = self.shared.talks();
+        let mut conversations = self.shared.conversations();
         match before {
-            None => self.is_answer = talks.answered(number, response, spent),
+            None => self.is_answer = conversations.answered(number, response, spent),
             Some(_) => {
-                talks.landed(number, Heard::Whole(Box::new(response)), spent, before);
+                conversations.landed(number, AnswerOutcome::Whole(Box::new(response)), spent, before);
             }
         }
         if self.is_counted() {
-            self.call.iter().for_each(|call| talks.release(call.number));
-            drop(talks);
+            self.call.iter().for_each(|call| conversations.release(call.number));
+            drop(conversations);
             // Somebody may wait for this.
             self.shared.flights.send_modify(|_| {});
         }
@@ -162,7 +162,7 @@ impl Flight {
     /// The provider answers no, or not at all, which means this. `words` say in short what it does.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
         if let Some(number) = self.number.filter(|_| self.told.is_none()) {
-            self.shared.talks().failed(number, why.clone());
+            self.shared.conversations().failed(number, why.clone());
         }
         self.failure = Some((words, why));
     }
@@ -181,7 +181,7 @@ impl Flight {
     /// The provider's answer ends before it is whole; this is what arrived of it.
     fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
         if let Some((number, arrived)) = self.number.filter(|_| self.told.is_none()).zip(arrived) {
-            self.shared.talks().broke_off(number, arrived, why);
+            self.shared.conversations().broke_off(number, arrived, why);
         }
         let why = match why {
             BROKE_OFF => "the provider's answer broke off".to_owned(),
@@ -196,97 +196,97 @@ impl Flight {
         self.unanswered("the provider's answers cannot be read".to_owned(), why);
     }
 
-    /// Counts the calls that have no whole answer. `in_talk` says that a conversation waited for this one.
-    fn count(&mut self, is_whole: bool, in_talk: bool) {
+    /// Counts the calls that have no whole answer. `in_conversation` says that a conversation waited for this one.
+    fn count(&mut self, is_whole: bool, in_conversation: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.
         if self.call.is_none() || self.is_given_up {
             return;
         }
-        self.shared.failing.send_if_modified(|failing| {
+        self.shared.failed_calls.send_if_modified(|failed_calls| {
             if is_whole {
-                return failing.succeed(in_talk);
+                return failed_calls.succeed(in_conversation);
             }
             let hung_up = || {
                 let why = "the agent hung up before the answer was whole";
                 ("the agent hangs up".to_owned(), LlmError::new(ErrorClass::Cut, why))
             };
             let (words, why) = failure.unwrap_or_else(hung_up);
-            failing.fail(in_talk, words, why);
+            failed_calls.fail(in_conversation, words, why);
             true
         });
     }
 
     /// Nothing more comes.
-    pub(super) fn land(&mut self, heard: Heard) {
+    pub(super) fn land(&mut self, outcome: AnswerOutcome) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
-        let answered = match &heard {
-            Heard::Whole(response) => response.model.clone(),
+        let is_whole = matches!(outcome, AnswerOutcome::Whole(_) | AnswerOutcome::Counted(..));
+        let answered = match &outcome {
+            AnswerOutcome::Whole(response) => response.model.clone(),
             _ => String::new(),
         };
-        let (usage, estimated) = taken(&heard, self.length);
-        let named = Named { asked: &self.model, answered: &answered };
-        let mut spent = match heard {
-            Heard::Refused(..) => Spent::default(),
+        let (usage, estimated) = taken(&outcome, self.length);
+        let named = ModelNames { asked: &self.model, answered: &answered };
+        let mut spent = match outcome {
+            AnswerOutcome::Refused(..) => CallCost::default(),
             _ => self.shared.spent(named, usage),
         };
         let model = if answered.is_empty() { self.model.clone() } else { answered };
-        let mut talks = self.shared.talks();
+        let mut conversations = self.shared.conversations();
         if spent.estimated {
-            talks.warn(price_estimated(&model));
+            conversations.warn(price_estimated(&model));
         }
         spent.estimated |= estimated;
         match estimated {
-            true => talks.estimated(&model),
-            false => talks.learn(usage),
+            true => conversations.estimated(&model),
+            false => conversations.learn(usage),
         }
-        self.call.iter().for_each(|call| talks.release(call.number));
+        self.call.iter().for_each(|call| conversations.release(call.number));
         let is_awaited = match self.number {
-            Some(number) => talks.landed(number, heard, spent, self.told),
+            Some(number) => conversations.landed(number, outcome, spent, self.told),
             None => {
-                talks.landed_aside(&model, spent);
+                conversations.landed_aside(&model, spent);
                 false
             }
         };
-        drop(talks);
+        drop(conversations);
         *self.shared.touched() = Instant::now().into_std();
         self.count(is_whole, is_awaited || self.is_answer);
-        let (one, unheard) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
+        let (one, unread_because) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
         self.shared.flights.send_modify(|flights| {
             flights.all -= one;
-            flights.unheard -= if unheard { one } else { 0 };
+            flights.unread_because -= if unread_because { one } else { 0 };
         });
     }
 
-    fn spent(&self, response: &Response) -> Spent {
-        self.shared.spent(Named { asked: &self.model, answered: &response.model }, response.usage)
+    fn spent(&self, response: &Response) -> CallCost {
+        self.shared.spent(ModelNames { asked: &self.model, answered: &response.model }, response.usage)
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.land(Heard::Cut(Usage::default(), "the client hung up".into()));
+        self.land(AnswerOutcome::Cut(Usage::default(), "the client hung up".into()));
     }
 }
 
 /// An answer on its way to its client. It is listened to also when the client has gone.
 #[derive(Debug)]
-pub(super) struct Relay(Option<Listening>);
+pub(super) struct Relay(Option<AnswerListener>);
 
 /// An answer as it comes.
 #[derive(Debug)]
-struct Listening {
-    answer: Answer,
+struct AnswerListener {
+    answer: HttpAnswer,
     watcher: Option<Watcher>,
     flight: Flight,
 }
 
 impl Relay {
-    pub(super) fn new(answer: Answer, watcher: Watcher, flight: Flight) -> Self {
-        Self(Some(Listening { answer, watcher: Some(watcher), flight }))
+    pub(super) fn new(answer: HttpAnswer, watcher: Watcher, flight: Flight) -> Self {
+        Self(Some(AnswerListener { answer, watcher: Some(watcher), flight }))
     }
 
     /// The next piece; none at the end.
@@ -301,7 +301,7 @@ impl Relay {
 impl Drop for Relay {
     /// A client that goes before the end has ordered the answer all the same.
     fn drop(&mut self) {
-        let Some(mut listening) = self.0.take().filter(Listening::is_owed) else { return };
+        let Some(mut listening) = self.0.take().filter(AnswerListener::is_owed) else { return };
         listening.flight.set_unread(false);
         listening.flight.hang_up(listening.watcher.as_ref().is_some_and(Watcher::is_done));
         // Without a runtime everything ends, and what has come until then counts.
@@ -311,7 +311,7 @@ impl Drop for Relay {
     }
 }
 
-impl Listening {
+impl AnswerListener {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
         self.answer.poll_chunk(context).map(|piece| match piece {
             Ok(Some(piece)) => {
@@ -377,17 +377,17 @@ impl Listening {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
         let arrived = watcher.arrived();
-        let heard = watcher.finish(ended);
-        match &heard {
-            Heard::Refused(status, text) => {
+        let outcome = watcher.finish(ended);
+        match &outcome {
+            AnswerOutcome::Refused(status, text) => {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
                 self.flight.unanswered(answers(*status), why);
             }
-            Heard::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
-            Heard::Unreadable(_, why) => self.flight.unreadable(why),
-            Heard::Whole(_) | Heard::Counted(..) | Heard::Cut(..) => {}
+            AnswerOutcome::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
+            AnswerOutcome::Unreadable(_, why) => self.flight.unreadable(why),
+            AnswerOutcome::Whole(_) | AnswerOutcome::Counted(..) | AnswerOutcome::Cut(..) => {}
         }
-        self.flight.land(heard);
+        self.flight.land(outcome);
     }
 }
 
@@ -396,7 +396,7 @@ pub(super) fn answers(status: u16) -> String {
     format!("provider answers {status}")
 }
 
-impl Drop for Listening {
+impl Drop for AnswerListener {
     /// Nobody listens any more; what it has cost by then counts.
     fn drop(&mut self) {
         self.conclude(false, false);

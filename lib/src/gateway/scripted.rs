@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::path::AsideKind;
+use super::path::SideRequestKind;
 use super::{Facts, tools};
 use crate::event::Usage;
-use crate::llm::script::Answer;
+use crate::llm::script::ScriptedAnswer;
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta, newest_task};
 
@@ -35,7 +35,7 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
     if facts.has_tools && request.tools.is_empty() && !request.messages.iter().any(acts) {
         return Scripted::Answer(Box::new(aside_reply(request)));
     }
-    let mut asked = Request { messages: told_apart(&request.messages, facts), ..request.clone() };
+    let mut asked = Request { messages: mark_remarks(&request.messages, facts), ..request.clone() };
     asked.metadata.clone_from(&facts.metadata);
     asked.metadata.insert(meta::TRY.into(), tries.to_string());
     let answer = match script.answer(&asked) {
@@ -43,22 +43,22 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
         Err(error) => return failed(&error, None),
     };
     match answer {
-        Answer::Reply(pause, mut response) => {
+        ScriptedAnswer::Reply(pause, mut response) => {
             tokio::time::sleep(pause).await;
             for part in &mut response.message.content {
                 tools::fit(part, request, format, &facts.cwd);
             }
             Scripted::Answer(response)
         }
-        Answer::Fail(pause, error, status) => {
+        ScriptedAnswer::Fail(pause, error, status) => {
             tokio::time::sleep(pause).await;
             failed(&error, status)
         }
-        Answer::Nonsense(pause, text) => {
+        ScriptedAnswer::Nonsense(pause, text) => {
             tokio::time::sleep(pause).await;
             Scripted::Malformed(text)
         }
-        Answer::Hang => std::future::pending().await,
+        ScriptedAnswer::Hang => std::future::pending().await,
     }
 }
 
@@ -76,7 +76,7 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
 /// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
 /// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up to
 /// there is what is on record, whatever it has made of that.
-fn told_apart(messages: &[Message], facts: &Facts) -> Vec<Message> {
+fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
     let remark = |message: &Message| Message { content: message.content.clone(), ..Message::steering("") };
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -104,7 +104,7 @@ fn told_apart(messages: &[Message], facts: &Facts) -> Vec<Message> {
 
 /// How many answers a conversation on record holds to its newest task.
 pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
-    let told = told_apart(history, &Facts { interruptions, ..Facts::default() });
+    let told = mark_remarks(history, &Facts { interruptions, ..Facts::default() });
     let after = newest_task(&told).map(|(_, after)| after).unwrap_or_default();
     after.iter().filter(|message| message.role == Role::Assistant).count()
 }
@@ -168,17 +168,17 @@ fn sample(schema: &Value, depth: u32) -> Value {
 }
 
 /// The answer to a request around model calls.
-pub(super) fn aside(format: Format, kind: AsideKind, length: usize) -> Value {
+pub(super) fn aside(format: Format, kind: SideRequestKind, length: usize) -> Value {
     let tokens = (length / 4).max(1);
     match (kind, format) {
-        (AsideKind::Count, Format::Gemini) => json!({"totalTokens": tokens}),
-        (AsideKind::Count, _) => json!({"input_tokens": tokens}),
-        (AsideKind::Models, Format::Gemini) => json!({"models": [{"name": "models/script"}]}),
-        (AsideKind::Models, _) => {
+        (SideRequestKind::Count, Format::Gemini) => json!({"totalTokens": tokens}),
+        (SideRequestKind::Count, _) => json!({"input_tokens": tokens}),
+        (SideRequestKind::Models, Format::Gemini) => json!({"models": [{"name": "models/script"}]}),
+        (SideRequestKind::Models, _) => {
             let model = json!({"id": "script", "object": "model", "type": "model", "created": 0, "owned_by": "pleach"});
             json!({"object": "list", "data": [model], "has_more": false})
         }
-        (AsideKind::Other, _) => json!({}),
+        (SideRequestKind::Other, _) => json!({}),
     }
 }
 
@@ -222,14 +222,14 @@ fn dress_item(part: &mut Part, id: &str) {
     let own = |extra: &mut Map<String, Value>, key: &str, fields: Value| {
         let known = extra.entry(Format::Responses.name()).or_insert_with(|| json!({}));
         if let Some(known) = known.as_object_mut() {
-            let place = if key.is_empty() {
+            let permit = if key.is_empty() {
                 Some(known)
             } else {
                 known.entry(key).or_insert_with(|| json!({})).as_object_mut()
             };
-            let Some(place) = place else { return };
+            let Some(permit) = permit else { return };
             for (name, value) in fields.as_object().into_iter().flatten() {
-                place.entry(name).or_insert_with(|| value.clone());
+                permit.entry(name).or_insert_with(|| value.clone());
             }
         }
     };

@@ -39,7 +39,7 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// client will say that it has no such tool.
 pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path) {
     let Part::ToolCall { name, arguments, extra, .. } = part else { return };
-    let Some(wish) = Wish::of(name, arguments) else { return };
+    let Some(wish) = ScriptedAction::of(name, arguments) else { return };
     let Some(fitted) = wish.fit(&request.tools, cwd) else { return };
     match fitted {
         Fitted::Function(tool, given) => {
@@ -57,7 +57,7 @@ pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path
 }
 
 /// What a script wants done.
-enum Wish<'a> {
+enum ScriptedAction<'a> {
     Write { path: &'a str, content: &'a str },
     Edit { path: &'a str, old: &'a str, new: &'a str },
     Read { path: &'a str },
@@ -70,7 +70,7 @@ enum Fitted<'a> {
     Text(&'a str, String),
 }
 
-impl<'a> Wish<'a> {
+impl<'a> ScriptedAction<'a> {
     fn of(name: &str, arguments: &'a Value) -> Option<Self> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
         Some(match name {

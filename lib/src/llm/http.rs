@@ -100,7 +100,7 @@ pub enum HttpError {
 
 /// The address of a server: `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Base {
+pub struct ServerUrl {
     tls: bool,
     host: String,
     port: u16,
@@ -111,20 +111,20 @@ pub struct Base {
     query: Option<String>,
 }
 
-impl std::fmt::Debug for Base {
+impl std::fmt::Debug for ServerUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
     }
 }
 
 /// Without the login and the query it may hold.
-impl std::fmt::Display for Base {
+impl std::fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}{}", if self.tls { "https" } else { "http" }, self.authority(), self.path)
     }
 }
 
-impl Base {
+impl ServerUrl {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, HttpError> {
         let wrong = |why| HttpError::Address { address: without_login(text), why };
@@ -203,7 +203,7 @@ fn decoded(login: &str) -> Vec<u8> {
 /// A proxy on the way to a server.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    at: Base,
+    at: ServerUrl,
     /// The setting or variable that names it.
     named_by: String,
 }
@@ -211,7 +211,7 @@ pub struct Proxy {
 impl Proxy {
     /// Reads the address of a proxy that a setting or variable names.
     pub fn parse(text: &str, named_by: &str) -> Result<Self, HttpError> {
-        let at = Base::parse(text)?;
+        let at = ServerUrl::parse(text)?;
         if at.tls {
             let why = "a proxy is spoken to over http://; what goes through it to an https:// address stays unreadable";
             return Err(HttpError::Address { address: at.to_string(), why });
@@ -278,11 +278,11 @@ impl Sender {
 
 /// Calls one server; clones share its connections.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Inner>);
+pub struct HttpClient(Arc<ClientInner>);
 
 #[derive(Debug)]
-struct Inner {
-    base: Base,
+struct ClientInner {
+    base: ServerUrl,
     proxy: Option<Proxy>,
     /// How long the server may be silent, before its answer and in it.
     patience: Duration,
@@ -302,32 +302,32 @@ impl std::fmt::Debug for TlsStore {
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    client: Client,
+    client: HttpClient,
     sender: Option<Sender>,
     /// When the server has been silent for too long.
     patience: Pin<Box<Sleep>>,
 }
 
-impl Client {
+impl HttpClient {
     /// A client for one server. A login in its address is refused: keys have their own place.
-    pub fn new(base: Base, proxy: Option<Proxy>, patience: Duration) -> Result<Self, HttpError> {
+    pub fn new(base: ServerUrl, proxy: Option<Proxy>, patience: Duration) -> Result<Self, HttpError> {
         if base.login.is_some() {
             let why = "it holds a login, which belongs to the key";
             return Err(HttpError::Address { address: base.to_string(), why });
         }
         let (idle, shared) = (Mutex::default(), Mutex::default());
-        let inner = Inner { base, proxy, patience, tls: OnceLock::new(), idle, shared };
+        let inner = ClientInner { base, proxy, patience, tls: OnceLock::new(), idle, shared };
         Ok(Self(Arc::new(inner)))
     }
 
     /// The server's address.
-    pub fn base(&self) -> &Base {
+    pub fn base(&self) -> &ServerUrl {
         &self.0.base
     }
 
@@ -337,7 +337,7 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<HttpAnswer, HttpError> {
         self.call(Method::POST, path, headers, body).await
     }
 
@@ -348,7 +348,7 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<HttpAnswer, HttpError> {
         let waited = self.0.patience;
         let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
         sent.map_err(|_| {
@@ -365,7 +365,7 @@ impl Client {
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, HttpError> {
-        let Inner { base, proxy, .. } = &*self.0;
+        let ClientInner { base, proxy, .. } = &*self.0;
         let target = base.target(path);
         // A proxy for plain HTTP is told the whole address; every other server knows who it is.
         let through = proxy.as_ref().filter(|_| !base.tls);
@@ -385,7 +385,7 @@ impl Client {
         Ok(request)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpAnswer, HttpError> {
         // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
         // then, so the same is asked on a new one, once.
         if let Some(mut sender) = self.take_idle()
@@ -399,11 +399,11 @@ impl Client {
         Ok(self.answer(response, sender))
     }
 
-    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> Answer {
+    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> HttpAnswer {
         let (parts, body) = response.into_parts();
         let patience = Box::pin(tokio::time::sleep(self.0.patience));
         let (status, headers) = (parts.status.as_u16(), parts.headers);
-        Answer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
+        HttpAnswer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
     }
 
     /// The newest connection that is still good; what is too old goes.
@@ -500,7 +500,7 @@ impl Client {
     }
 
     /// Asks a proxy for a way through to the server, and gives the first line of its answer.
-    async fn ask_through(&self, stream: &mut TcpStream, proxy: &Base) -> Result<String, String> {
+    async fn ask_through(&self, stream: &mut TcpStream, proxy: &ServerUrl) -> Result<String, String> {
         let target = format!("{}:{}", self.0.base.host, self.0.base.port);
         let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(login) = proxy.basic() {
@@ -546,7 +546,7 @@ fn tls_of_this_machine() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(std::sync::Arc::new(config)))
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The next bytes of the body; none at its end, after which the connection serves the next call.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         std::future::poll_fn(|context| self.poll_chunk(context)).await
@@ -590,7 +590,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for HttpAnswer {
     /// Who has read everything need not ask for more to find out: the connection serves the next call then, too.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
@@ -622,22 +622,22 @@ mod tests {
             ("http://[::1]:8080", "http://[::1]:8080"),
             ("https://me:secret@proxy.example.org:443/x", "https://proxy.example.org/x"),
         ] {
-            let base = Base::parse(text).unwrap();
+            let base = ServerUrl::parse(text).unwrap();
             assert_eq!(base.to_string(), shown);
             assert_eq!(format!("{base:?}"), shown);
         }
-        assert_eq!(Base::parse("http://[::1]:8080").unwrap().bare_host(), "::1");
+        assert_eq!(ServerUrl::parse("http://[::1]:8080").unwrap().bare_host(), "::1");
         for bad in ["api.example.org", "ftp://x", "https://", "http://a b"] {
-            assert!(matches!(Base::parse(bad), Err(HttpError::Address { .. })), "{bad}");
+            assert!(matches!(ServerUrl::parse(bad), Err(HttpError::Address { .. })), "{bad}");
         }
-        let queried = Base::parse("https://h/x/?version=1").unwrap();
+        let queried = ServerUrl::parse("https://h/x/?version=1").unwrap();
         assert_eq!(queried.to_string(), "https://h/x");
         assert_eq!(queried.target("/messages"), "/x/messages?version=1");
         assert_eq!(queried.target("/m:stream?alt=sse"), "/x/m:stream?alt=sse&version=1");
         assert_eq!(decoded("me:a%40b%zz%"), b"me:a@b%zz%");
-        let error = Base::parse("ftp://me:secret@host/x?k=secret").unwrap_err().to_string();
+        let error = ServerUrl::parse("ftp://me:secret@host/x?k=secret").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
-        let login = Client::new(Base::parse("https://me:secret@host").unwrap(), None, CONNECT).unwrap_err();
+        let login = HttpClient::new(ServerUrl::parse("https://me:secret@host").unwrap(), None, CONNECT).unwrap_err();
         assert!(!login.to_string().contains("secret"), "{login}");
     }
 }

@@ -136,7 +136,7 @@ const FAILED: &str = "failed";
 const BROKEN_OFF: &str = "broken_off";
 
 /// The field that marks what is said in a helper's conversation, with its number.
-const TALK: &str = "talk";
+const CONVERSATION: &str = "talk";
 
 impl Message {
     /// A message of these parts.
@@ -196,20 +196,20 @@ impl Message {
 
     /// Whether it is an assistant's last word: it asks for no tool.
     pub fn is_answer(&self) -> bool {
-        let whole = !self.extra.contains_key(FAILED) && self.talk() == 0;
+        let whole = !self.extra.contains_key(FAILED) && self.conversation() == 0;
         self.role == Role::Assistant && self.tool_calls().next().is_none() && whole
     }
 
     /// Which of its agent's conversations it belongs to: 0 is the agent's own, the others are its helpers'.
-    pub fn talk(&self) -> usize {
-        let number = self.extra.get(TALK).and_then(Value::as_u64).unwrap_or_default();
+    pub fn conversation(&self) -> usize {
+        let number = self.extra.get(CONVERSATION).and_then(Value::as_u64).unwrap_or_default();
         usize::try_from(number).unwrap_or_default()
     }
 
     /// Says which of its agent's conversations it belongs to.
-    pub fn set_talk(&mut self, talk: usize) {
-        if talk > 0 {
-            self.extra.insert(TALK.to_owned(), talk.into());
+    pub fn set_conversation(&mut self, conversation: usize) {
+        if conversation > 0 {
+            self.extra.insert(CONVERSATION.to_owned(), conversation.into());
         }
     }
 
@@ -290,10 +290,10 @@ mod tests {
 
     #[test]
     fn remarks_start_no_task() {
-        let talk = [Message::user("task"), Message::assistant("a"), Message::steering("mind the gap")];
-        let (task, after) = newest_task(&talk).unwrap();
+        let conversation = [Message::user("task"), Message::assistant("a"), Message::steering("mind the gap")];
+        let (task, after) = newest_task(&conversation).unwrap();
         assert_eq!((task.text().as_str(), after.len()), ("task", 2));
-        let json = serde_json::to_string(&talk[2]).unwrap();
+        let json = serde_json::to_string(&conversation[2]).unwrap();
         assert!(serde_json::from_str::<Message>(&json).unwrap().is_steering(), "{json}");
         assert!(newest_task(&[]).is_none());
     }

@@ -22,14 +22,14 @@ use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
 pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
-pub(crate) use http::{Answer, HttpError};
+pub(crate) use http::{HttpAnswer, HttpError};
 pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};
 use price::context_of;
-pub use price::{Named, Prices, Pricing, usual_model};
+pub use price::{ModelNames, Prices, Pricing, usual_model};
 pub(crate) use price::{price_estimated, price_unknown};
 pub use providers::{NoProvider, Providers};
-pub(crate) use remote::{PassError, Passed, passed_on};
+pub(crate) use remote::{ForwardError, ForwardedCall, end_to_end_headers};
 pub use remote::{Remote, Unusable, key_variables};
 pub use script::{Script, ScriptError};
 
@@ -271,7 +271,7 @@ impl Provider {
     }
 
     /// What a call of a model cost in US dollars, if its price is known.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
         match self {
             Self::Script(script) => script.cost(model, usage),
             Self::Remote(remote) => remote.cost(model, usage),
@@ -287,7 +287,7 @@ impl Provider {
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
         match self {
             Self::Script(script) => script.pricing(model),
             Self::Remote(remote) => remote.pricing(model),

@@ -86,14 +86,14 @@ pub fn usual_model(provider: &str, tier: &str) -> Option<&'static str> {
 
 /// A model by the names it goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named<'a> {
+pub struct ModelNames<'a> {
     /// As it was asked for.
     pub asked: &'a str,
     /// As the server calls it, which may be another name; empty where it says nothing.
     pub answered: &'a str,
 }
 
-impl<'a> Named<'a> {
+impl<'a> ModelNames<'a> {
     /// A model nobody has answered for yet.
     pub fn asked(asked: &'a str) -> Self {
         Self { asked, answered: "" }
@@ -161,7 +161,7 @@ impl Prices {
     }
 
     /// What a call cost, if the model's price is known or can be estimated.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
         let (price, _) = self.find(model, usage)?;
         let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         let kept_long = usage.cache_write_1h.min(usage.cache_write);
@@ -176,12 +176,12 @@ impl Prices {
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
         self.find(model, &Usage::default()).map_or(Pricing::Unknown, |(_, pricing)| pricing)
     }
 
     /// The price of a model. What the configuration says of any of its names wins over the table.
-    fn find(&self, model: Named<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
+    fn find(&self, model: ModelNames<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
         // Who asks for a dear model and is answered by the name of a cheap one may pay for either.
         let of = |prices: &[Price]| {
             let found = model.names().filter_map(|name| listed(prices, name, usage).cloned());
@@ -261,7 +261,7 @@ fn family(model: &str) -> String {
 }
 
 /// What a thousand searches of the web cost.
-fn web_search(model: Named<'_>) -> f64 {
+fn web_search(model: ModelNames<'_>) -> f64 {
     let of = |name: &str| TABLE.web_search.get(family(bare(name)).split('-').next()?).copied();
     model.names().find_map(of).unwrap_or(0.0)
 }
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     fn cost(model: &str, usage: Usage) -> Option<f64> {
-        Prices::default().cost(Named::asked(model), &usage).map(|cost| (cost * 1e9).round() / 1e9)
+        Prices::default().cost(ModelNames::asked(model), &usage).map(|cost| (cost * 1e9).round() / 1e9)
     }
 
     #[test]
@@ -304,11 +304,15 @@ mod tests {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("gpt-5".to_owned(), price.clone()), ("llama".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, output: 1_000_000, cache_read: 500_000, ..Usage::default() };
-        assert_eq!(prices.cost(Named::asked("gpt-5"), &usage), Some(3.5));
-        assert_eq!(prices.cost(Named::asked("llama"), &usage), Some(3.5));
+        assert_eq!(prices.cost(ModelNames::asked("gpt-5"), &usage), Some(3.5));
+        assert_eq!(prices.cost(ModelNames::asked("llama"), &usage), Some(3.5));
         let played = Prices::alone(&BTreeMap::from([("played".to_owned(), config::Price::default())]));
-        assert_eq!(played.cost(Named::asked("played"), &usage), Some(0.0));
-        assert_eq!(played.cost(Named::asked("gpt-5"), &usage), None, "a script that calls itself so costs nothing");
+        assert_eq!(played.cost(ModelNames::asked("played"), &usage), Some(0.0));
+        assert_eq!(
+            played.cost(ModelNames::asked("gpt-5"), &usage),
+            None,
+            "a script that calls itself so costs nothing"
+        );
     }
 
     #[test]
@@ -323,10 +327,10 @@ mod tests {
             ("o9", 2.0),
         ] {
             assert_eq!(cost(model, usage), Some(dollars), "{model}");
-            assert_eq!(Prices::default().pricing(Named::asked(model)), Pricing::Estimated, "{model}");
+            assert_eq!(Prices::default().pricing(ModelNames::asked(model)), Pricing::Estimated, "{model}");
         }
-        assert_eq!(Prices::default().pricing(Named::asked("gpt-6.1-sol")), Pricing::Listed);
-        assert_eq!(Prices::default().pricing(Named::asked("mistral-large")), Pricing::Unknown);
+        assert_eq!(Prices::default().pricing(ModelNames::asked("gpt-6.1-sol")), Pricing::Listed);
+        assert_eq!(Prices::default().pricing(ModelNames::asked("mistral-large")), Pricing::Unknown);
     }
 
     #[test]
@@ -334,7 +338,7 @@ mod tests {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("qwen".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, ..Usage::default() };
-        let named = |asked, answered| prices.cost(Named { asked, answered }, &usage);
+        let named = |asked, answered| prices.cost(ModelNames { asked, answered }, &usage);
         assert_eq!(named("qwen", "Qwen/Qwen3-Coder-480B"), Some(1.0));
         assert_eq!(named("qwen", "gpt-5"), Some(1.0), "what the configuration says wins");
         assert_eq!(named("worker", "gpt-5-2025-08-07"), Some(1.25));

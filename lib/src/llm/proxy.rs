@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::http::Base;
+use super::http::ServerUrl;
 use crate::config::Environment;
 
 /// The proxy variables name for an address, and the variable. Those for one scheme go before those for all, and what is
 /// on this machine is never asked for elsewhere.
-pub(super) fn of_variables<'e>(environment: &'e Environment, base: &Base) -> Option<(&'e str, String)> {
+pub(super) fn of_variables<'e>(environment: &'e Environment, base: &ServerUrl) -> Option<(&'e str, String)> {
     let given = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
     let of = |name: &str| {
         let names = [name.to_owned(), name.to_ascii_lowercase()];
@@ -78,7 +78,7 @@ mod tests {
             Environment::from_pairs(pairs)
         };
         let proxy = |no: &str, base: &str| {
-            let (environment, base) = (environment(no), Base::parse(base).unwrap());
+            let (environment, base) = (environment(no), ServerUrl::parse(base).unwrap());
             of_variables(&environment, &base).map(|(proxy, name)| format!("{name}={proxy}"))
         };
         assert_eq!(proxy("", "https://api.example.org").as_deref(), Some("HTTPS_PROXY=http://s:1"));
@@ -97,6 +97,9 @@ mod tests {
         }
         assert_eq!(proxy("fd00::/8", "https://[fd12::1]"), None);
         let all = Environment::from_pairs([("all_proxy", "http://a:3")]);
-        assert_eq!(of_variables(&all, &Base::parse("https://h").unwrap()), Some(("http://a:3", "all_proxy".into())));
+        assert_eq!(
+            of_variables(&all, &ServerUrl::parse("https://h").unwrap()),
+            Some(("http://a:3", "all_proxy".into()))
+        );
     }
 }

@@ -1,20 +1,20 @@
 //! Agents that speak the Agent Client Protocol: JSON-RPC over their standard streams. One prompt is one run; where its
 //! turns begin and end is inferred from what the agent tells meanwhile.
 //!
-//! [`client`] decides what to say, [`gather`] makes turns of what is heard, [`policy`] answers questions for permission;
-//! `pipes` has the pipes and the clock. Behind the gateway turns are not inferred: `driven` takes those it has seen.
+//! [`client`] decides what to say, [`turn_builder`] makes turns of what is heard, [`policy`] answers questions for permission;
+//! `session` has the pipes and the clock. Behind the gateway turns are not inferred: `gateway` takes those it has seen.
 
 mod client;
-mod driven;
-mod gather;
+mod gateway;
 mod lines;
-mod pipes;
 mod policy;
 mod rpc;
 mod schema;
+mod session;
 mod state;
 #[cfg(test)]
 mod tests;
+mod turn_builder;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,17 +24,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::client::{Ask, Client, Ended};
-use self::driven::Route;
-use self::pipes::{Talked, Told};
-use self::policy::Policy;
-use self::state::State;
-use super::cli::{Billed, Preset, Variables, epilogue, is_no_tier};
-use super::driven::TASK_WAS_INTERRUPTED;
-use super::signs::{IDLE, signs};
-use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
+use self::client::{AcpClient, AcpEnd, AcpTask};
+use self::gateway::AcpRoute;
+use self::policy::PermissionPolicy;
+use self::session::{EndedSession, TurnSink};
+use self::state::AcpState;
+use super::cli::{Billing, Preset, Variables, epilogue, is_no_tier};
+use super::gateway_run::TASK_WAS_INTERRUPTED;
+use super::liveness::{IDLE, signs_of_life};
+use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config::{AgentSettings, Environment};
-use crate::gateway::{Meter, Upstream};
+use crate::gateway::{Upstream, UsageMeter};
 use crate::llm::Unusable;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
 use crate::text::{last_words, shorten};
@@ -64,9 +64,9 @@ pub struct AcpAgent {
     /// Variables it gets only in a sandbox.
     bounded_env: Variables,
     /// Who is billed, where that is known.
-    billed: Option<Billed>,
+    billed: Option<Billing>,
     /// How it comes to its model through the gateway, where it does.
-    route: Option<Route>,
+    route: Option<AcpRoute>,
 }
 
 impl AcpAgent {
@@ -100,8 +100,8 @@ impl AcpAgent {
     ) -> Self {
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
-        self.billed = Some(Billed::through_gateway(&upstream));
-        self.route = Some(Route { preset, upstream, environment: environment.clone(), models });
+        self.billed = Some(Billing::through_gateway(&upstream));
+        self.route = Some(AcpRoute { preset, upstream, environment: environment.clone(), models });
         self
     }
 
@@ -116,7 +116,7 @@ impl AcpAgent {
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
         self.known = Some((preset, environment.clone()));
-        self.billed = Some(Billed::without_gateway(preset, environment));
+        self.billed = Some(Billing::without_gateway(preset, environment));
         self
     }
 
@@ -155,14 +155,14 @@ impl AcpAgent {
         }
     }
 
-    fn ask(&self, job: &Job) -> Ask {
-        Ask {
+    fn ask(&self, job: &Job) -> AcpTask {
+        AcpTask {
             prompt: self.prompt(job),
             cwd: job.cwd.clone(),
-            resume: job.resume.as_ref().and_then(State::read).filter(|state| state.home == self.home()),
+            resume: job.resume.as_ref().and_then(AcpState::read).filter(|state| state.home == self.home()),
             model: job.model.clone().or_else(|| self.profile.model.clone()),
             mode: self.mode.clone(),
-            policy: Policy {
+            policy: PermissionPolicy {
                 allows: job.tools,
                 cwd: job.cwd.clone(),
                 writable: vec![job.root.clone(), job.status_file.clone()],
@@ -189,8 +189,14 @@ impl AcpAgent {
     }
 
     /// The command that starts the agent.
-    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>, meter: Option<Meter>) -> Command {
-        let signs = signs(&job.root, meter);
+    fn command(
+        &self,
+        mut job: Job,
+        variables: Variables,
+        arguments: Vec<String>,
+        meter: Option<UsageMeter>,
+    ) -> Command {
+        let signs = signs_of_life(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
         let wall = job.timeout.into_iter().chain(self.timeout).min();
@@ -206,7 +212,7 @@ impl AcpAgent {
         }
     }
 
-    async fn work(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn work(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
         if let Some(settled) = job.settled(cancel) {
             return settled;
         }
@@ -225,41 +231,47 @@ impl AcpAgent {
         });
         let ask = self.ask(&job);
         let command = self.command(job, variables, Vec::new(), None);
-        let talked =
-            pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns, self.is_unbilled()), cancel).await;
+        let talked = session::talk(
+            &self.spawner,
+            command,
+            AcpClient::new(ask),
+            TurnSink::Turns(turns, self.is_unbilled()),
+            cancel,
+        )
+        .await;
         let (client, ended) = self.ended(talked, turns, cancel)?;
         self.conclude(client, ended, turns).await
     }
 
     /// How the agent ended, in any case.
-    fn ended(&self, talked: Talked, turns: &Turns, cancel: &Cancel) -> Result<(Client, Ended), AgentError> {
-        let Talked { client, ended, output } = talked;
+    fn ended(&self, talked: EndedSession, turns: &Turns, cancel: &Cancel) -> Result<(AcpClient, AcpEnd), AgentError> {
+        let EndedSession { client, ended, output } = talked;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
         turns.said_beside(&output.stderr.to_text());
         let ended = match ended {
-            _ if cancel.is_killed() => Ended::Failed(AgentError::Cancelled),
+            _ if cancel.is_killed() => AcpEnd::Failed(AgentError::Cancelled),
             Some(ended) => ended,
-            None => Ended::Failed(self.gone(&client, &output)),
+            None => AcpEnd::Failed(self.gone(&client, &output)),
         };
         Ok((client, ended))
     }
 
     fn is_unbilled(&self) -> bool {
-        self.billed.as_ref().is_some_and(Billed::is_subscription)
+        self.billed.as_ref().is_some_and(Billing::is_subscription)
     }
 
     /// Reports the turn in flight, now that nothing of the agent runs any more, and says how it ended.
-    async fn conclude(&self, mut client: Client, ended: Ended, turns: &Turns) -> Result<Reply, AgentError> {
+    async fn conclude(&self, mut client: AcpClient, ended: AcpEnd, turns: &Turns) -> Result<AgentReply, AgentError> {
         let verdict = match client.last_turn(ended.failed().as_deref()) {
             Some(turn) => turns.report(Turn { unbilled: self.is_unbilled(), ..turn }).await,
-            None => Verdict::Go,
+            None => TurnVerdict::Go,
         };
         let text = client.words().to_owned();
-        Ok(Reply::new(text, end(ended, verdict)?))
+        Ok(AgentReply::new(text, end(ended, verdict)?))
     }
 
     /// What to say of an agent that ended without an answer.
-    fn gone(&self, client: &Client, output: &Output) -> AgentError {
+    fn gone(&self, client: &AcpClient, output: &Output) -> AgentError {
         let stderr = output.stderr.to_text();
         let said = match last_words(stderr.trim(), COMPLAINT) {
             "" => client.noise.as_deref().map(|noise| shorten(noise, COMPLAINT)).unwrap_or_default(),
@@ -284,14 +296,14 @@ fn variables(all: &BTreeMap<String, String>) -> Variables {
 }
 
 /// How an agent that ended is to be taken, after what was answered to its last turn.
-fn end(ended: Ended, verdict: Verdict) -> Result<End, AgentError> {
+fn end(ended: AcpEnd, verdict: TurnVerdict) -> Result<End, AgentError> {
     Ok(match ended {
-        Ended::Failed(error) => return Err(error),
-        Ended::Cancelled => End::Stopped,
-        _ if verdict == Verdict::Stop => End::Stopped,
-        Ended::Done => End::Done,
-        Ended::Doubtful(why) => End::Doubtful(why),
-        Ended::Limit(why) => End::Limit(why),
+        AcpEnd::Failed(error) => return Err(error),
+        AcpEnd::Cancelled => End::Stopped,
+        _ if verdict == TurnVerdict::Stop => End::Stopped,
+        AcpEnd::Done => End::Done,
+        AcpEnd::Doubtful(why) => End::Doubtful(why),
+        AcpEnd::Limit(why) => End::Limit(why),
     })
 }
 
@@ -339,11 +351,16 @@ impl Agent for AcpAgent {
 
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let Some(state) = state else { return true };
-        let is_own = State::read(state).is_some_and(|state| state.home == self.home());
+        let is_own = AcpState::read(state).is_some_and(|state| state.home == self.home());
         is_own && self.route.as_ref().is_none_or(|route| route.has_kept(home))
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(self.work(job, turns, cancel))
     }
 }

@@ -11,7 +11,7 @@ fn users() -> String {
 
 /// A session an agent can take up again.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct State {
+pub(super) struct AcpState {
     /// Its name.
     pub session: String,
     /// What it has cost so far, as far as the agent says.
@@ -22,7 +22,7 @@ pub(super) struct State {
     pub home: String,
 }
 
-impl State {
+impl AcpState {
     /// As records have it.
     pub fn to_json(&self) -> Value {
         json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd, "home": self.home})

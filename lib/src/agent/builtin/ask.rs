@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Limits;
+use super::BuiltinLimits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
 use crate::event::SideCall;
 use crate::llm::{
-    Answered, Charge, ErrorClass, LlmError, Message, Named, Part, Pricing, Provider, Request, Response, Role, Stop,
-    meta,
+    Answered, Charge, ErrorClass, LlmError, Message, ModelNames, Part, Pricing, Provider, Request, Response, Role,
+    Stop, meta,
 };
 use crate::process::Cancel;
 use crate::text::counted;
@@ -19,7 +19,7 @@ use crate::text::counted;
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// What came of asking.
-pub(super) enum Asked {
+pub(super) enum AskOutcome {
     /// An answer that can be worked with.
     Answer(Box<Answered>),
     /// A stop was asked for while nothing was in flight.
@@ -32,7 +32,7 @@ pub(super) enum Asked {
 
 /// Tries without a usable answer that are not reported yet.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct FailedTries {
     /// What was spent on them.
     pub calls: Vec<SideCall>,
     /// What arrived of their answers: for people, no part of the conversation.
@@ -42,7 +42,7 @@ pub(super) struct Aside {
 /// Asks for one turn.
 pub(super) struct Asker<'a> {
     pub provider: &'a Provider,
-    pub limits: &'a Limits,
+    pub limits: &'a BuiltinLimits,
     pub deadline: Option<Instant>,
     pub turns: &'a Turns,
 }
@@ -53,9 +53,9 @@ impl Asker<'_> {
     pub(super) async fn ask(
         &self,
         request: &mut Request,
-        aside: &mut Aside,
+        aside: &mut FailedTries,
         cancel: &Cancel,
-    ) -> Result<Asked, AgentError> {
+    ) -> Result<AskOutcome, AgentError> {
         let mut tries = 0;
         let mut failures = Failures::default();
         let mut nonsense = None;
@@ -64,17 +64,17 @@ impl Asker<'_> {
                 return Err(AgentError::Cancelled);
             }
             if cancel.is_stopped() {
-                return Ok(Asked::Stopped);
+                return Ok(AskOutcome::Stopped);
             }
             let owed = aside.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
             if !aside.calls.is_empty() && !self.turns.allow(owed) {
-                return Ok(Asked::Unpaid);
+                return Ok(AskOutcome::Unpaid);
             }
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
                 Ok(answered) => match fault_of(&answered.response) {
-                    None => return Ok(Asked::Answer(Box::new(answered))),
+                    None => return Ok(AskOutcome::Answer(Box::new(answered))),
                     Some(fault) => {
                         let Answered { response, estimated } = answered;
                         let taken = (response.usage, estimated);
@@ -110,7 +110,7 @@ impl Asker<'_> {
                     rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
-                ErrorClass::ContextLength => return Ok(Asked::TooLong(error.message)),
+                ErrorClass::ContextLength => return Ok(AskOutcome::TooLong(error.message)),
                 ErrorClass::Terminal => return Err(AgentError::Terminal(error.message)),
             }
         }
@@ -118,7 +118,7 @@ impl Asker<'_> {
 
     /// A try without a usable answer, as it is recorded.
     fn side_call(&self, asked: &str, Charge { model, usage, estimated }: &Charge) -> SideCall {
-        let named = Named { asked, answered: model };
+        let named = ModelNames { asked, answered: model };
         SideCall {
             purpose: "failed_try".to_owned(),
             model: model.clone(),
@@ -155,8 +155,8 @@ impl Asker<'_> {
 
     /// How long to wait after these failures; none when it is time to give up.
     fn pause(&self, failures: Failures, asked: Option<Duration>) -> Option<Duration> {
-        let Limits { retries, max_wait, .. } = self.limits;
-        let too_often = failures.all > *retries || failures.cut > Limits::MAX_CUT_RETRIES;
+        let BuiltinLimits { retries, max_wait, .. } = self.limits;
+        let too_often = failures.all > *retries || failures.cut > BuiltinLimits::MAX_CUT_RETRIES;
         if too_often || asked.is_some_and(|wait| wait > *max_wait) {
             return None;
         }

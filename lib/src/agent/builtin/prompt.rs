@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Limits;
+use super::BuiltinLimits;
 use super::jail::Jail;
 use crate::agent::{Job, Profile, bounds};
 
@@ -14,7 +14,7 @@ const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 const BUDGET: usize = 32 << 10;
 
 /// The system prompt of a job, and how much of it is the same for every agent of the run, in bytes.
-pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile) -> (String, usize) {
+pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &Profile) -> (String, usize) {
     let mut text =
         "You are a software engineer working on one step of a pipeline. Nobody watches and nobody can answer a \
          question: decide yourself, do the task as far as it goes, and end with a short account of what you did and \
@@ -46,7 +46,7 @@ pub(super) fn about(job: &Job) -> String {
     format!("{node} You work in `{cwd}`. An outcome other than success goes to `{status}`.")
 }
 
-fn rules(limits: &Limits) -> String {
+fn rules(limits: &BuiltinLimits) -> String {
     format!(
         "
 # Working directory
@@ -121,7 +121,7 @@ mod tests {
         job.cwd = dir.path().join(start);
         change(&mut job);
         let jail = Jail::new(&job.root, &job.cwd, None).unwrap();
-        let (system, shared) = system(&job, &jail, &Limits::default(), &Profile::default());
+        let (system, shared) = system(&job, &jail, &BuiltinLimits::default(), &Profile::default());
         assert_eq!(shared, system.len());
         assert!(!system.contains(dir.path().to_str().unwrap()) && !system.contains("implement"), "{system}");
         format!("{}\n{system}", about(&job))

@@ -27,21 +27,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hooks are listened to.
 #[derive(Debug)]
-pub struct Listener {
-    waiting: mpsc::UnboundedReceiver<Waiting>,
+pub struct HookListener {
+    waiting: mpsc::UnboundedReceiver<WaitingHook>,
     accepting: AbortHandle,
     path: PathBuf,
 }
 
 /// A hook that waits.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingHook {
     /// What the agent told it.
     pub event: Value,
     stream: tokio::net::UnixStream,
 }
 
-impl Listener {
+impl HookListener {
     /// Listens in a directory of the session's agents.
     pub fn open(home: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
@@ -63,7 +63,7 @@ impl Listener {
     }
 
     /// The next hook that waits. Waiting for it may be given up at any time.
-    pub async fn next(&mut self) -> Waiting {
+    pub async fn next(&mut self) -> WaitingHook {
         match self.waiting.recv().await {
             Some(waiting) => waiting,
             // Nobody accepts any more, so no hook comes.
@@ -73,7 +73,7 @@ impl Listener {
 }
 
 /// Takes in what hooks say, each by itself: one that is slow to speak holds up no other. What cannot be read is let go.
-async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<Waiting>) {
+async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHook>) {
     let mut reading = JoinSet::new();
     loop {
         while reading.try_join_next().is_some() {}
@@ -95,13 +95,13 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<Waiting>)
     }
 }
 
-async fn read(mut stream: tokio::net::UnixStream) -> Option<Waiting> {
+async fn read(mut stream: tokio::net::UnixStream) -> Option<WaitingHook> {
     let mut told = Vec::new();
     (&mut stream).take(LONGEST).read_to_end(&mut told).await.ok()?;
-    Some(Waiting { event: serde_json::from_slice(&told).ok()?, stream })
+    Some(WaitingHook { event: serde_json::from_slice(&told).ok()?, stream })
 }
 
-impl Drop for Listener {
+impl Drop for HookListener {
     fn drop(&mut self) {
         self.accepting.abort();
         // The directory goes with the session in any case.
@@ -109,7 +109,7 @@ impl Drop for Listener {
     }
 }
 
-impl Waiting {
+impl WaitingHook {
     /// The tools whose end the hook tells of, by the ids of their calls.
     pub fn tools(&self) -> Vec<String> {
         let calls = self.event.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
@@ -178,7 +178,7 @@ mod tests {
     async fn a_hook_waits_for_its_answer_also_in_a_deep_directory() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("d".repeat(120)).join("e".repeat(120));
-        let mut listener = Listener::open(&home).unwrap();
+        let mut listener = HookListener::open(&home).unwrap();
         let path = listener.path.clone();
         let settings = listener.settings(&["/opt/a b/pleach".into(), "__hook".into()]);
         let parsed: Value = serde_json::from_str(&settings).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn a_hook_that_says_nothing_holds_up_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let mut listener = Listener::open(dir.path()).unwrap();
+        let mut listener = HookListener::open(dir.path()).unwrap();
         let silent = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
         let mut other = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
         other.write_all(br#"{"hook_event_name":"Stop"}"#).await.unwrap();

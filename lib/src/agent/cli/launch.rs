@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::CliAgent;
-use super::route::{self, Endpoint, Variables, Way};
+use super::gateway_setup::{self, GatewayEndpoint, GatewaySetup, Variables};
 use super::template::Values;
-use crate::agent::driven::WAS_INTERRUPTED;
-use crate::agent::signs::{IDLE, signs};
+use crate::agent::gateway_run::WAS_INTERRUPTED;
+use crate::agent::liveness::{IDLE, signs_of_life};
 use crate::agent::{AgentError, Job, bounds};
 use crate::config::{AgentStdin, ProviderName, TurnMode};
 use crate::confined_fs::ConfinedDir;
@@ -21,13 +21,13 @@ const OUTPUT: usize = 1 << 20;
 
 /// What differs from one start to the next.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Start<'a> {
+pub(super) struct LaunchOptions<'a> {
     /// The conversation to go on with.
     pub session: Option<&'a str>,
     /// The settings with the hooks.
     pub hooks: Option<&'a str>,
     /// The gateway it is to go through.
-    pub endpoint: Option<&'a Endpoint>,
+    pub endpoint: Option<&'a GatewayEndpoint>,
     /// What it may touch, see [`CliAgent::bounds`].
     pub bounds: Option<&'a Arc<Sandbox>>,
 }
@@ -58,7 +58,7 @@ impl CliAgent {
     }
 
     /// The command that starts the agent.
-    pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<Command, AgentError> {
+    pub(super) fn command(&self, job: &Job, prompt: &str, start: LaunchOptions<'_>) -> Result<Command, AgentError> {
         let failed = |why: String| AgentError::Terminal(why);
         let preset = &self.preset;
         if !job.tools && !preset.can_go_without_tools(self.settings.is_command) {
@@ -127,7 +127,7 @@ impl CliAgent {
             output: OUTPUT,
             ..Limits::default()
         };
-        command.signs = Some(signs(&job.root, None));
+        command.signs = Some(signs_of_life(&job.root, None));
         command.locks = job.locks.clone();
         Ok(command)
     }
@@ -146,11 +146,11 @@ impl CliAgent {
         }
     }
 
-    fn variables(&self, job: &Job, endpoint: Option<&Endpoint>) -> Result<Variables, AgentError> {
+    fn variables(&self, job: &Job, endpoint: Option<&GatewayEndpoint>) -> Result<Variables, AgentError> {
         let mut env = job.env.clone();
         if endpoint.is_some() {
             // Where the node has a cache of its own, that goes over the user's.
-            env.splice(0..0, route::tools(&self.environment, |_| true));
+            env.splice(0..0, gateway_setup::tools(&self.environment, |_| true));
         }
         // What lifts checks of the agent's own is only set where something else holds it.
         let bounded = self.preset.bounded_env.iter().filter(|_| job.sandbox.is_some());
@@ -168,13 +168,13 @@ impl CliAgent {
     }
 
     /// How it comes to its model through a gateway.
-    pub(super) fn way<'a>(&'a self, job: &'a Job, endpoint: &'a Endpoint) -> Way<'a> {
+    pub(super) fn way<'a>(&'a self, job: &'a Job, endpoint: &'a GatewayEndpoint) -> GatewaySetup<'a> {
         let Self { preset, environment, .. } = self;
-        Way { preset, environment, home: &job.home, model: self.model(job), endpoint }
+        GatewaySetup { preset, environment, home: &job.home, model: self.model(job), endpoint }
     }
 
     /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.
-    pub(super) fn bounds(&self, job: &Job, endpoint: Option<&Endpoint>) -> Option<Arc<Sandbox>> {
+    pub(super) fn bounds(&self, job: &Job, endpoint: Option<&GatewayEndpoint>) -> Option<Arc<Sandbox>> {
         let sandbox = job.sandbox.as_ref()?;
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
@@ -279,8 +279,8 @@ mod tests {
         job
     }
 
-    fn endpoint() -> Endpoint {
-        Endpoint {
+    fn endpoint() -> GatewayEndpoint {
+        GatewayEndpoint {
             base_url: "http://127.0.0.1:9/SECRET/v1".into(),
             root_url: "http://127.0.0.1:9/SECRET".into(),
             address: "http://127.0.0.1:9/v1".into(),
@@ -295,7 +295,7 @@ mod tests {
         for kind in ["claude", "codex", "gemini", "opencode", "command"] {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.settings.args = ["{base_url}", "--at={base_url}", "{root_url}", "{key}"].map(String::from).to_vec();
-            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
+            let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
             let command = agent.command(&job(), "x", start).unwrap();
             let words: Vec<_> = command.argv.iter().map(|word| word.to_string_lossy()).collect();
             assert!(!words.iter().any(|word| word.contains("SECRET")), "{kind}: {words:?}");
@@ -321,7 +321,7 @@ mod tests {
                 "{kind}: {prompt}"
             );
             assert!(!prompt.contains("network"), "it speaks to its model by itself: {prompt}");
-            let start = Start { bounds: bounds.as_ref(), ..Start::default() };
+            let start = LaunchOptions { bounds: bounds.as_ref(), ..LaunchOptions::default() };
             let command = agent.command(&job, &prompt, start).unwrap();
             assert_eq!(command.sandbox.map(|sandbox| sandbox.connect.clone()), Some(Connect::Anywhere));
         }
@@ -337,7 +337,7 @@ mod tests {
     fn an_agent_is_kept_to_its_tools_in_its_own_words() {
         let mut reviewer = agent("claude", TurnMode::Node);
         let line = |agent: &CliAgent, job: &Job| {
-            let command = agent.command(job, "x", Start::default()).unwrap();
+            let command = agent.command(job, "x", LaunchOptions::default()).unwrap();
             command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         let all = line(&reviewer, &job());
@@ -365,7 +365,7 @@ mod tests {
         ] {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.preset.env.insert(gone.into(), "settings do not bring it back".into());
-            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
+            let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
             let command = agent.command(&job(), "x", start).unwrap();
             let last =
                 |name: &str| command.env.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.clone());
@@ -377,8 +377,8 @@ mod tests {
     #[test]
     fn who_cannot_be_kept_from_tools_does_not_run_without_them() {
         let job = Job { tools: false, ..job() };
-        let refused = agent("opencode", TurnMode::Node).command(&job, "x", Start::default()).unwrap_err();
+        let refused = agent("opencode", TurnMode::Node).command(&job, "x", LaunchOptions::default()).unwrap_err();
         assert!(refused.to_string().contains("OpenCode cannot be kept from its tools"), "{refused}");
-        assert!(agent("claude", TurnMode::Node).command(&job, "x", Start::default()).is_ok());
+        assert!(agent("claude", TurnMode::Node).command(&job, "x", LaunchOptions::default()).is_ok());
     }
 }

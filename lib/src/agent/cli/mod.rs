@@ -1,20 +1,20 @@
 //! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
 //!
-//! `preset` is what is known of them, `parser` what they say while they work, `gather` makes turns of it, `outcome`
-//! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `route` is their way to the gateway.
+//! `preset` is what is known of them, `parser` what they say while they work, `transcript` makes turns of it, `outcome`
+//! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `gateway_setup` is their way to the gateway.
 
-mod apart;
 mod follow;
 mod gateway;
-mod gather;
+mod gateway_setup;
 mod hooks;
 mod launch;
 mod outcome;
 pub mod parser;
 mod preset;
 mod probe;
-mod route;
+mod separate_home;
 mod template;
+mod transcript;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,28 +22,28 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use self::follow::Following;
-use self::gather::Gathered;
-use self::hooks::Listener;
-use self::launch::Start;
-use self::outcome::Ended;
-use self::parser::Reader;
+use self::follow::StreamFollower;
+use self::hooks::HookListener;
+use self::launch::LaunchOptions;
+use self::outcome::EndedRun;
+use self::parser::StreamReader;
+use self::transcript::Transcript;
 use super::commit_message::says_what_was_done;
-use super::driven::why_failed;
+use super::gateway_run::why_failed;
 use super::intent::{LONGEST, intent_of};
-use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
+use super::{Agent, AgentError, AgentReply, BoxFuture, End, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config::{Environment, ParserName, TurnMode};
 use crate::event::{Usage, Warning, WarningCode};
 use crate::gateway::Upstream;
-use crate::llm::{LlmError, Message, Named, Prices, Pricing, Role, Unusable};
+use crate::llm::{LlmError, Message, ModelNames, Prices, Pricing, Role, Unusable};
 use crate::process::{Cancel, Output, Spawner};
 use crate::text::shorten;
 
+pub(super) use gateway_setup::{GatewayEndpoint, GatewaySetup, Variables, tools};
 pub use hooks::hook_main;
 pub(super) use launch::{epilogue, is_no_tier};
 pub use preset::Preset;
-pub use probe::{Billed, Introduction, Versions, find_program};
-pub(super) use route::{Endpoint, Variables, Way, tools};
+pub use probe::{Billing, Introduction, Versions, find_program};
 
 /// What the configuration says about an agent beyond its preset.
 #[derive(Debug, Clone, Default)]
@@ -100,9 +100,9 @@ pub struct CliAgent {
 }
 
 /// How one run of the program went.
-struct Ran {
+struct ProgramRun {
     output: Output,
-    gathered: Gathered,
+    transcript: Transcript,
     stopped: bool,
     /// Why it has not done its work, whatever it says.
     undone: Option<AgentError>,
@@ -113,14 +113,14 @@ struct Ran {
 }
 
 impl CliAgent {
-    async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
         if let Some(settled) = job.settled(cancel) {
             return settled;
         }
         let session = job.resume.as_ref().filter(|state| self.can_resume(Some(state), &job.home)).and_then(session_of);
         if let Some(session) = session.as_deref() {
             let (ran, last) = self.run_once(&job, Some(session), turns, cancel).await?;
-            let lost = !ran.gathered.spoke && ran.output.exit.code().is_some_and(|code| code != 0);
+            let lost = !ran.transcript.spoke && ran.output.exit.code().is_some_and(|code| code != 0);
             if !lost || ran.unanswered.is_some() {
                 return self.finish(&job, ran, last, Vec::new(), turns).await;
             }
@@ -143,7 +143,7 @@ impl CliAgent {
         session: Option<&str>,
         turns: &Turns,
         cancel: &Cancel,
-    ) -> Result<(Ran, Option<Turn>), AgentError> {
+    ) -> Result<(ProgramRun, Option<Turn>), AgentError> {
         let (ran, last) = match (self.turns, &self.upstream) {
             (TurnMode::Gateway, Some(upstream)) => {
                 let drove = self.drive(job, session, upstream, turns, cancel).await?;
@@ -162,9 +162,9 @@ impl CliAgent {
         session: Option<&str>,
         turns: &Turns,
         cancel: &Cancel,
-    ) -> Result<Ran, AgentError> {
+    ) -> Result<ProgramRun, AgentError> {
         let listener = match self.turns {
-            TurnMode::Hooks => Some(Listener::open(&job.home).map_err(|error| {
+            TurnMode::Hooks => Some(HookListener::open(&job.home).map_err(|error| {
                 AgentError::Transient(format!("cannot listen to the hooks of `{}`: {error}", self.preset.program))
             })?),
             _ => None,
@@ -172,37 +172,38 @@ impl CliAgent {
         let settings = listener.as_ref().map(|listener| listener.settings(&self.hook));
         let bounds = self.bounds(job, None);
         let prompt = self.prompt(job, session.is_some(), bounds.as_ref());
-        let start = Start { session, hooks: settings.as_deref(), endpoint: None, bounds: bounds.as_ref() };
+        let start = LaunchOptions { session, hooks: settings.as_deref(), endpoint: None, bounds: bounds.as_ref() };
         let command = self.command(job, &prompt, start)?;
         let earlier = job.resume.as_ref().filter(|_| session.is_some()).and_then(|state| state.get("used"));
         let earlier = earlier.and_then(|used| serde_json::from_value(used.clone()).ok()).unwrap_or_default();
         let asked = if job.continues { prompt } else { job.prompt.clone() };
-        let run = Following { agent: self, job, listener, gathered: Gathered::new(&asked), turns, stopped: false };
-        run.follow(command, Reader::new(self.preset.parser, earlier), cancel).await
+        let run =
+            StreamFollower { agent: self, job, listener, transcript: Transcript::new(&asked), turns, stopped: false };
+        run.follow(command, StreamReader::new(self.preset.parser, earlier), cancel).await
     }
 
     /// Reports what is left after the program's end, and judges how it went.
     async fn finish(
         &self,
         job: &Job,
-        ran: Ran,
+        ran: ProgramRun,
         last: Option<Turn>,
         warnings: Vec<Warning>,
         turns: &Turns,
-    ) -> Result<Reply, AgentError> {
-        let Ran { output, mut gathered, stopped, undone, given_up, unanswered } = ran;
+    ) -> Result<AgentReply, AgentError> {
+        let ProgramRun { output, mut transcript, stopped, undone, given_up, unanswered } = ran;
         if self.turns == TurnMode::Gateway && stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
-            return Ok(Reply::new(gathered.words(), End::Stopped));
+            return Ok(AgentReply::new(transcript.words(), End::Stopped));
         }
         let stderr = output.stderr.to_text();
-        let judged = Ended {
+        let judged = EndedRun {
             program: &self.preset.program,
             exit: output.exit,
-            claim: gathered.claim.as_ref(),
+            claim: transcript.claim.as_ref(),
             speaks: self.preset.parser != ParserName::None,
-            denied: &gathered.denied,
-            complaint: gathered.complaint.as_deref(),
+            denied: &transcript.denied,
+            complaint: transcript.complaint.as_deref(),
             stderr: &stderr,
             exits: &self.preset.exits,
             stopped,
@@ -222,8 +223,8 @@ impl CliAgent {
             Ok(End::Stopped) => Some("it was stopped".to_owned()),
             Err(error) => Some(error.to_string()),
         };
-        let mut text = gathered.words();
-        let heard = gathered.last_turn(failed.as_deref(), |model, usage| self.price(job, model, usage));
+        let mut text = transcript.words();
+        let events = transcript.last_turn(failed.as_deref(), |model, usage| self.price(job, model, usage));
         let behind_gateway = self.turns == TurnMode::Gateway;
         let mut turn = match last {
             // What went through the gateway is the whole truth.
@@ -234,7 +235,7 @@ impl CliAgent {
                 last
             }
             None if behind_gateway => Turn::default(),
-            None => heard,
+            None => events,
         };
         if self.preset.parser == ParserName::None && !behind_gateway {
             text = output.stdout.to_text().trim().to_owned();
@@ -249,25 +250,25 @@ impl CliAgent {
             turn.intent = told_at_once(&text, &turn);
         }
         turn.warnings.extend(warnings);
-        if !gathered.denied.is_empty() {
+        if !transcript.denied.is_empty() {
             turn.warnings.extend(match &judged {
                 Ok(End::Doubtful(why)) => Some(WarningCode::AgentDenied.with(why.clone())),
                 _ => None,
             });
         }
         turn.is_last = true;
-        let turn = self.told(job, turn, &gathered);
+        let turn = self.told(job, turn, &transcript);
         let verdict = turns.report(turn).await;
         match (judged?, verdict) {
-            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply::new(text, End::Stopped)),
-            (end, _) => Ok(Reply::new(text, end)),
+            (End::Done | End::Doubtful(_), TurnVerdict::Stop) => Ok(AgentReply::new(text, End::Stopped)),
+            (end, _) => Ok(AgentReply::new(text, end)),
         }
     }
 
     /// The turn with everything that is the same for all turns of a run.
-    fn told(&self, job: &Job, mut turn: Turn, gathered: &Gathered) -> Turn {
+    fn told(&self, job: &Job, mut turn: Turn, transcript: &Transcript) -> Turn {
         if turn.model.is_empty() {
-            let model = gathered.model().map(str::to_owned).or_else(|| self.model(job));
+            let model = transcript.model().map(str::to_owned).or_else(|| self.model(job));
             turn.model = model.unwrap_or_else(|| match self.settings.is_command {
                 true => file_name(&self.program),
                 false => self.kind.to_owned(),
@@ -279,24 +280,24 @@ impl CliAgent {
         }
         turn.exact = self.turns != TurnMode::Stream;
         turn.unbilled = self.billed().is_subscription();
-        turn.state_ref = self.state(gathered);
+        turn.state_ref = self.state(transcript);
         turn
     }
 
     /// What tokens cost, where there is a price. A stream that names no model speaks of the one that was asked for.
     fn price(&self, job: &Job, model: &str, usage: &Usage) -> Option<f64> {
         let asked = self.model(job).unwrap_or_default();
-        self.settings.prices.cost(Named { asked: &asked, answered: model }, usage)
+        self.settings.prices.cost(ModelNames { asked: &asked, answered: model }, usage)
     }
 
     /// What the agent needs to go on with its conversation, if that is known.
-    fn state(&self, gathered: &Gathered) -> Option<Value> {
-        gathered.session.as_ref().filter(|_| self.preset.resumes()).map(|session| {
+    fn state(&self, transcript: &Transcript) -> Option<Value> {
+        transcript.session.as_ref().filter(|_| self.preset.resumes()).map(|session| {
             let mut state = json!({"agent": self.kind, "session": session, "home": self.home_word()});
             if let Some(version) = self.versions.known(&self.program).flatten() {
                 state["version"] = version.into();
             }
-            if let Some(used) = gathered.used() {
+            if let Some(used) = transcript.used() {
                 state["used"] = json!(used);
             }
             state
@@ -309,16 +310,16 @@ impl CliAgent {
     }
 
     /// Who is billed for its work.
-    fn billed(&self) -> Billed {
+    fn billed(&self) -> Billing {
         match (self.turns, &self.upstream) {
-            (TurnMode::Gateway, Some(upstream)) => Billed::through_gateway(upstream),
-            _ => Billed::without_gateway(&self.preset, &self.environment),
+            (TurnMode::Gateway, Some(upstream)) => Billing::through_gateway(upstream),
+            _ => Billing::without_gateway(&self.preset, &self.environment),
         }
     }
 
     /// Why it cannot work, and what helps, where it has neither key nor login and was given no other way to a model.
     pub fn unpaid(&self) -> Option<(String, String)> {
-        let Billed::Unknown(how) = self.billed() else { return None };
+        let Billing::Unknown(how) = self.billed() else { return None };
         let is_usual = Preset::of(self.kind)
             .is_some_and(|usual| usual.argv == self.preset.argv && usual.env == self.preset.env)
             && self.settings.args.is_empty();
@@ -331,9 +332,9 @@ impl CliAgent {
         let AgentError::Environment(why) = error else { return error };
         let log_in = &self.preset.log_in;
         AgentError::Environment(match self.billed() {
-            Billed::Key(key) => format!("{why}; check {key} of your environment, or unset it and {log_in}"),
-            Billed::Login | Billed::LeftKey => format!("{why}; check the login in your home: {log_in}"),
-            Billed::Unknown(how) => format!("{why}; no login or key was found: {how}"),
+            Billing::Key(key) => format!("{why}; check {key} of your environment, or unset it and {log_in}"),
+            Billing::Login | Billing::LeftKey => format!("{why}; check the login in your home: {log_in}"),
+            Billing::Unknown(how) => format!("{why}; no login or key was found: {how}"),
             _ => why,
         })
     }
@@ -419,7 +420,7 @@ impl Agent for CliAgent {
             }
         };
         let model = self.named_model(asked).filter(|_| is_priced)?;
-        let pricing = self.settings.prices.pricing(Named::asked(&model));
+        let pricing = self.settings.prices.pricing(ModelNames::asked(&model));
         Some((model, pricing))
     }
 
@@ -440,7 +441,12 @@ impl Agent for CliAgent {
         Some(self)
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(self.work(job, turns, cancel))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::parser::{Claim, Failing, FailingKind};
+use super::parser::{AgentFailure, AgentFailureKind, Claim};
 use crate::agent::{AgentError, End};
 use crate::process::Exit;
 use crate::text::last_words;
@@ -15,7 +15,7 @@ const TRY_AGAIN: i32 = 75;
 
 /// What is known of a run that ended.
 #[derive(Debug, Clone)]
-pub struct Ended<'a> {
+pub struct EndedRun<'a> {
     /// The program.
     pub program: &'a str,
     /// How it ended.
@@ -36,7 +36,7 @@ pub struct Ended<'a> {
     pub stopped: bool,
 }
 
-impl Ended<'_> {
+impl EndedRun<'_> {
     /// How it went.
     pub fn judge(&self) -> Result<End, AgentError> {
         match self.exit {
@@ -54,13 +54,13 @@ impl Ended<'_> {
         }
     }
 
-    fn failed(&self, failing: &Failing) -> Result<End, AgentError> {
+    fn failed(&self, failing: &AgentFailure) -> Result<End, AgentError> {
         let why = format!("the agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
         match failing.kind {
-            FailingKind::Transient => Err(AgentError::Transient(why)),
-            FailingKind::Terminal => Err(AgentError::Terminal(why)),
-            FailingKind::Refused => Err(AgentError::Environment(why)),
-            FailingKind::Limit => {
+            AgentFailureKind::Transient => Err(AgentError::Transient(why)),
+            AgentFailureKind::Terminal => Err(AgentError::Terminal(why)),
+            AgentFailureKind::Refused => Err(AgentError::Environment(why)),
+            AgentFailureKind::Limit => {
                 Ok(End::Limit(format!("the agent `{}` stopped: {}", self.program, failing.why.trim())))
             }
         }
@@ -70,9 +70,9 @@ impl Ended<'_> {
         if let Some(meaning) = self.exit.code().and_then(|code| self.exits.get(&code)) {
             return Err(AgentError::Terminal(self.told(Some(meaning))));
         }
-        let by_complaint = || match self.complaint.map(|said| Failing::of(said, None).kind) {
-            Some(FailingKind::Terminal) | None => AgentError::Terminal(self.told(None)),
-            Some(FailingKind::Refused) => AgentError::Environment(self.told(None)),
+        let by_complaint = || match self.complaint.map(|said| AgentFailure::of(said, None).kind) {
+            Some(AgentFailureKind::Terminal) | None => AgentError::Terminal(self.told(None)),
+            Some(AgentFailureKind::Refused) => AgentError::Environment(self.told(None)),
             Some(_) => AgentError::Transient(self.told(None)),
         };
         match self.exit {
@@ -120,7 +120,7 @@ mod tests {
         let denied: Vec<String> = denied.iter().map(|tool| (*tool).to_owned()).collect();
         let exits = BTreeMap::from([(41, "it has no key".to_owned())]);
         let stderr = "on stderr";
-        Ended {
+        EndedRun {
             program: "x",
             exit,
             claim: claim.as_ref(),
@@ -134,8 +134,8 @@ mod tests {
         .judge()
     }
 
-    fn claim(failure: Option<(&str, FailingKind)>) -> Option<Claim> {
-        let failure = failure.map(|(why, kind)| Failing { why: why.into(), kind });
+    fn claim(failure: Option<(&str, AgentFailureKind)>) -> Option<Claim> {
+        let failure = failure.map(|(why, kind)| AgentFailure { why: why.into(), kind });
         Some(Claim { text: "said".into(), failure })
     }
 
@@ -143,12 +143,12 @@ mod tests {
     fn the_agents_own_word_comes_first() {
         assert_eq!(judge(Exit::Code(0), claim(None), &[], None), Ok(End::Done));
         assert_eq!(judge(Exit::Code(1), claim(None), &[], None), Ok(End::Done));
-        let cut = claim(Some(("cut off", FailingKind::Transient)));
+        let cut = claim(Some(("cut off", AgentFailureKind::Transient)));
         assert_eq!(
             judge(Exit::Code(0), cut, &[], None),
             Err(AgentError::Transient("the agent `x` failed: cut off".into()))
         );
-        let limit = claim(Some(("too many turns", FailingKind::Limit)));
+        let limit = claim(Some(("too many turns", AgentFailureKind::Limit)));
         assert_eq!(
             judge(Exit::Code(1), limit, &[], None),
             Ok(End::Limit("the agent `x` stopped: too many turns".into()))

@@ -49,7 +49,7 @@ pub struct Preset {
     pub permissions: Permissions,
     /// How it is kept to some of its tools.
     #[serde(default)]
-    pub tools: Toolbox,
+    pub tools: ToolOptions,
     /// Further arguments with `turns: hooks`.
     #[serde(default)]
     pub hooks: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Preset {
     pub keeps: Vec<String>,
     /// How it keeps that in a home of the session's own, where in the user's it lies among what it runs.
     #[serde(default)]
-    pub apart: Apart,
+    pub separate_home: SeparateHome,
     /// What some exit codes mean.
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
@@ -88,13 +88,13 @@ pub struct Preset {
     pub serves_itself: bool,
     /// How it is brought to call its model through the gateway.
     #[serde(default)]
-    pub gateway: Route,
+    pub gateway: GatewayPreset,
 }
 
 /// How a program keeps what it writes apart from the user's home.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Apart {
+pub struct SeparateHome {
     /// Variables that lead it to another home, with `{home}`; none where it stays in the user's.
     pub env: BTreeMap<String, String>,
     /// What of the user's home it finds there by links: its settings and its login.
@@ -140,7 +140,7 @@ pub struct Permissions {
 /// How a program is kept to some of its tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Toolbox {
+pub struct ToolOptions {
     /// Arguments, with `{tools}` for their names; none where it cannot be done.
     pub args: Vec<String>,
     /// What the program calls the tools of the built-in agent. Others have the names it gives them.
@@ -150,7 +150,7 @@ pub struct Toolbox {
 /// How a program is brought to call its model at another address.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Route {
+pub struct GatewayPreset {
     /// Arguments, with `{base_url}`, which is without the gateway's secret here: everybody can read a command line. The
     /// program must send its key.
     pub args: Vec<String>,
@@ -181,7 +181,7 @@ pub struct Dialect {
     pub version: String,
 }
 
-impl Route {
+impl GatewayPreset {
     /// The variables most programs look at, whatever language they speak.
     fn of_any_language() -> Self {
         let env = [
@@ -276,7 +276,7 @@ impl Preset {
             program,
             resume: Vec::new(),
             permissions: Permissions::default(),
-            tools: Toolbox::default(),
+            tools: ToolOptions::default(),
             hooks: Vec::new(),
             env: BTreeMap::new(),
             bounded_env: BTreeMap::new(),
@@ -285,10 +285,10 @@ impl Preset {
             logins: Vec::new(),
             other_ways: Vec::new(),
             keeps: Vec::new(),
-            apart: Apart::default(),
+            separate_home: SeparateHome::default(),
             exits: BTreeMap::new(),
             serves_itself: false,
-            gateway: Route::of_any_language(),
+            gateway: GatewayPreset::of_any_language(),
         }
     }
 
@@ -397,7 +397,7 @@ mod tests {
         let environment = Environment::from_pairs([("HOME", "/h")]);
         for (name, preset) in TABLE.iter() {
             let kept = preset.kept_outside(&environment, Path::new("/s"));
-            let beside = places(&preset.apart.written, &environment);
+            let beside = places(&preset.separate_home.written, &environment);
             let kept = [kept, preset.logins_in(&environment), beside].concat();
             for steering in [
                 ".claude.json",
@@ -458,7 +458,7 @@ mod tests {
         ];
         for (name, leading) in table {
             let preset = Preset::of(name).unwrap();
-            let Route { env, unset, .. } = &preset.gateway;
+            let GatewayPreset { env, unset, .. } = &preset.gateway;
             for variable in leading.iter().copied().chain(preset.clouds.keys().map(String::as_str)) {
                 assert!(
                     env.contains_key(variable) || unset.iter().any(|unset| unset == variable),

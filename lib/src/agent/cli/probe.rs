@@ -95,7 +95,7 @@ fn holds_key(login: &Path) -> bool {
 
 /// Who is billed for what an agent spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Billed {
+pub enum Billing {
     /// A key, which stays with pleach.
     Gateway(String),
     /// Nobody: the answers are written down.
@@ -121,7 +121,7 @@ pub enum Billed {
     Own,
 }
 
-impl Billed {
+impl Billing {
     /// Who is billed for what goes through the gateway.
     pub fn through_gateway(upstream: &Upstream) -> Self {
         match upstream {
@@ -155,7 +155,7 @@ impl Billed {
     }
 }
 
-impl Billed {
+impl Billing {
     /// Whether nobody is billed by the token.
     pub fn is_subscription(&self) -> bool {
         match self {
@@ -178,7 +178,7 @@ impl Billed {
     }
 }
 
-impl fmt::Display for Billed {
+impl fmt::Display for Billing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gateway(key) => write!(f, "billed to {key} through the gateway"),
@@ -208,7 +208,7 @@ pub struct Introduction {
     /// How its turns are told apart, where there is more than one way.
     pub turns: Option<TurnMode>,
     /// Who pays.
-    pub billed: Billed,
+    pub billed: Billing,
     /// How somebody else would pay, where there is a choice.
     pub other: Option<String>,
 }
@@ -263,23 +263,23 @@ mod tests {
             let home = [("HOME", home.path().to_str().unwrap())];
             Environment::from_pairs(home.into_iter().chain(more.iter().copied()))
         };
-        let billed = |more: &[(&str, &str)]| Billed::without_gateway(claude, &environment(more)).to_string();
+        let billed = |more: &[(&str, &str)]| Billing::without_gateway(claude, &environment(more)).to_string();
         assert_eq!(billed(&[]), "no login or key was found: run `claude` once and log in, or set ANTHROPIC_API_KEY");
         std::fs::create_dir(home.path().join(".claude")).unwrap();
         std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
         assert_eq!(billed(&[]), "on the login in your home, not billed by the token");
         assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
         let token = environment(&[("CLAUDE_CODE_OAUTH_TOKEN", "t")]);
-        assert!(Billed::without_gateway(claude, &token).is_subscription(), "it stands for a login");
+        assert!(Billing::without_gateway(claude, &token).is_subscription(), "it stands for a login");
         let codex = Preset::of("codex").unwrap();
         std::fs::create_dir(home.path().join(".codex")).unwrap();
         for (login, billed) in [
-            (r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}"#, Billed::Login),
-            (r#"{"OPENAI_API_KEY": "k"}"#, Billed::LeftKey),
-            (r#"{"anthropic": {"type": "api", "key": "k"}}"#, Billed::LeftKey),
+            (r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}"#, Billing::Login),
+            (r#"{"OPENAI_API_KEY": "k"}"#, Billing::LeftKey),
+            (r#"{"anthropic": {"type": "api", "key": "k"}}"#, Billing::LeftKey),
         ] {
             std::fs::write(home.path().join(".codex/auth.json"), login).unwrap();
-            assert_eq!(Billed::without_gateway(codex, &environment(&[])), billed, "{login}");
+            assert_eq!(Billing::without_gateway(codex, &environment(&[])), billed, "{login}");
         }
         assert_eq!(
             billed(&[("ANTHROPIC_API_KEY", "k"), ("CLAUDE_CODE_USE_BEDROCK", "1")]),
@@ -295,7 +295,7 @@ mod tests {
         }
         let gemini = environment(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GEMINI_API_KEY", "k")]);
         assert_eq!(
-            Billed::without_gateway(Preset::of("gemini").unwrap(), &gemini).to_string(),
+            Billing::without_gateway(Preset::of("gemini").unwrap(), &gemini).to_string(),
             "billed to your credentials with Google Cloud, because GOOGLE_GENAI_USE_VERTEXAI is set"
         );
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::cancel::NodeCancel;
 use super::simulation::is_simulated;
 use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block, some};
-use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
+use crate::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, commit_message};
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
@@ -104,7 +104,7 @@ impl Worker {
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
         let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
+        if let Ok(AgentReply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
             && !is_simulated
             && self.verdict_is_missing(text)
             && !self.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
@@ -124,7 +124,7 @@ impl Worker {
             }
         }
         let doubt = match &reply {
-            Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
+            Ok(AgentReply { end: End::Doubtful(why), .. }) => Some(why.clone()),
             _ => None,
         };
         let crashed =
@@ -170,7 +170,7 @@ impl Worker {
         spoken: &mut Spoken,
         cancel: &NodeCancel,
         end: &mut Gathered,
-    ) -> Result<Result<Reply, AgentError>, Stopped> {
+    ) -> Result<Result<AgentReply, AgentError>, Stopped> {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
         let prompt_is_first = prompt == work.prompt;
@@ -240,7 +240,7 @@ impl Worker {
                     turns.limit(&self.node.id, self.allowance.clone());
                     end.is_told |= !goes_on;
                     // An agent that is gone already does not wait for the answer.
-                    let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });
+                    let _ = answer.send(if goes_on { TurnVerdict::Go } else { TurnVerdict::Stop });
                 }
                 reply = &mut running => break reply,
             }
@@ -254,13 +254,13 @@ impl Worker {
 
     fn agent_outcome(
         &self,
-        reply: Result<Reply, AgentError>,
+        reply: Result<AgentReply, AgentError>,
         (status_file, goes_on): (&Path, bool),
         cancel: &NodeCancel,
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
-        let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
+        let ended = matches!(reply, Ok(AgentReply { end: End::Done | End::Limit(_), .. }));
         if end.is_told && !ended && !cancel.cancel.is_stopped() {
             match &self.order {
                 BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
@@ -276,7 +276,7 @@ impl Worker {
             end.is_stuck = error.is_stuck(self.job.is_some() && end.is_answered);
         }
         let outcome = match reply {
-            Ok(Reply { text, end: how }) => {
+            Ok(AgentReply { text, end: how }) => {
                 let outcome = match how {
                     End::Done | End::Doubtful(_) => {
                         let auto = || Outcome {
@@ -455,7 +455,7 @@ impl Worker {
             recent.extend(subjects.iter().map(|subject| clean(subject)));
         }
         let task = clean(&self.node.prompt);
-        let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
+        let subject = MessageInput { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
         let written = scribe.write(subject, &may, &self.cancel).await;
         if written.usage != Usage::default() {
             turn.side_calls.push(SideCall {

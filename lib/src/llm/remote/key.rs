@@ -14,7 +14,7 @@ use crate::text::last_words;
 const WALL: Duration = Duration::from_secs(120);
 
 /// Where a key comes from.
-pub(super) enum Key {
+pub(super) enum ApiKey {
     /// The server wants none.
     None,
     /// A variable.
@@ -37,7 +37,7 @@ pub(super) struct KeyCommand {
     pub redactor: OnceLock<Redactor>,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::None => "None",
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-impl Key {
+impl ApiKey {
     /// The key, and whether it was known already.
     pub(super) async fn get(&self, cancel: &Cancel) -> Result<(Option<String>, bool), LlmError> {
         match self {

@@ -3,8 +3,8 @@
 mod adjust;
 mod effort;
 mod endpoint;
+mod forward;
 mod key;
-mod pass;
 mod refusal;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use hyper::header::{
 use serde_json::{Value, json};
 
 use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
-use self::endpoint::{Endpoint, Found, Headers};
-use self::key::{Key, KeyCommand};
-use self::refusal::Refused;
-use super::http::{Answer, Client, HttpError};
-use super::price::{Named, Prices, Pricing, max_output_of, usual_model};
+use self::endpoint::{FoundKey, Headers, ProviderEndpoint};
+use self::key::{ApiKey, KeyCommand};
+use self::refusal::RefusedCall;
+use super::http::{HttpAnswer, HttpClient, HttpError};
+use super::price::{ModelNames, Prices, Pricing, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
 use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, words};
 use crate::clock;
@@ -34,7 +34,7 @@ use crate::process::{Cancel, Spawner};
 use crate::redact::Redactor;
 
 pub use self::endpoint::{Unusable, key_variables};
-pub(crate) use self::pass::{PassError, Passed, passed_on};
+pub(crate) use self::forward::{ForwardError, ForwardedCall, end_to_end_headers};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
@@ -47,14 +47,14 @@ const REFUSAL: usize = 64 << 10;
 
 /// A provider behind a server.
 #[derive(Debug, Clone)]
-pub struct Remote(Arc<Inner>);
+pub struct Remote(Arc<RemoteInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RemoteInner {
     name: ProviderName,
     format: Format,
-    client: Client,
-    key: Key,
+    client: HttpClient,
+    key: ApiKey,
     key_hint: String,
     headers: Headers,
     models: BTreeMap<String, String>,
@@ -73,23 +73,23 @@ impl Remote {
         spawner: &Spawner,
         root: &Path,
     ) -> Result<Self, Unusable> {
-        let endpoint = Endpoint::new(name, given, environment)?;
+        let endpoint = ProviderEndpoint::new(name, given, environment)?;
         let (key, key_hint) = match &given.settings.api_key_command {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
                 let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
                 let (said, redactor, variable) = (Mutex::default(), OnceLock::new(), endpoint.key_name());
                 let command = KeyCommand { script, cwd, env, spawner, said, variable, redactor };
-                (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
+                (ApiKey::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
             }
             None => match endpoint.key()? {
-                Found::Key(variable, key) => (Key::Given(key), variable),
-                Found::NotNeeded(variable) => (Key::None, variable),
+                FoundKey::Key(variable, key) => (ApiKey::Given(key), variable),
+                FoundKey::NotNeeded(variable) => (ApiKey::None, variable),
             },
         };
         let client = endpoint.client()?;
         let headers = endpoint.headers()?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(RemoteInner {
             name: name.clone(),
             format: endpoint.format,
             client,
@@ -118,7 +118,7 @@ impl Remote {
 
     /// Has the key a command prints taken out of records.
     pub fn redact_with(&self, redactor: &Redactor) {
-        if let Key::Command(command) = &self.0.key {
+        if let ApiKey::Command(command) = &self.0.key {
             // The first one stays; a run has only one.
             let _ = command.redactor.set(redactor.clone());
         }
@@ -131,7 +131,7 @@ impl Remote {
 
     /// Whether it is asked without any key, as servers of one's own are.
     pub fn is_keyless(&self) -> bool {
-        matches!(self.0.key, Key::None)
+        matches!(self.0.key, ApiKey::None)
     }
 
     /// The language it speaks.
@@ -168,17 +168,17 @@ impl Remote {
     }
 
     /// What a call cost, if the model's price is known.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
-        self.0.prices.cost(Named { asked: &self.resolved(model), ..model }, usage)
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
+        self.0.prices.cost(ModelNames { asked: &self.resolved(model), ..model }, usage)
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
-        self.0.prices.pricing(Named { asked: &self.resolved(model), ..model })
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
+        self.0.prices.pricing(ModelNames { asked: &self.resolved(model), ..model })
     }
 
     /// The model that was asked for, where a short name or a tier was.
-    fn resolved(&self, model: Named<'_>) -> String {
+    fn resolved(&self, model: ModelNames<'_>) -> String {
         self.model(model.asked).unwrap_or_else(|_| model.asked.to_owned())
     }
 
@@ -225,7 +225,7 @@ impl Remote {
     }
 }
 
-impl Inner {
+impl RemoteInner {
     async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let mut asked = request.clone();
         let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
@@ -283,7 +283,7 @@ impl Inner {
         body
     }
 
-    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<Answer, LlmError> {
+    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<HttpAnswer, LlmError> {
         let path = match self.format {
             Format::Anthropic => "/messages".to_owned(),
             Format::Responses => "/responses".to_owned(),
@@ -321,7 +321,7 @@ impl Inner {
     }
 
     /// The answer's body, as if it had not been streamed.
-    async fn read(&self, model: &str, sent: u64, mut answer: Answer) -> Result<Value, LlmError> {
+    async fn read(&self, model: &str, sent: u64, mut answer: HttpAnswer) -> Result<Value, LlmError> {
         if answer.status != 200 {
             let body = answer.bytes(REFUSAL).await.unwrap_or_default();
             return Err(self.refused(model).by_status(answer.status, &answer.headers, &body, clock::now()));
@@ -346,7 +346,7 @@ impl Inner {
         }
     }
 
-    async fn read_stream(&self, model: &str, sent: u64, answer: &mut Answer) -> Result<Value, LlmError> {
+    async fn read_stream(&self, model: &str, sent: u64, answer: &mut HttpAnswer) -> Result<Value, LlmError> {
         let mut assembler = Assembler::new(self.format);
         let mut read = self.assemble(model, answer, &mut assembler).await;
         if read.is_ok() && !assembler.is_done() {
@@ -367,8 +367,8 @@ impl Inner {
     }
 
     /// Reads a stream to its end.
-    async fn assemble(&self, model: &str, answer: &mut Answer, assembler: &mut Assembler) -> Result<(), LlmError> {
-        let mut reader = sse::Reader::default();
+    async fn assemble(&self, model: &str, answer: &mut HttpAnswer, assembler: &mut Assembler) -> Result<(), LlmError> {
+        let mut reader = sse::SseReader::default();
         let mut size = 0;
         loop {
             let chunk = match answer.chunk().await {
@@ -409,16 +409,16 @@ impl Inner {
         }
     }
 
-    fn refused<'a>(&'a self, model: &'a str) -> Refused<'a> {
+    fn refused<'a>(&'a self, model: &'a str) -> RefusedCall<'a> {
         let (provider, address) = (self.name.as_str(), self.client.base().to_string());
-        Refused { provider, format: self.format, model, address, key_hint: &self.key_hint }
+        RefusedCall { provider, format: self.format, model, address, key_hint: &self.key_hint }
     }
 
     fn key_at_hand(&self) -> Option<String> {
         match &self.key {
-            Key::None => None,
-            Key::Given(key) => Some(key.clone()),
-            Key::Command(command) => command.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+            ApiKey::None => None,
+            ApiKey::Given(key) => Some(key.clone()),
+            ApiKey::Command(command) => command.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
         }
     }
 }

@@ -34,7 +34,7 @@ const BAD_KEY: [&str; 3] = ["api_key_invalid", "api key not valid", "api key exp
 const NO_CREDIT: [&str; 2] = ["insufficient_quota", "credit balance"];
 
 /// What is known about a call when its answer is no.
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedCall<'a> {
     pub provider: &'a str,
     pub format: Format,
     pub model: &'a str,
@@ -43,7 +43,7 @@ pub(super) struct Refused<'a> {
     pub key_hint: &'a str,
 }
 
-impl Refused<'_> {
+impl RefusedCall<'_> {
     /// The error an answer stands for.
     pub(super) fn by_status(&self, status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> LlmError {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -164,8 +164,8 @@ mod tests {
 
     use super::*;
 
-    fn refused(format: Format) -> Refused<'static> {
-        Refused {
+    fn refused(format: Format) -> RefusedCall<'static> {
+        RefusedCall {
             provider: "anthropic",
             format,
             model: "m-1",
@@ -226,11 +226,11 @@ mod tests {
             assert_eq!(error.class, class, "{error}");
             assert!(error.message.contains(text), "{error}");
         }
-        let openai = Refused { format: Format::Chat, ..refused(Format::Chat) };
+        let openai = RefusedCall { format: Format::Chat, ..refused(Format::Chat) };
         let body = br#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
         let error = openai.by_status(400, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH);
         assert_eq!(error.class, ErrorClass::ContextLength, "{error}");
-        let gemini = Refused { provider: "gemini", key_hint: "GEMINI_API_KEY", ..refused(Format::Gemini) };
+        let gemini = RefusedCall { provider: "gemini", key_hint: "GEMINI_API_KEY", ..refused(Format::Gemini) };
         for body in [
             &br#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#[..],
             br#"[{"error":{"code":400,"message":"Renew it.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]"#,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::message::newest_task;
-use super::price::{Named, Prices, Pricing};
+use super::price::{ModelNames, Prices, Pricing};
 use super::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Stop, meta};
 use crate::config;
 use crate::event::Usage;
@@ -26,20 +26,20 @@ pub use file::ScriptError;
 pub struct Script {
     model: Option<String>,
     prices: Prices,
-    entries: Arc<Vec<Entry>>,
+    entries: Arc<Vec<ScriptEntry>>,
 }
 
 /// One script of the file: when it speaks, and what it says call by call.
 #[derive(Debug)]
-struct Entry {
+struct ScriptEntry {
     name: String,
-    when: When,
-    calls: Vec<Call>,
+    when: ScriptCondition,
+    calls: Vec<ScriptedCall>,
 }
 
 /// What must hold for a script to be chosen; what is not set always holds.
 #[derive(Debug, Default)]
-struct When {
+struct ScriptCondition {
     nodes: Vec<String>,
     visit: Option<u32>,
     attempt: Option<u32>,
@@ -49,14 +49,14 @@ struct When {
 
 /// One model call: what goes wrong first, then the answer. Only the last call of a script can lack one.
 #[derive(Debug, Default)]
-struct Call {
-    faults: Vec<Fault>,
-    reply: Option<Reply>,
+struct ScriptedCall {
+    faults: Vec<ScriptedFault>,
+    reply: Option<ScriptedReply>,
 }
 
 #[derive(Debug)]
-struct Fault {
-    kind: FaultKind,
+struct ScriptedFault {
+    kind: ScriptedFaultKind,
     delay: Duration,
     /// How many tries of the call it spoils.
     tries: u32,
@@ -65,7 +65,7 @@ struct Fault {
 }
 
 #[derive(Debug)]
-enum FaultKind {
+enum ScriptedFaultKind {
     /// The error, and the status it was written with.
     Error(LlmError, Option<u16>),
     Malformed(String),
@@ -73,7 +73,7 @@ enum FaultKind {
 }
 
 #[derive(Debug)]
-struct Reply {
+struct ScriptedReply {
     thinking: Option<String>,
     text: Option<String>,
     tools: Vec<(String, Value)>,
@@ -84,7 +84,7 @@ struct Reply {
 
 /// What a script has to say to a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ScriptedAnswer {
     /// An answer after a pause.
     Reply(Duration, Box<Response>),
     /// An error after a pause, and the status it stands for.
@@ -107,22 +107,22 @@ impl Script {
     }
 
     /// What a call would have cost, if its model was given a price.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
         self.prices.cost(model, usage)
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
         self.prices.pricing(model)
     }
 
     /// Answers a request as the file says, after the pause it says.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
         let (pause, answer) = match self.answer(request)? {
-            Answer::Reply(pause, response) => (pause, Ok(*response)),
-            Answer::Fail(pause, error, _) => (pause, Err(error)),
-            Answer::Nonsense(pause, said) => (pause, Err(malformed(&said))),
-            Answer::Hang => {
+            ScriptedAnswer::Reply(pause, response) => (pause, Ok(*response)),
+            ScriptedAnswer::Fail(pause, error, _) => (pause, Err(error)),
+            ScriptedAnswer::Nonsense(pause, said) => (pause, Err(malformed(&said))),
+            ScriptedAnswer::Hang => {
                 cancel.killed().await;
                 return Err(LlmError::cancelled());
             }
@@ -135,7 +135,7 @@ impl Script {
     }
 
     /// What the script has to say to a request; an error when it has nothing to say.
-    pub(crate) fn answer(&self, request: &Request) -> Result<Answer, LlmError> {
+    pub(crate) fn answer(&self, request: &Request) -> Result<ScriptedAnswer, LlmError> {
         let terminal = |message: String| LlmError::new(ErrorClass::Terminal, message);
         let (task, after) = newest_task(&request.messages)
             .ok_or_else(|| terminal("the scripted provider was asked without a task in the conversation".into()))?;
@@ -154,9 +154,9 @@ impl Script {
         let call = entry.calls.get(index).ok_or_else(ran_out)?;
         if let Some(fault) = call.fault(number(request, meta::TRY), number(request, meta::ATTEMPT)) {
             return Ok(match &fault.kind {
-                FaultKind::Error(error, status) => Answer::Fail(fault.delay, error.clone(), *status),
-                FaultKind::Malformed(reply) => Answer::Nonsense(fault.delay, reply.clone()),
-                FaultKind::Hang => Answer::Hang,
+                ScriptedFaultKind::Error(error, status) => ScriptedAnswer::Fail(fault.delay, error.clone(), *status),
+                ScriptedFaultKind::Malformed(reply) => ScriptedAnswer::Nonsense(fault.delay, reply.clone()),
+                ScriptedFaultKind::Hang => ScriptedAnswer::Hang,
             });
         }
         let reply = call.reply.as_ref().ok_or_else(ran_out)?;
@@ -169,7 +169,7 @@ impl Script {
             None if request.model.is_empty() => "script".into(),
             None => request.model.clone(),
         };
-        Ok(Answer::Reply(
+        Ok(ScriptedAnswer::Reply(
             reply.delay,
             Box::new(Response { message, usage: reply.usage, model, stop, extra: Default::default() }),
         ))
@@ -201,7 +201,7 @@ fn number(request: &Request, key: &str) -> u32 {
     request.metadata.get(key).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-impl When {
+impl ScriptCondition {
     fn holds(&self, request: &Request, task: &str) -> bool {
         let is = |key: &str, wanted: Option<u32>| {
             wanted.is_none_or(|wanted| request.metadata.get(key).is_some_and(|text| *text == wanted.to_string()))
@@ -215,9 +215,9 @@ impl When {
     }
 }
 
-impl Call {
+impl ScriptedCall {
     /// What goes wrong at this try, if anything: each fault uses up its tries, one after the other.
-    fn fault(&self, mut nth: u32, attempt: u32) -> Option<&Fault> {
+    fn fault(&self, mut nth: u32, attempt: u32) -> Option<&ScriptedFault> {
         for fault in self.faults.iter().filter(|fault| fault.attempts.is_none_or(|last| attempt <= last)) {
             if nth <= fault.tries {
                 return Some(fault);
@@ -228,7 +228,7 @@ impl Call {
     }
 }
 
-impl Reply {
+impl ScriptedReply {
     fn message(&self, request: &Request) -> Result<Message, String> {
         let mut content = Vec::new();
         if let Some(thinking) = &self.thinking {

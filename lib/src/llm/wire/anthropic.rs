@@ -4,9 +4,9 @@ mod stream;
 
 use serde_json::{Value, json};
 
-pub(super) use self::stream::{Stream, stream_reply};
+pub(super) use self::stream::{AnthropicStream, stream_reply};
 use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
+    Format, JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
     take_text, with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
@@ -98,7 +98,7 @@ fn decode_tool(tool: Value) -> Result<ToolSpec, WireError> {
 
 /// The conversation; what one side says in several messages becomes one, as the API wants it.
 fn messages_of(messages: &[Message]) -> Vec<Value> {
-    let mut all: Vec<Object> = Vec::new();
+    let mut all: Vec<JsonObject> = Vec::new();
     for message in messages {
         let role = match message.role {
             Role::Assistant => "assistant",

@@ -18,7 +18,7 @@ use super::{Part, Request, Response};
 use crate::event::{Extra, Usage};
 
 /// A JSON object.
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
 /// The language a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl Format {
     }
 
     /// The stream of events that stands for an answer's body.
-    pub fn stream_reply(self, body: &Value) -> Vec<sse::Event> {
+    pub fn stream_reply(self, body: &Value) -> Vec<sse::SseEvent> {
         match self {
             Self::Anthropic => anthropic::stream_reply(body),
             Self::Responses => responses::stream_reply(body),
@@ -121,7 +121,7 @@ impl Format {
     pub fn usage_of(self, body: &Value) -> Usage {
         let counts = ["usage", "usageMetadata"].iter().filter_map(|key| body.get(*key)?.as_object()).flatten();
         let counts = counts.filter(|(_, count)| !count.is_null());
-        let counts: Object = counts.map(|(name, count)| (name.clone(), count.clone())).collect();
+        let counts: JsonObject = counts.map(|(name, count)| (name.clone(), count.clone())).collect();
         // Read as those of an answer without words.
         let body = match self {
             Self::Anthropic => json!({"content": [], "usage": counts}),
@@ -152,10 +152,10 @@ pub struct Assembler {
 
 #[derive(Debug, Clone)]
 enum Assembling {
-    Anthropic(anthropic::Stream),
-    Responses(responses::Stream),
-    Chat(chat::Stream),
-    Gemini(gemini::Stream),
+    Anthropic(anthropic::AnthropicStream),
+    Responses(responses::ResponsesStream),
+    Chat(chat::ChatStream),
+    Gemini(gemini::GeminiStream),
 }
 
 impl Assembler {
@@ -171,7 +171,7 @@ impl Assembler {
     }
 
     /// Takes the next event.
-    pub fn push(&mut self, event: &sse::Event) -> Result<(), WireError> {
+    pub fn push(&mut self, event: &sse::SseEvent) -> Result<(), WireError> {
         if event.data.is_empty() || event.data == "[DONE]" {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl Assembler {
 }
 
 /// An object, or what stands in its place named in an error.
-fn object(value: Value, what: &str) -> Result<Object, WireError> {
+fn object(value: Value, what: &str) -> Result<JsonObject, WireError> {
     match value {
         Value::Object(object) => Ok(object),
         other => Err(shape(format!("{what} is no object but {}", kind_of(&other)))),
@@ -247,7 +247,7 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Takes a text out of an object; none when there is none, or something else in its place.
-fn take_text(object: &mut Object, key: &str) -> Option<String> {
+fn take_text(object: &mut JsonObject, key: &str) -> Option<String> {
     match object.get(key) {
         Some(Value::String(_)) => match object.shift_remove(key) {
             Some(Value::String(text)) => Some(text),
@@ -258,12 +258,12 @@ fn take_text(object: &mut Object, key: &str) -> Option<String> {
 }
 
 /// Takes a text that must be there out of an object.
-fn need_text(object: &mut Object, key: &str, what: &str) -> Result<String, WireError> {
+fn need_text(object: &mut JsonObject, key: &str, what: &str) -> Result<String, WireError> {
     take_text(object, key).ok_or_else(|| shape(format!("{what} has no `{key}`")))
 }
 
 /// Takes a list out of an object; nothing in its place is an empty one.
-fn take_list(object: &mut Object, key: &str) -> Result<Vec<Value>, WireError> {
+fn take_list(object: &mut JsonObject, key: &str) -> Result<Vec<Value>, WireError> {
     match object.shift_remove(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
@@ -277,20 +277,20 @@ fn count(value: &Value, path: &[&str]) -> u64 {
 }
 
 /// Keeps what a format alone knows, if there is anything.
-fn keep(extra: &mut Extra, format: Format, rest: Object) {
+fn keep(extra: &mut Extra, format: Format, rest: JsonObject) {
     if !rest.is_empty() {
         extra.insert(format.name().to_owned(), Value::Object(rest));
     }
 }
 
 /// What a format alone knows.
-fn kept(extra: &Extra, format: Format) -> Option<&Object> {
+fn kept(extra: &Extra, format: Format) -> Option<&JsonObject> {
     extra.get(format.name()).and_then(Value::as_object)
 }
 
 /// Adds what one side says; what it says in several messages becomes one, with its parts under `key`. What the format
 /// alone knows of the message stays with it.
-fn say(said: &mut Vec<Object>, role: &str, (key, parts): (&str, Vec<Value>), known: Option<&Object>) {
+fn say(said: &mut Vec<JsonObject>, role: &str, (key, parts): (&str, Vec<Value>), known: Option<&JsonObject>) {
     if parts.is_empty() {
         return;
     }
@@ -303,7 +303,7 @@ fn say(said: &mut Vec<Object>, role: &str, (key, parts): (&str, Vec<Value>), kno
             last.extend(known);
         }
         None => {
-            let mut fields = Object::from_iter([("role".into(), role.into()), (key.into(), parts.into())]);
+            let mut fields = JsonObject::from_iter([("role".into(), role.into()), (key.into(), parts.into())]);
             fields.extend(known);
             said.push(fields);
         }
@@ -356,7 +356,7 @@ fn parse_arguments(raw: &str) -> Value {
 }
 
 /// Reads arguments sent as text, and keeps the text in `rest` where it would be written differently.
-fn read_arguments(raw: &str, rest: &mut Object) -> Value {
+fn read_arguments(raw: &str, rest: &mut JsonObject) -> Value {
     let value = parse_arguments(raw);
     let written = value.to_string();
     if written != raw {
@@ -366,7 +366,7 @@ fn read_arguments(raw: &str, rest: &mut Object) -> Value {
 }
 
 /// The text of arguments: the one that came, as long as it says the same.
-fn write_arguments(value: &Value, known: Option<&Object>) -> String {
+fn write_arguments(value: &Value, known: Option<&JsonObject>) -> String {
     let raw = known.and_then(|known| known.get("arguments")?.as_str());
     raw.filter(|raw| parse_arguments(raw) == *value).map_or_else(|| value.to_string(), str::to_owned)
 }

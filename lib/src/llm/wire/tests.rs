@@ -9,7 +9,7 @@ use crate::llm::{Message, Role, Stop};
 
 /// Puts a stream together that comes in pieces of these sizes, again and again.
 fn assemble(format: Format, stream: &[u8], sizes: &[usize]) -> Result<Value, WireError> {
-    let mut reader = sse::Reader::default();
+    let mut reader = sse::SseReader::default();
     let mut assembler = Assembler::new(format);
     let mut rest = stream;
     let mut sizes = sizes.iter().copied().cycle();
@@ -27,7 +27,7 @@ fn assemble(format: Format, stream: &[u8], sizes: &[usize]) -> Result<Value, Wir
 }
 
 fn streamed(format: Format, body: &Value) -> Vec<u8> {
-    format.stream_reply(body).iter().map(sse::Event::to_text).collect::<String>().into_bytes()
+    format.stream_reply(body).iter().map(sse::SseEvent::to_text).collect::<String>().into_bytes()
 }
 
 fn reply_survives(format: Format, body: &Value, sizes: &[usize]) {

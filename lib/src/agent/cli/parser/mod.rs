@@ -22,11 +22,11 @@ const LONGEST_LINE: usize = 64 << 20;
 
 /// What a stream tells.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum StreamEvent {
     /// The conversation has this id.
     Session(String),
     /// A model call has ended, and so have the tools it asked for.
-    Call(Box<Call>),
+    Call(Box<StreamedCall>),
     /// What was called so far is a turn, whether tools were used or not.
     TurnOver,
     /// What the run has cost so far, all its calls together.
@@ -41,7 +41,7 @@ pub enum Heard {
 
 /// One model call and the tools it asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Call {
+pub struct StreamedCall {
     /// The model, where the stream names it.
     pub model: Option<String>,
     /// The messages: the model's, then the tools'.
@@ -54,7 +54,7 @@ pub struct Call {
     pub cost_usd: Option<f64>,
 }
 
-impl Call {
+impl StreamedCall {
     /// What the model said.
     pub fn text(&self) -> String {
         let said = self.messages.iter().filter(|message| message.role == Role::Assistant).map(Message::text);
@@ -79,21 +79,21 @@ pub struct Claim {
     /// Its last words; empty where the stream has them in a call.
     pub text: String,
     /// Why it failed, if it did.
-    pub failure: Option<Failing>,
+    pub failure: Option<AgentFailure>,
 }
 
 /// A failure as the agent tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failing {
+pub struct AgentFailure {
     /// Why.
     pub why: String,
     /// What that means for another try.
-    pub kind: FailingKind,
+    pub kind: AgentFailureKind,
 }
 
 /// Whether trying again helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailingKind {
+pub enum AgentFailureKind {
     /// It may.
     Transient,
     /// It does not.
@@ -104,15 +104,15 @@ pub enum FailingKind {
     Limit,
 }
 
-impl Failing {
+impl AgentFailure {
     /// A failure with the HTTP status that came with it, or else the first one its text names.
     pub(super) fn of(why: impl Into<String>, status: Option<u64>) -> Self {
         let why = why.into();
         let kind = match status.or_else(|| status_in(&why)) {
-            Some(408 | 409 | 429) => FailingKind::Transient,
-            Some(401..=404) => FailingKind::Refused,
-            Some(400..=499) => FailingKind::Terminal,
-            _ => FailingKind::Transient,
+            Some(408 | 409 | 429) => AgentFailureKind::Transient,
+            Some(401..=404) => AgentFailureKind::Refused,
+            Some(400..=499) => AgentFailureKind::Terminal,
+            _ => AgentFailureKind::Transient,
         };
         Self { why, kind }
     }
@@ -127,32 +127,32 @@ fn status_in(text: &str) -> Option<u64> {
 }
 
 /// Reads the events of one kind of stream.
-trait Parse: Send {
+trait StreamParser: Send {
     /// Takes in one event.
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>);
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>);
 
     /// The stream is over. Whatever was open ends here.
-    fn end(&mut self, heard: &mut Vec<Heard>);
+    fn end(&mut self, events: &mut Vec<StreamEvent>);
 }
 
 /// Reads a stream, chunk by chunk.
-pub struct Reader {
-    parse: Option<Box<dyn Parse>>,
+pub struct StreamReader {
+    parse: Option<Box<dyn StreamParser>>,
     line: Vec<u8>,
     too_long: bool,
 }
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for StreamReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader").field("line", &self.line.len()).finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl StreamReader {
     /// A reader of this kind of stream. `earlier` is what earlier runs of the conversation used, for agents that count
     /// it in.
     pub fn new(parser: ParserName, earlier: Usage) -> Self {
-        let parse: Option<Box<dyn Parse>> = match parser {
+        let parse: Option<Box<dyn StreamParser>> = match parser {
             ParserName::None => None,
             ParserName::Claude => Some(Box::<claude::Claude>::default()),
             ParserName::Codex => Some(Box::new(codex::Codex::new(earlier))),
@@ -164,10 +164,10 @@ impl Reader {
     }
 
     /// Takes in the next bytes.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
         if self.parse.is_none() {
-            return heard;
+            return events;
         }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + piece.len() > LONGEST_LINE {
@@ -178,36 +178,36 @@ impl Reader {
                 self.line.extend_from_slice(piece);
             }
             if piece.ends_with(b"\n") {
-                self.take_line(&mut heard);
+                self.take_line(&mut events);
             }
         }
-        heard
+        events
     }
 
     /// The stream is over.
-    pub fn finish(&mut self) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        self.take_line(&mut heard);
+    pub fn finish(&mut self) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
+        self.take_line(&mut events);
         if let Some(parse) = &mut self.parse {
-            parse.end(&mut heard);
+            parse.end(&mut events);
         }
-        heard
+        events
     }
 
-    fn take_line(&mut self, heard: &mut Vec<Heard>) {
+    fn take_line(&mut self, events: &mut Vec<StreamEvent>) {
         let line = std::mem::take(&mut self.line);
         let too_long = std::mem::take(&mut self.too_long);
         if let (Some(parse), Ok(event @ Value::Object(_)), false) =
             (&mut self.parse, serde_json::from_slice(&line), too_long)
         {
-            parse.event(&event, heard);
+            parse.event(&event, events);
         }
     }
 }
 
 /// A call while it is heard: parts of the model's message, and the tools with their answers.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCall {
     model: Option<String>,
     parts: Vec<Part>,
     results: Vec<Part>,
@@ -215,7 +215,7 @@ struct Open {
     cost_usd: Option<f64>,
 }
 
-impl Open {
+impl OpenCall {
     fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.results.is_empty()
     }
@@ -243,7 +243,7 @@ impl Open {
     }
 
     /// Ends the call, if there is anything of one.
-    fn close(&mut self, heard: &mut Vec<Heard>) {
+    fn close(&mut self, events: &mut Vec<StreamEvent>) {
         if self.is_empty() {
             return;
         }
@@ -268,7 +268,7 @@ impl Open {
         if !results.is_empty() {
             messages.push(Message::new(Role::Tool, results));
         }
-        heard.push(Heard::Call(Box::new(Call { model, messages, tools, usage, cost_usd })));
+        events.push(StreamEvent::Call(Box::new(StreamedCall { model, messages, tools, usage, cost_usd })));
     }
 }
 

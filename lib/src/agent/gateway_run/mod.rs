@@ -5,7 +5,7 @@
 //!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
 //! ```
 
-mod tape;
+mod replay;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +15,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::tape::Tapes;
+use self::replay::Replay;
 use super::intent::intent_of;
-use super::{AgentError, Job, Turn, Turns, Verdict};
+use super::{AgentError, Job, Turn, TurnVerdict, Turns};
 use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall, Warning};
 use crate::gateway::{
-    Arrival, Exchange, FEW, Facts, Failing, Gate, Gateway, Meter, Spent, Upstream, answers_on_record,
-    is_beside_the_script,
+    CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,
+    answers_on_record, is_beside_the_script,
 };
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
@@ -64,10 +64,10 @@ const MAX_FAILED_CALLS: u32 = 10;
 
 /// A program that is going to work behind a gateway.
 #[derive(Debug)]
-pub struct Driven {
+pub struct GatewayRun {
     gateway: Gateway,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
-    tapes: Tapes,
+    held_calls: mpsc::UnboundedReceiver<HeldCall>,
+    replay: Replay,
     state: StateRef,
     max_failed_calls: u32,
 }
@@ -89,7 +89,7 @@ impl StateRef {
 
 /// How a program's work behind the gateway went.
 #[derive(Debug)]
-pub struct Seen<T> {
+pub struct RunOutcome<T> {
     /// What running the program gave.
     pub ended: T,
     /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every turn
@@ -111,7 +111,7 @@ pub struct Seen<T> {
     pub unscripted: bool,
 }
 
-impl<T> Seen<T> {
+impl<T> RunOutcome<T> {
     /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it asked, it
     /// cannot know that it has.
     pub fn undone(&self, program: &str) -> Option<AgentError> {
@@ -160,7 +160,7 @@ fn without_answer(class: ErrorClass, message: String) -> AgentError {
     }
 }
 
-impl Driven {
+impl GatewayRun {
     /// Opens a gateway to `upstream` for a job.
     pub async fn open(upstream: Upstream, job: &Job) -> Result<Self, AgentError> {
         let metadata = [
@@ -175,10 +175,10 @@ impl Driven {
         let cwd = job.cwd.clone();
         let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
         let opened = Gateway::open(upstream, facts).await;
-        let (gateway, arrivals) =
+        let (gateway, held_calls) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
-        let (tapes, state) = (Tapes::new(&job.recorded), StateRef::default());
-        Ok(Self { gateway, arrivals, tapes, state, max_failed_calls: MAX_FAILED_CALLS })
+        let (replay, state) = (Replay::new(&job.recorded), StateRef::default());
+        Ok(Self { gateway, held_calls, replay, state, max_failed_calls: MAX_FAILED_CALLS })
     }
 
     /// The same with so many calls in a row that may end without a whole answer, where that is said.
@@ -188,7 +188,7 @@ impl Driven {
     }
 
     /// Counts what goes through.
-    pub fn meter(&self) -> Meter {
+    pub fn meter(&self) -> UsageMeter {
         self.gateway.meter()
     }
 
@@ -219,19 +219,19 @@ impl Driven {
 
     /// Sees the program through: `run` starts it and follows it to its end, or until what it is given is raised. Each turn
     /// is reported before the next call of the program is let through; the last one is given back.
-    pub async fn see_through<T, F: Future<Output = T>>(
+    pub async fn run<T, F: Future<Output = T>>(
         self,
         turns: &Turns,
         cancel: &Cancel,
         run: impl FnOnce(Cancel) -> F,
-    ) -> Seen<T> {
-        let Self { gateway, mut arrivals, tapes, state, max_failed_calls } = self;
+    ) -> RunOutcome<T> {
+        let Self { gateway, mut held_calls, replay, state, max_failed_calls } = self;
         turns.count(gateway.meter());
         let (canceller, inner) = Cancel::new();
         let provider = gateway.provider().to_owned();
-        let mut log = Log { provider, tapes, state, max_failed_calls, ..Log::new(turns) };
+        let mut log = TurnLog { provider, replay, state, max_failed_calls, ..TurnLog::new(turns) };
         let mut flights = gateway.flights();
-        let mut failing = gateway.failing();
+        let mut failed = gateway.failed_calls();
         let running = run(inner);
         tokio::pin!(running);
         let mut killed = false;
@@ -240,8 +240,8 @@ impl Driven {
             tokio::select! {
                 // A turn that is over is recorded before the program's end is looked at.
                 biased;
-                Some(arrival) = arrivals.recv() => {
-                    log.take(arrival).await;
+                Some(held) = held_calls.recv() => {
+                    log.take(held).await;
                 }
                 // One call less on its way may leave room for another.
                 Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
@@ -249,7 +249,7 @@ impl Driven {
                     log.may_overtake = gateway.is_unread();
                 }
                 // What nobody answered is paid for all the same, and may be all that comes for a while.
-                Ok(()) = failing.changed() => log.account(&gateway).await,
+                Ok(()) = failed.changed() => log.account(&gateway).await,
                 () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
                 () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
@@ -264,18 +264,18 @@ impl Driven {
             }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
-            if log.is_stopping && gateway.failing().borrow().calls > 0 && flights.borrow().awaited() == 0 {
+            if log.is_stopping && gateway.failed_calls().borrow().calls > 0 && flights.borrow().awaited() == 0 {
                 // Between two tries it does nothing that would have to be finished.
                 log.stopped_by = log.stopped_by.or(Some(STOPPED));
             }
-            if log.let_through(&gateway, &mut arrivals).await == Verdict::Stop {
+            if log.release_calls(&gateway, &mut held_calls).await == TurnVerdict::Stop {
                 gateway.refuse(STOPPED);
                 ending.get_or_insert_with(|| Instant::now() + PATIENCE);
             }
         };
         gateway.refuse(OVER);
         log.stopped_by = log.stopped_by.or(Some(OVER));
-        log.let_through(&gateway, &mut arrivals).await;
+        log.release_calls(&gateway, &mut held_calls).await;
         // Who is over need not be stopped.
         let stopped = log.stopped_by == Some(STOPPED);
         if !killed {
@@ -288,7 +288,7 @@ impl Driven {
         turns.go_on();
         let is_script = gateway.is_scripted();
         let rest = gateway.close().await;
-        log.put_aside(rest.aside, rest.warnings);
+        log.add_side_calls(rest.aside, rest.warnings);
         let mut last = None;
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             if let Some(turn) = last.replace(log.turn(exchange)) {
@@ -297,9 +297,9 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        let Log { said, asked, answered, scripted, given_up, .. } = log;
+        let TurnLog { said, asked, answered, scripted, given_up, .. } = log;
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
-        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
+        RunOutcome { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
     }
 }
 
@@ -315,10 +315,10 @@ async fn quiet_until(gateway: &Gateway, end: Option<Instant>) {
 }
 
 /// The turns of a program, as they come.
-struct Log<'a> {
+struct TurnLog<'a> {
     turns: &'a Turns,
     provider: String,
-    tapes: Tapes,
+    replay: Replay,
     /// Whether the last turn on record is still to come again.
     repeating: bool,
     state: StateRef,
@@ -337,17 +337,17 @@ struct Log<'a> {
     /// How many calls in a row may end without a whole answer.
     max_failed_calls: u32,
     /// Calls that are held, oldest first.
-    waiting: VecDeque<Arrival>,
+    waiting: VecDeque<HeldCall>,
     /// Whether the oldest of them is let through beside others for which there is no room with it.
     may_overtake: bool,
 }
 
-impl<'a> Log<'a> {
+impl<'a> TurnLog<'a> {
     fn new(turns: &'a Turns) -> Self {
         Self {
             turns,
             provider: String::new(),
-            tapes: Tapes::default(),
+            replay: Replay::default(),
             repeating: false,
             state: StateRef::default(),
             aside: Vec::new(),
@@ -367,60 +367,64 @@ impl<'a> Log<'a> {
     }
 
     /// Takes in a call: what has ended before it is reported. Then it is answered from the record, or it waits.
-    async fn take(&mut self, mut arrival: Arrival) {
-        self.asked |= arrival.talk.is_some();
-        self.put_aside(std::mem::take(&mut arrival.aside), std::mem::take(&mut arrival.warnings));
-        for exchange in std::mem::take(&mut arrival.before) {
+    async fn take(&mut self, mut held: HeldCall) {
+        self.asked |= held.conversation.is_some();
+        self.add_side_calls(std::mem::take(&mut held.aside), std::mem::take(&mut held.warnings));
+        for exchange in std::mem::take(&mut held.before) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
-        let recorded = match (self.stopped_by, arrival.talk) {
-            (None, Some(talk)) => self.tapes.answer(talk, &arrival.request, arrival.tries),
+        let recorded = match (self.stopped_by, held.conversation) {
+            (None, Some(conversation)) => self.replay.answer(conversation, &held.request, held.tries),
             _ => None,
         };
         match recorded {
             Some(answer) => {
                 self.repeating = true;
                 // The client may have hung up while its turn was recorded.
-                let _ = arrival.answer.send(Gate::Answer(answer));
+                let _ = held.answer.send(CallDecision::Answer(answer));
             }
-            None => self.waiting.push_back(arrival),
+            None => self.waiting.push_back(held),
         }
     }
 
     /// Lets calls that wait through, one after the other, as long as there is room for what they may take beside those
     /// on their way. Who is alone needs no room: only what was spent counts then. At a limit all are refused.
-    async fn let_through(&mut self, gateway: &Gateway, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Verdict {
+    async fn release_calls(
+        &mut self,
+        gateway: &Gateway,
+        held_calls: &mut mpsc::UnboundedReceiver<HeldCall>,
+    ) -> TurnVerdict {
         loop {
             let owed = gateway.owed();
-            self.put_aside(owed.aside, owed.warnings);
+            self.add_side_calls(owed.aside, owed.warnings);
             // What these bring to be reported may be missing from what is owed, or is counted twice.
             let mut is_old = false;
-            while let Ok(arrival) = arrivals.try_recv() {
-                self.take(arrival).await;
+            while let Ok(held) = held_calls.try_recv() {
+                self.take(held).await;
                 is_old = true;
             }
-            self.waiting.retain(|arrival| !arrival.answer.is_closed());
+            self.waiting.retain(|held| !held.answer.is_closed());
             if self.is_stopping && !self.waiting.is_empty() {
                 self.stopped_by = self.stopped_by.or(Some(STOPPED));
             }
             if let Some(reason) = self.stopped_by {
-                for arrival in self.waiting.drain(..) {
-                    let _ = arrival.answer.send(Gate::Refuse(reason.to_owned()));
+                for held in self.waiting.drain(..) {
+                    let _ = held.answer.send(CallDecision::Refuse(reason.to_owned()));
                 }
-                return Verdict::Stop;
+                return TurnVerdict::Stop;
             }
             if is_old {
                 continue;
             }
-            let failing = gateway.failing().borrow().clone();
+            let failed = gateway.failed_calls().borrow().clone();
             // One that waits is one too many; where none does, the gateway has refused it already.
             let too_many = self.max_failed_calls.saturating_add(u32::from(self.waiting.is_empty()));
-            if failing.calls >= too_many {
-                self.end_loop(gateway, failing).await;
+            if failed.calls >= too_many {
+                self.end_loop(gateway, failed).await;
                 continue;
             }
-            let Some(next) = self.waiting.front() else { return Verdict::Go };
+            let Some(next) = self.waiting.front() else { return TurnVerdict::Go };
             if next.at_most.cost_usd.is_none() && !gateway.is_scripted() && self.turns.must_be_priced() {
                 self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
                 continue;
@@ -432,21 +436,21 @@ impl<'a> Log<'a> {
             }
             let all = owed.reserved.map(|reserved| spent + amount(reserved) + amount(next.at_most));
             if all.is_some_and(|all| !self.turns.allow(all)) && !self.may_overtake {
-                return Verdict::Go;
+                return TurnVerdict::Go;
             }
             if let Some(next) = self.waiting.pop_front() {
                 self.may_overtake = false;
-                if failing.calls > 0 {
-                    self.turns.wait(&format!("{}, retrying ({})", failing.words, failing.calls));
+                if failed.calls > 0 {
+                    self.turns.wait(&format!("{}, retrying ({})", failed.words, failed.calls));
                 }
                 gateway.reserve(&next);
-                let _ = next.answer.send(Gate::Forward);
+                let _ = next.answer.send(CallDecision::Forward);
             }
         }
     }
 
     /// The program asks again and again without an answer. It is ended, unless it has changed files all the same.
-    async fn end_loop(&mut self, gateway: &Gateway, failing: Failing) {
+    async fn end_loop(&mut self, gateway: &Gateway, failed: FailedCalls) {
         let before = self.turns.writes();
         self.account(gateway).await;
         let turn = self.beside();
@@ -454,8 +458,8 @@ impl<'a> Log<'a> {
         if self.turns.writes() > before {
             return gateway.forgive();
         }
-        let why = failing.why.unwrap_or_else(LlmError::cancelled);
-        let calls = counted(u64::from(failing.calls), "call");
+        let why = failed.why.unwrap_or_else(LlmError::cancelled);
+        let calls = counted(u64::from(failed.calls), "call");
         let message =
             format!("{calls} in a row had no whole answer (`agents.*.max_failed_calls`), the last one because {why}");
         self.give_up(without_answer(why.class, message));
@@ -464,14 +468,14 @@ impl<'a> Log<'a> {
     /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be far. Whatever tools
     /// have written meanwhile belongs to another.
     async fn account(&mut self, gateway: &Gateway) {
-        match gateway.failing().borrow().calls {
+        match gateway.failed_calls().borrow().calls {
             0 => return self.turns.go_on(),
             1..=FEW => return,
             _ => {}
         }
         let broken = gateway.broken_off();
         let owed = gateway.owed();
-        self.put_aside(owed.aside, owed.warnings);
+        self.add_side_calls(owed.aside, owed.warnings);
         let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
         let beside = (turns.is_empty() && !self.aside.is_empty()).then(|| self.beside());
         for turn in turns.into_iter().chain(beside) {
@@ -489,7 +493,7 @@ impl<'a> Log<'a> {
     /// more call is made is not for the program to decide by ending its turns or not.
     async fn settle(&mut self, gateway: &Gateway) {
         let rest = gateway.settle();
-        self.put_aside(rest.aside, rest.warnings);
+        self.add_side_calls(rest.aside, rest.warnings);
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             let turn = self.turn(exchange);
             self.report(turn).await;
@@ -500,7 +504,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    fn put_aside(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
+    fn add_side_calls(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
         self.aside.extend(spent);
         self.warnings.extend(warnings);
     }
@@ -508,14 +512,15 @@ impl<'a> Log<'a> {
     async fn report(&mut self, turn: Turn) {
         self.reported += 1;
         let turn = self.with_aside(turn);
-        if self.turns.report(turn).await == Verdict::Stop {
+        if self.turns.report(turn).await == TurnVerdict::Stop {
             self.stopped_by = self.stopped_by.or(Some(STOPPED));
         }
     }
 
     /// The turn an exchange makes.
     fn turn(&mut self, exchange: Exchange) -> Turn {
-        let Exchange { talk, opening, response, results, model, usage, cost_usd, estimated, broken_off } = exchange;
+        let Exchange { conversation, opening, response, results, model, usage, cost_usd, estimated, broken_off } =
+            exchange;
         self.answered |= broken_off.is_none();
         self.scripted |= broken_off.is_none() && !response.as_ref().is_some_and(is_beside_the_script);
         let mut answer = response.map(|response| response.message);
@@ -526,13 +531,13 @@ impl<'a> Log<'a> {
         let whole = answer.as_ref().filter(|_| broken_off.is_none());
         let tool_calls = whole.map(|answer| calls(answer, &results)).unwrap_or_default();
         let intent = intent_of(&said, &tool_calls);
-        if talk == 0 && broken_off.is_none() && !said.trim().is_empty() {
+        if conversation == 0 && broken_off.is_none() && !said.trim().is_empty() {
             said.trim().clone_into(&mut self.said);
         }
         let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();
-        messages.iter_mut().for_each(|message| message.set_talk(talk));
+        messages.iter_mut().for_each(|message| message.set_conversation(conversation));
         // Once the record is used up, what the program wrote should be what it wrote then.
-        let repeats = talk == 0 && self.repeating && self.tapes.is_over();
+        let repeats = conversation == 0 && self.repeating && self.replay.is_over();
         if repeats {
             self.repeating = false;
         }
@@ -574,7 +579,7 @@ impl<'a> Log<'a> {
     }
 }
 
-fn amount(spent: Spent) -> Amount {
+fn amount(spent: CallCost) -> Amount {
     Amount::of_call(spent.usage, spent.cost_usd)
 }
 

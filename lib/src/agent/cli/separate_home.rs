@@ -6,8 +6,8 @@ use std::io::Error;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use super::gateway_setup::{self, Variables};
 use super::preset::{Preset, place, places};
-use super::route::{self, Variables};
 use super::template::Values;
 use crate::agent::AgentError;
 use crate::config::Environment;
@@ -18,7 +18,7 @@ const OUTSIDE: &str = "outside";
 
 impl Preset {
     fn is_apart(&self) -> bool {
-        !self.apart.env.is_empty()
+        !self.separate_home.env.is_empty()
     }
 
     /// Where it keeps what it writes for itself outside the gateway. `home` is what the session has for agents.
@@ -37,7 +37,7 @@ impl Preset {
         let missing = kept.iter().filter(|kept| kept.extension().is_none());
         missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
         // A login that is renewed must be written down, or the old one is all that is left, and is not valid.
-        [kept, self.logins_in(environment), places(&self.apart.written, environment)].concat()
+        [kept, self.logins_in(environment), places(&self.separate_home.written, environment)].concat()
     }
 
     /// Makes the home it has outside the gateway, where that is not the user's, and gives the variables that lead there.
@@ -51,9 +51,9 @@ impl Preset {
         let home = home.join(OUTSIDE);
         let mut values = Values::default();
         values.set("home", Some(home.display().to_string()));
-        let own = self.apart.env.iter().filter_map(|(name, value)| Some((name, values.fill(value)?)));
+        let own = self.separate_home.env.iter().filter_map(|(name, value)| Some((name, values.fill(value)?)));
         let own = own.map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
-        Ok(route::tools(environment, |below| below.starts_with(".cache")).into_iter().chain(own).collect())
+        Ok(gateway_setup::tools(environment, |below| below.starts_with(".cache")).into_iter().chain(own).collect())
     }
 
     /// The agent can write in all of `home`, and may have been here before: what is there is left, what is made stays
@@ -64,11 +64,11 @@ impl Preset {
         home.make_directory(own)?;
         if self.logins_in(environment).iter().any(|login| login.exists()) {
             // Two that renew one login at once lose it. Without the lock it works all the same.
-            let written = places(&self.apart.written, environment);
+            let written = places(&self.separate_home.written, environment);
             let locks = written.iter().filter(|written| written.extension().is_some_and(|kind| kind == "lock"));
             locks.for_each(|lock| drop(std::fs::OpenOptions::new().append(true).create(true).open(lock)));
         }
-        for below in &self.apart.links {
+        for below in &self.separate_home.links {
             let Some(target) = place(below, environment).filter(|target| target.exists()) else { continue };
             home.link(own.join(below), &target)?;
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock;
-use crate::gateway::Meter;
+use crate::gateway::UsageMeter;
 use crate::process::Signs;
 
 /// How long a program may go without a sign of life where the settings do not say. A model may think for long, and so may
@@ -14,10 +14,10 @@ use crate::process::Signs;
 pub(super) const IDLE: Duration = Duration::from_secs(1800);
 
 /// The signs of a program that works below `root`, and whose model's calls are counted where it is behind the gateway.
-pub(super) fn signs(root: &Path, meter: Option<Meter>) -> Signs {
+pub(super) fn signs_of_life(root: &Path, meter: Option<UsageMeter>) -> Signs {
     let root = root.to_owned();
     Signs::new(move |limit| {
-        let called = meter.as_ref().map(Meter::silence).filter(|ago| *ago < limit);
+        let called = meter.as_ref().map(UsageMeter::silence).filter(|ago| *ago < limit);
         called.or_else(|| changed_within(root.clone(), limit))
     })
 }

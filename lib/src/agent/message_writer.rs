@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
 use crate::event::{Usage, Warning, WarningCode};
-use crate::llm::{Answered, Message, Named, Pricing, Provider, Request, price_unknown};
+use crate::llm::{Answered, Message, ModelNames, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;
 use crate::text::shorten;
 
@@ -41,16 +41,16 @@ and the author's words tell. Say nothing that is in neither.";
 
 /// Writes commit messages.
 #[derive(Debug, Clone)]
-pub struct Scribe {
+pub struct MessageWriter {
     provider: Provider,
     model: String,
     patience: Duration,
-    failing: Arc<Mutex<Failing>>,
+    failing: Arc<Mutex<WriterFailures>>,
 }
 
 /// How the provider has failed.
 #[derive(Debug, Default)]
-struct Failing {
+struct WriterFailures {
     /// How often in a row.
     times: u32,
     /// Nobody is asked before.
@@ -61,7 +61,7 @@ struct Failing {
 
 /// What a message is to be made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct MessageInput<'a> {
     /// What the author was asked to do.
     pub task: &'a str,
     /// What the author said.
@@ -76,7 +76,7 @@ pub struct Subject<'a> {
 
 /// A message and what it cost.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Written {
+pub struct WrittenMessage {
     /// The message, if one was written.
     pub text: Option<String>,
     /// The tokens of the calls that were answered.
@@ -92,13 +92,13 @@ pub struct Written {
 }
 
 /// Why a message was not written.
-enum Unwritten {
+enum NotWritten {
     /// Nothing more may be spent, which is nobody's failure.
     Unpaid(String),
     Failed(String),
 }
 
-impl Scribe {
+impl MessageWriter {
     /// One that asks a model of `provider`.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
         Self { provider, model: model.into(), patience: PATIENCE, failing: Arc::default() }
@@ -117,7 +117,7 @@ impl Scribe {
     /// Whether nobody knows what its model costs.
     pub fn is_unpriced(&self) -> bool {
         let is_script = matches!(self.provider, Provider::Script(_));
-        !is_script && self.provider.pricing(Named::asked(&self.model)) == Pricing::Unknown
+        !is_script && self.provider.pricing(ModelNames::asked(&self.model)) == Pricing::Unknown
     }
 
     /// What a person is told once where it may not be asked for that.
@@ -129,8 +129,13 @@ impl Scribe {
 
     /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was
     /// spent on the message.
-    pub async fn write(&self, subject: Subject<'_>, may: &(dyn Fn(Amount) -> bool + Sync), cancel: &Cancel) -> Written {
-        let mut written = Written::default();
+    pub async fn write(
+        &self,
+        subject: MessageInput<'_>,
+        may: &(dyn Fn(Amount) -> bool + Sync),
+        cancel: &Cancel,
+    ) -> WrittenMessage {
+        let mut written = WrittenMessage::default();
         if self.failing().until.is_some_and(|until| Instant::now() < until) {
             return written;
         }
@@ -138,14 +143,14 @@ impl Scribe {
         let why = match asked {
             Ok(Ok(text)) => {
                 written.text = Some(text);
-                *self.failing() = Failing::default();
+                *self.failing() = WriterFailures::default();
                 return written;
             }
-            Ok(Err(Unwritten::Unpaid(why))) => {
+            Ok(Err(NotWritten::Unpaid(why))) => {
                 written.fallback = Some(why);
                 return written;
             }
-            Ok(Err(Unwritten::Failed(why))) => why,
+            Ok(Err(NotWritten::Failed(why))) => why,
             Err(_) => format!("no answer in {:?}", self.patience),
         };
         written.fallback = Some(match self.failed() {
@@ -155,7 +160,7 @@ impl Scribe {
         written
     }
 
-    fn failing(&self) -> MutexGuard<'_, Failing> {
+    fn failing(&self) -> MutexGuard<'_, WriterFailures> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,11 +176,11 @@ impl Scribe {
 
     async fn ask(
         &self,
-        subject: Subject<'_>,
+        subject: MessageInput<'_>,
         may: &(dyn Fn(Amount) -> bool + Sync),
         cancel: &Cancel,
-        written: &mut Written,
-    ) -> Result<String, Unwritten> {
+        written: &mut WrittenMessage,
+    ) -> Result<String, NotWritten> {
         let mut request = Request {
             model: self.model.clone(),
             system: SYSTEM.into(),
@@ -187,7 +192,7 @@ impl Scribe {
         let mut wrong: Option<String> = None;
         for _ in 0..2 {
             if !may(Amount::of_call(written.usage, written.cost_usd)) {
-                return Err(Unwritten::Unpaid(match wrong {
+                return Err(NotWritten::Unpaid(match wrong {
                     None => "the budget is used up".to_owned(),
                     Some(why) => format!("the model's message could not be used ({why}), and the budget is used up"),
                 }));
@@ -199,14 +204,14 @@ impl Scribe {
             };
             if let Some((model, usage, estimated)) = paid {
                 written.usage += usage;
-                let named = Named { asked: &self.model, answered: model };
+                let named = ModelNames { asked: &self.model, answered: model };
                 written.estimated |= estimated || self.provider.pricing(named) == Pricing::Estimated;
                 written.model.clone_from(model);
                 if let Some(cost) = self.provider.cost(named, &usage) {
                     *written.cost_usd.get_or_insert_default() += cost;
                 }
             }
-            let Answered { response, .. } = answered.map_err(|error| Unwritten::Failed(error.message))?;
+            let Answered { response, .. } = answered.map_err(|error| NotWritten::Failed(error.message))?;
             let said = response.message.text();
             let why = match checked_message(&said, are_typed(subject.recent)) {
                 Ok(text) => return Ok(text),
@@ -217,12 +222,12 @@ impl Scribe {
             wrong = Some(why);
         }
         let wrong = wrong.unwrap_or_default();
-        Err(Unwritten::Failed(format!("the model's message could not be used, twice: {wrong}")))
+        Err(NotWritten::Failed(format!("the model's message could not be used, twice: {wrong}")))
     }
 }
 
 /// What the model is told: the task, the author's words, how the project writes, the paths, the change as far as it fits.
-fn question(Subject { task, intent, recent, paths, diff }: Subject<'_>) -> String {
+fn question(MessageInput { task, intent, recent, paths, diff }: MessageInput<'_>) -> String {
     let mut text = String::new();
     if !task.trim().is_empty() {
         text.push_str(&format!("The author's task:\n{}\n\n", shorten(task.trim(), TASK)));
@@ -260,20 +265,20 @@ mod tests {
         true
     }
 
-    async fn written(steps: &str, patience: Duration) -> Written {
+    async fn written(steps: &str, patience: Duration) -> WrittenMessage {
         let script = Script::parse(&format!(
             "scripts: [{{name: a, when: {{contains: ['+let x', 'I will add']}}, steps: {steps}}}]"
         ));
-        let scribe = Scribe::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
+        let message_writer = MessageWriter::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
         let paths = ["src/parser.rs".to_owned()];
-        let subject = Subject {
+        let subject = MessageInput {
             task: "",
             recent: &[],
             intent: "I will add the parser.",
             paths: &paths,
             diff: "diff --git\n+let x\n",
         };
-        scribe.write(subject, &free, &Cancel::never()).await
+        message_writer.write(subject, &free, &Cancel::never()).await
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -314,11 +319,11 @@ mod tests {
     async fn a_provider_that_is_down_is_left_alone() {
         let script =
             Script::parse("scripts: [{name: a, steps: [{error: {status: 500, message: down}, tries: 9}]}]").unwrap();
-        let scribe = Scribe::new(Provider::Script(script), "cheap");
+        let message_writer = MessageWriter::new(Provider::Script(script), "cheap");
         let mut said = Vec::new();
         for _ in 0..3 {
-            let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
-            said.push(scribe.write(subject, &free, &Cancel::never()).await.fallback);
+            let subject = MessageInput { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
+            said.push(message_writer.write(subject, &free, &Cancel::never()).await.fallback);
         }
         assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
         assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again for 60 s"), "{said:?}");
@@ -329,13 +334,13 @@ mod tests {
     async fn no_call_is_made_that_cannot_be_paid_for() {
         let steps = "[{text: auto-commit, usage: {input: 9}}, {text: auto-commit, usage: {input: 9}}]";
         let script = Script::parse(&format!("scripts: [{{name: a, steps: {steps}}}]")).unwrap();
-        let scribe = Scribe::new(Provider::Script(script), "cheap");
-        let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
+        let message_writer = MessageWriter::new(Provider::Script(script), "cheap");
+        let subject = MessageInput { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
         for (limit, spent, says) in [(0, 0, "the budget is used up"), (9, 9, "and the budget is used up")] {
             // However often: that there is no money is no failure of the provider's.
             for _ in 0..=FAILURES {
                 let may = |spent: Amount| spent.tokens.total() < limit;
-                let written = scribe.write(subject, &may, &Cancel::never()).await;
+                let written = message_writer.write(subject, &may, &Cancel::never()).await;
                 assert_eq!((written.text, written.usage.input), (None, spent));
                 assert!(written.fallback.is_some_and(|why| why.ends_with(says)), "{limit}");
             }
@@ -345,7 +350,7 @@ mod tests {
     #[test]
     fn a_long_change_is_cut_at_a_line() {
         let diff = "+0123456789\n".repeat(1000);
-        let text = question(Subject { task: "", recent: &[], intent: "", paths: &[], diff: &diff });
+        let text = question(MessageInput { task: "", recent: &[], intent: "", paths: &[], diff: &diff });
         assert!(text.ends_with("+0123456789\n[cut: 4008 more characters]\n"), "{}", &text[text.len() - 100..]);
         assert!(!text.contains("author said"));
     }

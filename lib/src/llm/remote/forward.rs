@@ -7,13 +7,13 @@ use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use super::{Remote, failed};
 use crate::config::ProviderName;
 use crate::llm::LlmError;
-use crate::llm::http::{Answer, HttpError};
+use crate::llm::http::{HttpAnswer, HttpError};
 use crate::llm::wire::Format;
 use crate::process::Cancel;
 
 /// A call to be passed on.
 #[derive(Debug, Clone)]
-pub(crate) struct Passed {
+pub(crate) struct ForwardedCall {
     /// Its method.
     pub method: Method,
     /// Its path below the version, with its query.
@@ -28,7 +28,7 @@ pub(crate) struct Passed {
 
 /// Why a call was not passed on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PassError {
+pub(crate) enum ForwardError {
     /// There is no key to pass it on with.
     #[error("{0}")]
     Key(LlmError),
@@ -79,20 +79,20 @@ impl Remote {
 
     /// Passes a call on and waits for the answer to begin. A key that is refused is asked for once more where it comes
     /// from a command.
-    pub(crate) async fn pass(&self, call: &Passed, cancel: &Cancel) -> Result<Answer, PassError> {
+    pub(crate) async fn pass(&self, call: &ForwardedCall, cancel: &Cancel) -> Result<HttpAnswer, ForwardError> {
         let inner = &self.0;
-        let (key, known) = inner.key.get(cancel).await.map_err(PassError::Key)?;
+        let (key, known) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
         let mut answer = self.pass_with(call, key.as_deref()).await?;
         if answer.status == 401 && known && inner.key.forget() {
-            let (key, _) = inner.key.get(cancel).await.map_err(PassError::Key)?;
+            let (key, _) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
             answer = self.pass_with(call, key.as_deref()).await?;
         }
         Ok(answer)
     }
 
-    async fn pass_with(&self, call: &Passed, key: Option<&str>) -> Result<Answer, PassError> {
+    async fn pass_with(&self, call: &ForwardedCall, key: Option<&str>) -> Result<HttpAnswer, ForwardError> {
         let inner = &self.0;
-        let mut headers = passed_on(&call.headers);
+        let mut headers = end_to_end_headers(&call.headers);
         let is_ours = |name: &HeaderName| inner.headers.given.iter().any(|(given, _)| given == name);
         headers.retain(|(name, _)| !OF_CALLER.contains(&name.as_str()) && !is_ours(name));
         // What comes back is looked at on its way.
@@ -100,13 +100,13 @@ impl Remote {
         headers.extend(inner.headers.given.iter().cloned());
         headers.extend(inner.headers.usual.iter().filter(|(name, _)| !call.headers.contains_key(name)).cloned());
         if let Some(key) = key {
-            let (name, value) = inner.key_header(call.format, key).map_err(PassError::Key)?;
+            let (name, value) = inner.key_header(call.format, key).map_err(ForwardError::Key)?;
             if !is_ours(&name) {
                 headers.push((name, value));
             }
         }
         let sent = inner.client.call(call.method.clone(), &call.path, &headers, call.body.clone()).await;
-        sent.map_err(PassError::Http)
+        sent.map_err(ForwardError::Http)
     }
 
     /// What it means that the server says no to a call of a model, in words without the key.
@@ -116,10 +116,10 @@ impl Remote {
     }
 
     /// What it means that a call was not passed on, in words without the key.
-    pub(crate) fn not_passed(&self, error: &PassError) -> LlmError {
+    pub(crate) fn not_passed(&self, error: &ForwardError) -> LlmError {
         let error = match error {
-            PassError::Key(error) => error.clone(),
-            PassError::Http(error) => failed(error),
+            ForwardError::Key(error) => error.clone(),
+            ForwardError::Http(error) => failed(error),
         };
         LlmError { message: self.without_key(error.message), ..error }
     }
@@ -131,7 +131,7 @@ impl Remote {
 }
 
 /// The headers of a message that its next reader is to see.
-pub(crate) fn passed_on(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn end_to_end_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let named: Vec<String> = headers
         .get_all("connection")
         .iter()

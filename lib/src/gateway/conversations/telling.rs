@@ -1,19 +1,19 @@
 //! Exchanges that are over, each told once.
 
 use super::spending::{ASIDE, BROKEN_OFF};
-use super::{Answer, State, Talks};
+use super::{CompletedAnswer, ConversationState, Conversations};
 use crate::event::WarningCode;
 use crate::gateway::Exchange;
 use crate::llm::Message;
 
-impl Answer {
+impl CompletedAnswer {
     /// Whether tools are to run; what nobody could read may have asked for some.
     pub(super) fn asks(&self) -> bool {
         self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
     }
 }
 
-impl Talks {
+impl Conversations {
     /// Exchanges of other conversations that are over when a request arrives that goes on with `goes_on`, or begins a
     /// conversation.
     ///
@@ -22,36 +22,38 @@ impl Talks {
     /// is this exchange's. Helpers side by side are waited for, each until it goes on.
     pub(super) fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
         let (mut over, mut open) = (Vec::new(), Vec::new());
-        for (at, talk) in self.talks.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
-            match &talk.state {
+        for (at, conversation) in self.conversations.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
+            match &conversation.state {
                 // Whether this was a conversation at all is not known yet.
-                State::Answered(..) if !talk.tools && !self.plain => {}
-                State::Answered(flight, answer) if answer.asks() => open.push((*flight, at)),
-                State::Answered(flight, _) => over.push((*flight, at)),
-                State::Asked(_) | State::Failed | State::Told(_) => {}
+                ConversationState::Answered(..) if !conversation.tools && !self.plain => {}
+                ConversationState::Answered(flight, answer) if answer.asks() => open.push((*flight, at)),
+                ConversationState::Answered(flight, _) => over.push((*flight, at)),
+                ConversationState::Asked(_) | ConversationState::Failed | ConversationState::Told(_) => {}
             }
         }
-        let flying = self.talks.iter().any(|talk| matches!(talk.state, State::Asked(_)));
+        let flying =
+            self.conversations.iter().any(|conversation| matches!(conversation.state, ConversationState::Asked(_)));
         if goes_on.is_none() && !flying && open.len() == 1 {
             over.append(&mut open);
         }
         over.sort_unstable();
-        over.into_iter().filter_map(|(_, talk)| self.tell(talk, Vec::new()).0).collect()
+        over.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
     }
 
     /// The exchange a conversation's newest answer ends, which is told now, and what opens the next one. `tail` is what
     /// the client says after the answer.
-    pub(super) fn tell(&mut self, talk: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
-        let known = &mut self.talks[talk];
-        let answer = match std::mem::replace(&mut known.state, State::Failed) {
-            State::Answered(_, answer) => *answer,
+    pub(super) fn tell(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
+        let known = &mut self.conversations[conversation];
+        let answer = match std::mem::replace(&mut known.state, ConversationState::Failed) {
+            ConversationState::Answered(_, answer) => *answer,
             other => {
                 known.state = other;
                 return (None, tail);
             }
         };
-        known.state = State::Told(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
-        if let Some(why) = &answer.unheard {
+        known.state =
+            ConversationState::Told(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
+        if let Some(why) = &answer.unread_because {
             let text = format!("an answer of the model is not recorded: {why}");
             self.warnings.push(WarningCode::AnswerUnrecorded.with(text));
         }
@@ -59,7 +61,7 @@ impl Talks {
         let spent = std::mem::take(&mut known.spent);
         let model = answer.response.as_ref().map(|response| response.model.clone()).filter(|model| !model.is_empty());
         let exchange = Exchange {
-            talk,
+            conversation,
             opening: std::mem::take(&mut known.opening),
             response: answer.response,
             results,
@@ -74,9 +76,9 @@ impl Talks {
 
     /// What arrived of a conversation's newest answer that broke off, told once. What was spent where nothing arrived is
     /// aside then.
-    pub(super) fn tell_broken(&mut self, talk: usize) -> Option<Exchange> {
-        let known = &mut self.talks[talk];
-        if !matches!(known.state, State::Failed) {
+    pub(super) fn tell_broken(&mut self, conversation: usize) -> Option<Exchange> {
+        let known = &mut self.conversations[conversation];
+        if !matches!(known.state, ConversationState::Failed) {
             return None;
         }
         let (spent, model) = (std::mem::take(&mut known.spent), known.model.clone());
@@ -87,7 +89,7 @@ impl Talks {
         arrived.is_told = true;
         let (response, why) = (arrived.response.clone(), arrived.why.clone());
         Some(Exchange {
-            talk,
+            conversation,
             opening: std::mem::take(&mut known.opening),
             response: Some(response),
             results: Vec::new(),
@@ -101,7 +103,7 @@ impl Talks {
 
     /// What arrived of all answers that broke off, told once.
     pub(in crate::gateway) fn broken_off(&mut self) -> Vec<Exchange> {
-        (0..self.talks.len()).filter_map(|talk| self.tell_broken(talk)).collect()
+        (0..self.conversations.len()).filter_map(|conversation| self.tell_broken(conversation)).collect()
     }
 
     /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
@@ -110,20 +112,20 @@ impl Talks {
         let all = self.plain || !self.has_tools();
         let mut order: Vec<(u64, usize)> = Vec::new();
         let mut others = Vec::new();
-        for (at, talk) in self.talks.iter_mut().enumerate() {
-            let purpose = match &talk.state {
-                State::Answered(flight, _) if all || talk.tools => {
+        for (at, conversation) in self.conversations.iter_mut().enumerate() {
+            let purpose = match &conversation.state {
+                ConversationState::Answered(flight, _) if all || conversation.tools => {
                     order.push((*flight, at));
                     continue;
                 }
-                State::Answered(..) => ASIDE,
-                State::Asked(_) => BROKEN_OFF,
-                State::Failed | State::Told(..) => continue,
+                ConversationState::Answered(..) => ASIDE,
+                ConversationState::Asked(_) => BROKEN_OFF,
+                ConversationState::Failed | ConversationState::Told(..) => continue,
             };
-            others.push((purpose, talk.model.clone(), std::mem::take(&mut talk.spent)));
+            others.push((purpose, conversation.model.clone(), std::mem::take(&mut conversation.spent)));
         }
         others.into_iter().for_each(|(purpose, model, spent)| self.spend(purpose, &model, spent));
         order.sort_unstable();
-        order.into_iter().filter_map(|(_, talk)| self.tell(talk, Vec::new()).0).collect()
+        order.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
     }
 }

@@ -37,7 +37,7 @@ struct Tool {
 
 /// What a prompt has come to so far.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub(super) struct TurnBuilder {
     /// The task, until the first turn is reported.
     prompt: Option<String>,
     pieces: Vec<Piece>,
@@ -54,7 +54,7 @@ pub(super) struct Gather {
     last_words: String,
 }
 
-impl Gather {
+impl TurnBuilder {
     /// Begins with a task. `cost` is what the session had cost before.
     pub fn new(prompt: String, model: String, cost: f64) -> Self {
         Self { prompt: Some(prompt), model, cost_reported: cost, ..Self::default() }

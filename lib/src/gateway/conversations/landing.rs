@@ -1,17 +1,17 @@
 //! Answers as they come in: an answer is whole before its flight is over, or breaks off.
 
-use super::likeness::id_of;
+use super::matching::id_of;
 use super::spending::{ASIDE, LATE};
-use super::{Answer, Arrival, State, Talk, Talks};
-use crate::gateway::Spent;
-use crate::gateway::watch::Heard;
+use super::{CompletedAnswer, Conversation, ConversationState, Conversations, PartialAnswer};
+use crate::gateway::CallCost;
+use crate::gateway::watch::AnswerOutcome;
 use crate::llm::{LlmError, Response};
 
-impl Talks {
+impl Conversations {
     /// What arrived of an answer that ends before it is whole.
     pub(in crate::gateway) fn broke_off(&mut self, flight: u64, response: Response, why: &str) {
-        if let Some(talk) = self.flying(flight) {
-            talk.arrived = Some(Arrival { response, why: why.to_owned(), is_told: false });
+        if let Some(conversation) = self.flying(flight) {
+            conversation.arrived = Some(PartialAnswer { response, why: why.to_owned(), is_told: false });
         }
     }
 
@@ -29,23 +29,26 @@ impl Talks {
     }
 
     /// An answer is whole, though more may come that changes what it cost. Says whether a conversation waited for it.
-    pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) -> bool {
+    pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: CallCost) -> bool {
         self.total += spent;
-        let Some(talk) = self.flying(flight) else {
+        let Some(conversation) = self.flying(flight) else {
             // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
             let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
             self.spend(purpose, &response.model, spent);
             return false;
         };
-        talk.spent += spent;
-        talk.answer_id = id_of(&response);
-        talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
+        conversation.spent += spent;
+        conversation.answer_id = id_of(&response);
+        conversation.state = ConversationState::Answered(
+            flight,
+            Box::new(CompletedAnswer { response: Some(response), unread_because: None }),
+        );
         self.unanswered = None;
         true
     }
 
     /// A call beside the conversations is over.
-    pub(in crate::gateway) fn landed_aside(&mut self, model: &str, spent: Spent) {
+    pub(in crate::gateway) fn landed_aside(&mut self, model: &str, spent: CallCost) {
         self.total += spent;
         self.spend(ASIDE, model, spent);
     }
@@ -55,46 +58,57 @@ impl Talks {
     pub(in crate::gateway) fn landed(
         &mut self,
         flight: u64,
-        heard: Heard,
-        spent: Spent,
-        before: Option<Spent>,
+        outcome: AnswerOutcome,
+        spent: CallCost,
+        before: Option<CallCost>,
     ) -> bool {
         let more = spent - before.unwrap_or_default();
         self.total += more;
         if before.is_some() {
             // It was answered before it ended; what came after that is only more to pay.
-            let open =
-                self.talks.iter_mut().find(|talk| matches!(talk.state, State::Answered(own, _) if own == flight));
+            let open = self.conversations.iter_mut().find(
+                |conversation| matches!(conversation.state, ConversationState::Answered(own, _) if own == flight),
+            );
             match open {
-                Some(talk) => talk.spent += more,
+                Some(conversation) => conversation.spent += more,
                 None => self.spend(LATE, "", more),
             }
             return false;
         }
         let beside = self.beside.remove(&flight);
-        let Some(talk) = self.flying(flight) else {
+        let Some(conversation) = self.flying(flight) else {
             match beside {
                 Some(model) => self.spend(ASIDE, &model, more),
                 None => self.spend(LATE, "", more),
             }
             return false;
         };
-        talk.spent += more;
-        talk.state = match heard {
-            Heard::Whole(response) => {
-                talk.answer_id = id_of(&response);
-                State::Answered(flight, Box::new(Answer { response: Some(*response), unheard: None }))
+        conversation.spent += more;
+        conversation.state = match outcome {
+            AnswerOutcome::Whole(response) => {
+                conversation.answer_id = id_of(&response);
+                ConversationState::Answered(
+                    flight,
+                    Box::new(CompletedAnswer { response: Some(*response), unread_because: None }),
+                )
             }
-            Heard::Counted(_, why) => State::Answered(flight, Box::new(Answer { response: None, unheard: Some(why) })),
-            Heard::Unreadable(..) | Heard::Cut(..) | Heard::Refused(..) => State::Failed,
+            AnswerOutcome::Counted(_, why) => ConversationState::Answered(
+                flight,
+                Box::new(CompletedAnswer { response: None, unread_because: Some(why) }),
+            ),
+            AnswerOutcome::Unreadable(..) | AnswerOutcome::Cut(..) | AnswerOutcome::Refused(..) => {
+                ConversationState::Failed
+            }
         };
-        if matches!(talk.state, State::Answered(..)) {
+        if matches!(conversation.state, ConversationState::Answered(..)) {
             self.unanswered = None;
         }
         true
     }
 
-    fn flying(&mut self, flight: u64) -> Option<&mut Talk> {
-        self.talks.iter_mut().find(|talk| matches!(talk.state, State::Asked(own) if own == flight))
+    fn flying(&mut self, flight: u64) -> Option<&mut Conversation> {
+        self.conversations
+            .iter_mut()
+            .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))
     }
 }

@@ -8,7 +8,7 @@ use crate::llm::{Message, Request, Response, Role, Stop};
 
 /// What one conversation has on record.
 #[derive(Debug, Default)]
-struct Tape {
+struct RecordedConversation {
     opening: Vec<String>,
     answers: VecDeque<Message>,
     taken: bool,
@@ -16,62 +16,62 @@ struct Tape {
 
 /// What is on record of an agent's conversations.
 #[derive(Debug, Default)]
-pub(super) struct Tapes {
-    tapes: Vec<Tape>,
+pub(super) struct Replay {
+    replay: Vec<RecordedConversation>,
     /// The tape of each conversation now; none for those that are new.
     playing: BTreeMap<usize, Option<usize>>,
     /// The newest answer given in each, for when it is asked for again.
     given: BTreeMap<usize, Message>,
 }
 
-impl Tapes {
+impl Replay {
     /// The conversations of recorded messages.
     pub(super) fn new(messages: &[Message]) -> Self {
-        let mut tapes: BTreeMap<usize, Tape> = BTreeMap::new();
+        let mut replay: BTreeMap<usize, RecordedConversation> = BTreeMap::new();
         // Half an answer is none.
         for message in messages.iter().filter(|message| !message.is_broken_off()) {
-            let tape = tapes.entry(message.talk()).or_default();
+            let recorded = replay.entry(message.conversation()).or_default();
             match message.role {
-                Role::Assistant => tape.answers.push_back(message.clone()),
-                _ if tape.answers.is_empty() => tape.opening.push(message.text()),
+                Role::Assistant => recorded.answers.push_back(message.clone()),
+                _ if recorded.answers.is_empty() => recorded.opening.push(message.text()),
                 _ => {}
             }
         }
-        Self { tapes: tapes.into_values().collect(), ..Self::default() }
+        Self { replay: replay.into_values().collect(), ..Self::default() }
     }
 
     /// The recorded answer to a call, if there is one. `tries` says how often this very call came.
-    pub(super) fn answer(&mut self, talk: usize, request: &Request, tries: u32) -> Option<Box<Response>> {
+    pub(super) fn answer(&mut self, conversation: usize, request: &Request, tries: u32) -> Option<Box<Response>> {
         if tries > 1 {
-            return self.given.get(&talk).map(|message| response(message.clone()));
+            return self.given.get(&conversation).map(|message| response(message.clone()));
         }
-        self.given.remove(&talk);
-        let tape = match self.playing.get(&talk) {
-            Some(tape) => *tape,
+        self.given.remove(&conversation);
+        let recorded = match self.playing.get(&conversation) {
+            Some(recorded) => *recorded,
             // What brings no tools may turn out to be beside the conversations; the number is free again then.
             None if request.tools.is_empty() => {
-                let tape = self.find_plain(request)?;
-                self.playing.insert(talk, Some(tape));
-                Some(tape)
+                let recorded = self.find_plain(request)?;
+                self.playing.insert(conversation, Some(recorded));
+                Some(recorded)
             }
             None => {
-                let tape = self.find(talk, request);
-                self.playing.insert(talk, tape);
-                tape
+                let recorded = self.find(conversation, request);
+                self.playing.insert(conversation, recorded);
+                recorded
             }
         };
-        let message = self.tapes[tape?].answers.pop_front()?;
-        self.given.insert(talk, message.clone());
+        let message = self.replay[recorded?].answers.pop_front()?;
+        self.given.insert(conversation, message.clone());
         Some(response(message))
     }
 
     /// The tape of a conversation that begins: one that began alike; for the agent's own, its own.
-    fn find(&mut self, talk: usize, request: &Request) -> Option<usize> {
+    fn find(&mut self, conversation: usize, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
-        let free = |tape: &Tape| !tape.taken;
-        let found = self.tapes.iter().position(|tape| free(tape) && tape.opening == opening);
-        let found = found.or_else(|| (talk == 0 && self.tapes.first().is_some_and(free)).then_some(0))?;
-        self.tapes[found].taken = true;
+        let free = |recorded: &RecordedConversation| !recorded.taken;
+        let found = self.replay.iter().position(|recorded| free(recorded) && recorded.opening == opening);
+        let found = found.or_else(|| (conversation == 0 && self.replay.first().is_some_and(free)).then_some(0))?;
+        self.replay[found].taken = true;
         Some(found)
     }
 
@@ -79,15 +79,20 @@ impl Tapes {
     /// title would be answered with what the agent was told.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
-        let plain = |tape: &Tape| tape.answers.iter().all(|answer| answer.tool_calls().next().is_none());
-        let found = self.tapes.iter().position(|tape| !tape.taken && tape.opening == opening && plain(tape))?;
-        self.tapes[found].taken = true;
+        let plain = |recorded: &RecordedConversation| {
+            recorded.answers.iter().all(|answer| answer.tool_calls().next().is_none())
+        };
+        let found = self
+            .replay
+            .iter()
+            .position(|recorded| !recorded.taken && recorded.opening == opening && plain(recorded))?;
+        self.replay[found].taken = true;
         Some(found)
     }
 
     /// Whether nothing recorded is left to say.
     pub(super) fn is_over(&self) -> bool {
-        self.tapes.iter().all(|tape| tape.answers.is_empty())
+        self.replay.iter().all(|recorded| recorded.answers.is_empty())
     }
 }
 
@@ -109,8 +114,8 @@ mod tests {
         Message::new(Role::Assistant, vec![Part::tool_call(id, "write", json!({}))])
     }
 
-    fn of(talk: usize, mut message: Message) -> Message {
-        message.set_talk(talk);
+    fn of(conversation: usize, mut message: Message) -> Message {
+        message.set_conversation(conversation);
         message
     }
 
@@ -137,32 +142,32 @@ mod tests {
     #[test]
     fn calls_are_answered_as_they_were_until_the_record_ends() {
         let result = Message::new(Role::Tool, vec![Part::tool_result("a", "ok", false)]);
-        let mut tapes = Tapes::new(&[Message::user("task"), asks("a"), result, asks("b")]);
-        assert!(!tapes.is_over());
+        let mut replay = Replay::new(&[Message::user("task"), asks("a"), result, asks("b")]);
+        assert!(!replay.is_over());
         // The task may read differently now: a path in it, the date.
-        assert_eq!(said(tapes.answer(0, &request("task, today"), 1)).as_deref(), Some("a"));
-        assert_eq!(said(tapes.answer(0, &request("task, today"), 2)).as_deref(), Some("a"), "the same again");
-        assert_eq!(said(tapes.answer(0, &request("…"), 1)).as_deref(), Some("b"));
-        assert!(tapes.is_over());
-        assert_eq!(said(tapes.answer(0, &request("…"), 1)), None);
-        assert_eq!(said(tapes.answer(0, &request("…"), 2)), None, "live calls are asked again live");
-        assert!(Tapes::new(&[]).is_over());
+        assert_eq!(said(replay.answer(0, &request("task, today"), 1)).as_deref(), Some("a"));
+        assert_eq!(said(replay.answer(0, &request("task, today"), 2)).as_deref(), Some("a"), "the same again");
+        assert_eq!(said(replay.answer(0, &request("…"), 1)).as_deref(), Some("b"));
+        assert!(replay.is_over());
+        assert_eq!(said(replay.answer(0, &request("…"), 1)), None);
+        assert_eq!(said(replay.answer(0, &request("…"), 2)), None, "live calls are asked again live");
+        assert!(Replay::new(&[]).is_over());
     }
 
     #[test]
     fn what_brings_no_tools_is_answered_only_as_what_had_none() {
-        let mut tapes = Tapes::new(&[Message::user("task"), asks("a")]);
-        assert_eq!(said(tapes.answer(0, &plain("task"), 1)), None, "a title of the same words");
-        assert_eq!(said(tapes.answer(0, &request("task"), 1)).as_deref(), Some("a"));
-        let mut tapes = Tapes::new(&[Message::user("task"), Message::assistant("fine")]);
-        assert_eq!(said(tapes.answer(0, &plain("another"), 1)), None);
-        assert_eq!(said(tapes.answer(0, &plain("task"), 1)).as_deref(), Some("fine"));
-        assert_eq!(said(tapes.answer(0, &plain("task"), 2)).as_deref(), Some("fine"), "the same again");
+        let mut replay = Replay::new(&[Message::user("task"), asks("a")]);
+        assert_eq!(said(replay.answer(0, &plain("task"), 1)), None, "a title of the same words");
+        assert_eq!(said(replay.answer(0, &request("task"), 1)).as_deref(), Some("a"));
+        let mut replay = Replay::new(&[Message::user("task"), Message::assistant("fine")]);
+        assert_eq!(said(replay.answer(0, &plain("another"), 1)), None);
+        assert_eq!(said(replay.answer(0, &plain("task"), 1)).as_deref(), Some("fine"));
+        assert_eq!(said(replay.answer(0, &plain("task"), 2)).as_deref(), Some("fine"), "the same again");
     }
 
     #[test]
     fn helpers_find_their_own_tapes_whatever_order_they_begin_in() {
-        let mut tapes = Tapes::new(&[
+        let mut replay = Replay::new(&[
             Message::user("task"),
             asks("main"),
             of(1, Message::user("help one")),
@@ -170,10 +175,10 @@ mod tests {
             of(2, Message::user("help two")),
             of(2, Message::assistant("two")),
         ]);
-        assert_eq!(said(tapes.answer(0, &request("task"), 1)).as_deref(), Some("main"));
-        assert_eq!(said(tapes.answer(1, &request("help two"), 1)).as_deref(), Some("two"));
-        assert_eq!(said(tapes.answer(2, &request("help one"), 1)).as_deref(), Some("one"));
-        assert_eq!(said(tapes.answer(3, &request("help three"), 1)), None);
-        assert!(tapes.is_over());
+        assert_eq!(said(replay.answer(0, &request("task"), 1)).as_deref(), Some("main"));
+        assert_eq!(said(replay.answer(1, &request("help two"), 1)).as_deref(), Some("two"));
+        assert_eq!(said(replay.answer(2, &request("help one"), 1)).as_deref(), Some("one"));
+        assert_eq!(said(replay.answer(3, &request("help three"), 1)), None);
+        assert!(replay.is_over());
     }
 }

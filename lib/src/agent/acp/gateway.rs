@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::client::{Ask, Client, Ended};
-use super::pipes::{self, Told};
+use super::client::{AcpClient, AcpEnd, AcpTask};
+use super::session::{self, TurnSink};
 use super::{AcpAgent, KIND, end};
-use crate::agent::cli::{Endpoint, Preset, Way, tools};
-use crate::agent::driven::why_failed;
-use crate::agent::{AgentError, Driven, End, Job, Reply, Seen, Turns, Verdict};
+use crate::agent::cli::{GatewayEndpoint, GatewaySetup, Preset, tools};
+use crate::agent::gateway_run::why_failed;
+use crate::agent::{AgentError, AgentReply, End, GatewayRun, Job, RunOutcome, TurnVerdict, Turns};
 use crate::config::Environment;
 use crate::gateway::Upstream;
 use crate::process::Cancel;
 
 /// How an agent comes to its model.
 #[derive(Debug, Clone)]
-pub(super) struct Route {
+pub(super) struct AcpRoute {
     /// How its program is brought there.
     pub preset: Preset,
     /// Who answers.
@@ -28,7 +28,7 @@ pub(super) struct Route {
     pub models: BTreeMap<String, String>,
 }
 
-impl Route {
+impl AcpRoute {
     /// Whether what the agent has kept of its sessions is still there.
     pub fn has_kept(&self, home: &Path) -> bool {
         let kept = &self.preset.keeps;
@@ -50,68 +50,74 @@ impl AcpAgent {
     /// Lets the agent work behind a gateway.
     pub(super) async fn drive(
         &self,
-        route: &Route,
+        route: &AcpRoute,
         mut job: Job,
         turns: &Turns,
         cancel: &Cancel,
-    ) -> Result<Reply, AgentError> {
-        let driven = Driven::open(route.upstream.clone(), &job).await?.with_max_failed_calls(self.max_failed_calls);
-        let endpoint = Endpoint::of(&driven, &route.preset);
+    ) -> Result<AgentReply, AgentError> {
+        let gateway_run =
+            GatewayRun::open(route.upstream.clone(), &job).await?.with_max_failed_calls(self.max_failed_calls);
+        let endpoint = GatewayEndpoint::of(&gateway_run, &route.preset);
         let asked = job.model.as_deref().or(self.profile.model.as_deref()).map(|model| route.named(model));
         // Who knows the gateway's models by names of its own is told in its settings which one it is, and not again.
         let in_settings = route.preset.gateway.model.is_some();
         let model = asked.clone().or_else(|| route.told(None));
-        let way =
-            Way { preset: &route.preset, environment: &route.environment, home: &job.home, model, endpoint: &endpoint };
+        let way = GatewaySetup {
+            preset: &route.preset,
+            environment: &route.environment,
+            home: &job.home,
+            model,
+            endpoint: &endpoint,
+        };
         way.make_home()?;
         let (variables, arguments) = (way.variables()?, way.arguments());
         job.env.splice(0..0, tools(&route.environment, |_| true));
         let home = job.home.clone();
         job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
-        let ask = Ask { model: asked.filter(|_| !in_settings), ..self.ask(&job) };
-        let command = self.command(job, variables, arguments, Some(driven.meter()));
-        let told = Told::State(driven.state());
-        let seen = driven
-            .see_through(turns, cancel, |own| async move {
-                pipes::talk(&self.spawner, command, Client::new(ask), told, &own).await
+        let ask = AcpTask { model: asked.filter(|_| !in_settings), ..self.ask(&job) };
+        let command = self.command(job, variables, arguments, Some(gateway_run.meter()));
+        let told = TurnSink::State(gateway_run.state());
+        let seen = gateway_run
+            .run(turns, cancel, |own| async move {
+                session::talk(&self.spawner, command, AcpClient::new(ask), told, &own).await
             })
             .await;
         let undone = seen.undone(&self.name());
-        let Seen { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;
+        let RunOutcome { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;
         let (mut client, ended) = self.ended(talked, turns, cancel)?;
-        let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
+        let ended = if stopped && !cancel.is_killed() { AcpEnd::Cancelled } else { ended };
         let heard = client.last_turn(ended.failed().as_deref());
         let ended = match (ended, undone) {
             // That it is done is only its word.
-            (Ended::Done, Some(undone)) => Ended::Failed(undone),
-            (Ended::Done, None) if !asked && route.preset.is_known() => Ended::Failed(AgentError::Terminal(format!(
+            (AcpEnd::Done, Some(undone)) => AcpEnd::Failed(undone),
+            (AcpEnd::Done, None) if !asked && route.preset.is_known() => AcpEnd::Failed(AgentError::Terminal(format!(
                 "the agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it \
                  works with its own settings and login",
                 self.name()
             ))),
-            (Ended::Done, None) if !asked && client.words().is_empty() => {
-                Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
+            (AcpEnd::Done, None) if !asked && client.words().is_empty() => {
+                AcpEnd::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
             }
             (ended, _) => ended,
         };
         let ended = match ended {
-            Ended::Failed(error) => Ended::Failed(why_failed(&self.name(), error, unanswered.as_ref())),
+            AcpEnd::Failed(error) => AcpEnd::Failed(why_failed(&self.name(), error, unanswered.as_ref())),
             ended => ended,
         };
         let ended = match given_up.filter(|_| !cancel.is_killed()) {
-            Some(error) => Ended::Failed(error),
+            Some(error) => AcpEnd::Failed(error),
             None => ended,
         };
         let failed = ended.failed();
         let text = Some(client.words()).filter(|words| !words.is_empty()).unwrap_or(&said).to_owned();
         if stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
-            return Ok(Reply::new(text, End::Stopped));
+            return Ok(AgentReply::new(text, End::Stopped));
         }
         let mut turn = last.unwrap_or_default();
         if !client.is_asked() && turn.messages.is_empty() && turn.side_calls.is_empty() {
             // It was never given its task.
-            return Ok(Reply::new(text, end(ended, Verdict::Go)?));
+            return Ok(AgentReply::new(text, end(ended, TurnVerdict::Go)?));
         }
         if let (Some(why), Some(words)) = (&failed, turn.messages.last_mut().filter(|last| last.is_answer())) {
             words.mark_failed(why);
@@ -125,6 +131,6 @@ impl AcpAgent {
         turn.warnings.extend(heard.into_iter().flat_map(|heard| heard.warnings));
         (turn.is_last, turn.exact, turn.state_ref) = (true, true, client.state());
         let verdict = turns.report(turn).await;
-        Ok(Reply::new(text, end(ended, verdict)?))
+        Ok(AgentReply::new(text, end(ended, verdict)?))
     }
 }

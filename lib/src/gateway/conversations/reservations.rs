@@ -4,22 +4,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Talks;
+use super::Conversations;
 use crate::event::Usage;
-use crate::gateway::Spent;
+use crate::gateway::CallCost;
 
 /// A call that is on its way.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct Reservation {
     /// What it may take; none as long as it is held.
-    reserved: Option<Spent>,
+    reserved: Option<CallCost>,
     /// What its provider says that it has taken already.
-    counted: Spent,
+    counted: CallCost,
     /// Whether its client is to take the next piece of its answer.
     is_unread: Arc<AtomicBool>,
 }
 
-impl Talks {
+impl Conversations {
     /// A number for a call.
     pub(in crate::gateway) fn number(&mut self) -> u64 {
         self.flights += 1;
@@ -40,20 +40,22 @@ impl Talks {
     /// A call is held. Gives where its relay says whether its client is to read.
     pub(in crate::gateway) fn hold(&mut self, call: u64) -> Arc<AtomicBool> {
         let is_unread = Arc::new(AtomicBool::new(false));
-        self.under_way
-            .insert(call, UnderWay { reserved: None, counted: Spent::default(), is_unread: Arc::clone(&is_unread) });
+        self.under_way.insert(
+            call,
+            Reservation { reserved: None, counted: CallCost::default(), is_unread: Arc::clone(&is_unread) },
+        );
         is_unread
     }
 
     /// A call is let through, and may take this. One that is over already takes nothing.
-    pub(in crate::gateway) fn reserve(&mut self, call: u64, spent: Spent) {
+    pub(in crate::gateway) fn reserve(&mut self, call: u64, spent: CallCost) {
         if let Some(known) = self.under_way.get_mut(&call) {
             known.reserved = Some(spent);
         }
     }
 
     /// A provider has said what a call has taken up to now, and with that what it may take at most.
-    pub(in crate::gateway) fn counted(&mut self, call: u64, spent: Spent, at_most: Spent) {
+    pub(in crate::gateway) fn counted(&mut self, call: u64, spent: CallCost, at_most: CallCost) {
         if let Some(known) = self.under_way.get_mut(&call) {
             known.counted = spent;
             known.reserved = known.reserved.and(Some(at_most));
@@ -61,8 +63,8 @@ impl Talks {
     }
 
     /// What the calls on their way have taken up to now, as far as that is known.
-    pub(super) fn counted_so_far(&self) -> Spent {
-        self.under_way.values().fold(Spent::default(), |mut sum, call| {
+    pub(super) fn counted_so_far(&self) -> CallCost {
+        self.under_way.values().fold(CallCost::default(), |mut sum, call| {
             sum += call.counted;
             sum
         })
@@ -74,7 +76,7 @@ impl Talks {
     }
 
     /// What the calls that were let through may take; none when there are no such calls.
-    pub(in crate::gateway) fn reserved(&self) -> Option<Spent> {
+    pub(in crate::gateway) fn reserved(&self) -> Option<CallCost> {
         self.under_way.values().filter_map(|call| call.reserved).reduce(|mut sum, call| {
             sum += call;
             sum
@@ -92,25 +94,25 @@ impl Talks {
 mod tests {
     use super::*;
 
-    fn spent(output: u64) -> Spent {
-        Spent { usage: Usage { output, ..Usage::default() }, cost_usd: Some(0.5), estimated: false }
+    fn spent(output: u64) -> CallCost {
+        CallCost { usage: Usage { output, ..Usage::default() }, cost_usd: Some(0.5), estimated: false }
     }
 
     #[test]
     fn what_calls_may_take_is_set_aside_until_they_are_over() {
-        let mut talks = Talks::default();
-        let (one, two) = (talks.number(), talks.number());
-        let reads = [one, two].map(|call| talks.hold(call));
-        assert_eq!(talks.reserved(), None, "nothing is let through");
-        talks.reserve(one, spent(10));
-        talks.reserve(two, spent(5));
-        let both = talks.reserved().unwrap();
+        let mut conversations = Conversations::default();
+        let (one, two) = (conversations.number(), conversations.number());
+        let reads = [one, two].map(|call| conversations.hold(call));
+        assert_eq!(conversations.reserved(), None, "nothing is let through");
+        conversations.reserve(one, spent(10));
+        conversations.reserve(two, spent(5));
+        let both = conversations.reserved().unwrap();
         assert_eq!((both.usage.output, both.cost_usd), (15, Some(1.0)));
         reads[0].store(true, Ordering::Relaxed);
-        assert!(!talks.is_unread(), "the other goes on");
-        talks.release(two);
-        assert!(talks.is_unread() && talks.reserved() == Some(spent(10)));
-        talks.reserve(two, spent(5));
-        assert_eq!(talks.reserved(), Some(spent(10)), "its client has gone before it was let through");
+        assert!(!conversations.is_unread(), "the other goes on");
+        conversations.release(two);
+        assert!(conversations.is_unread() && conversations.reserved() == Some(spent(10)));
+        conversations.reserve(two, spent(5));
+        assert_eq!(conversations.reserved(), Some(spent(10)), "its client has gone before it was let through");
     }
 }

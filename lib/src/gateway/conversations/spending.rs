@@ -1,8 +1,8 @@
 //! What was spent, in the conversations and beside them.
 
-use super::Talks;
+use super::Conversations;
 use crate::event::{SideCall, Usage, Warning};
-use crate::gateway::Spent;
+use crate::gateway::CallCost;
 use crate::llm::uncounted;
 
 /// What calls beside the conversations are for: something without tools, such as a title.
@@ -14,33 +14,33 @@ pub(super) const BROKEN_OFF: &str = "broken_off";
 /// What an answer cost beyond what was known when it was told.
 pub(super) const LATE: &str = "late";
 
-impl Talks {
+impl Conversations {
     /// What was spent on exchanges that are not told yet.
-    pub(in crate::gateway) fn pending(&self) -> Spent {
-        self.talks.iter().fold(Spent::default(), |mut sum, talk| {
-            sum += talk.spent;
+    pub(in crate::gateway) fn pending(&self) -> CallCost {
+        self.conversations.iter().fold(CallCost::default(), |mut sum, conversation| {
+            sum += conversation.spent;
             sum
         })
     }
 
     /// What was spent on all calls, told or not, those on their way included as far as that is known.
-    pub(in crate::gateway) fn total(&self) -> Spent {
+    pub(in crate::gateway) fn total(&self) -> CallCost {
         let mut total = self.total;
         total += self.counted_so_far();
         total
     }
 
     /// Something was spent beside the conversations. Without a model, it is that of the newest request.
-    pub(super) fn spend(&mut self, purpose: &str, model: &str, spent: Spent) {
+    pub(super) fn spend(&mut self, purpose: &str, model: &str, spent: CallCost) {
         if spent.usage == Usage::default() {
             return;
         }
-        let newest = self.talks.last().map(|talk| talk.model.as_str()).unwrap_or_default();
+        let newest = self.conversations.last().map(|conversation| conversation.model.as_str()).unwrap_or_default();
         let model = if model.is_empty() { newest } else { model };
         let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
         match self.aside.iter_mut().find(same) {
             Some(call) => {
-                let mut sum = Spent { usage: call.token_usage, cost_usd: call.cost_usd, estimated: call.estimated };
+                let mut sum = CallCost { usage: call.token_usage, cost_usd: call.cost_usd, estimated: call.estimated };
                 sum += spent;
                 (call.token_usage, call.cost_usd, call.estimated) = (sum.usage, sum.cost_usd, sum.estimated);
             }
@@ -77,7 +77,7 @@ impl Talks {
     }
 }
 
-impl std::ops::AddAssign for Spent {
+impl std::ops::AddAssign for CallCost {
     fn add_assign(&mut self, other: Self) {
         self.usage += other.usage;
         self.estimated |= other.estimated;
@@ -87,7 +87,7 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-impl std::ops::Sub for Spent {
+impl std::ops::Sub for CallCost {
     type Output = Self;
 
     /// What was spent since.
