@@ -9,20 +9,20 @@
 //! What brings no tools is something beside the conversations, such as a title, where there are any that bring some. An
 //! agent without tools has conversations too; which it is shows only when more has come, so until then they are kept.
 
-mod landing;
 mod matching;
 mod reservations;
 mod spending;
-mod telling;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::matching::{brings_tools, fingerprint, is_probe, same_session, says_the_same, tail};
-use self::reservations::Reservation;
-use self::spending::{ASIDE, BROKEN_OFF};
-use super::{CallCost, Exchange, FEW};
-use crate::event::{SideCall, Usage, Warning};
+use self::matching::{brings_tools, fingerprint, id_of, is_probe, same_session, says_the_same, tail};
+use self::reservations::Reservations;
+use self::spending::{ASIDE, BROKEN_OFF, LATE, Spending};
+use super::exchange::{CallCost, Exchange};
+use super::failed_calls::FEW;
+use super::watch::AnswerOutcome;
+use crate::event::WarningCode;
 use crate::llm::{LlmError, Message, Request, Response, Role};
 
 pub(super) use self::matching::named;
@@ -34,22 +34,14 @@ const PRELUDE: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Conversations {
     conversations: Vec<Conversation>,
-    flights: u64,
-    /// The calls that are on their way, by their numbers.
-    under_way: BTreeMap<u64, Reservation>,
-    /// The most that a request and an answer had up to now.
-    most: Usage,
+    /// The calls that are on their way.
+    pub reservations: Reservations,
+    /// What was spent, and what the user should know of it.
+    pub spending: Spending,
     /// Whether the agent has conversations without tools.
     plain: bool,
     /// The models of calls that turned out to be beside the conversations while they were on their way.
     beside: BTreeMap<u64, String>,
-    /// What was spent on all calls that have come to an end, told or not.
-    total: CallCost,
-    /// What was spent outside of exchanges that are told.
-    aside: Vec<SideCall>,
-    warnings: Vec<Warning>,
-    /// Whether the user knows that calls were estimated.
-    estimates: bool,
     /// Why the newest call in a conversation has no whole answer, where that is so.
     unanswered: Option<LlmError>,
 }
@@ -104,7 +96,14 @@ struct PartialAnswer {
 struct CompletedAnswer {
     response: Option<Response>,
     /// Why there are no words.
-    unread_because: Option<String>,
+    unrecorded_because: Option<String>,
+}
+
+impl CompletedAnswer {
+    /// Whether tools are to run; what nobody could read may have asked for some.
+    fn asks(&self) -> bool {
+        self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
+    }
 }
 
 /// A request that belongs to a conversation.
@@ -134,7 +133,7 @@ impl Conversations {
             None if self.has_tools() || is_probe(request) => return None,
             None => self.plain |= self.conversations.len() >= PRELUDE,
         }
-        let flight = self.number();
+        let flight = self.reservations.number();
         let mut ended = self.finished(again.or(next));
         let conversation = match (again, next) {
             (Some(conversation), _) => {
@@ -194,6 +193,27 @@ impl Conversations {
             ConversationState::Answered(_, answer) => answer.asks(),
             ConversationState::Failed | ConversationState::Told(_) => false,
         })
+    }
+
+    /// What was spent on exchanges that are not told yet.
+    pub(super) fn pending(&self) -> CallCost {
+        self.conversations.iter().fold(CallCost::default(), |mut sum, conversation| {
+            sum += conversation.spent;
+            sum
+        })
+    }
+
+    /// What was spent on all calls, told or not, those on their way included as far as that is known.
+    pub(super) fn total(&self) -> CallCost {
+        let mut total = self.spending.total;
+        total += self.reservations.counted_so_far();
+        total
+    }
+
+    /// Something was spent beside the conversations. Without a model, it is that of the newest request.
+    fn spend(&mut self, purpose: &str, model: &str, spent: CallCost) {
+        let newest = self.conversations.last().map(|conversation| conversation.model.as_str()).unwrap_or_default();
+        self.spending.add(purpose, if model.is_empty() { newest } else { model }, spent);
     }
 
     fn has_tools(&self) -> bool {
@@ -257,6 +277,225 @@ impl Conversations {
             };
             goes_on && same_session(conversation.session.as_deref(), session)
         })
+    }
+
+    /// What arrived of an answer that ends before it is whole.
+    pub(super) fn broke_off(&mut self, flight: u64, response: Response, why: &str) {
+        if let Some(conversation) = self.flying(flight) {
+            conversation.arrived = Some(PartialAnswer { response, why: why.to_owned(), is_told: false });
+        }
+    }
+
+    /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is beside
+    /// the conversations, tells nothing of them.
+    pub(super) fn failed(&mut self, flight: u64, why: LlmError) {
+        if self.flying(flight).is_some() {
+            self.unanswered = Some(why);
+        }
+    }
+
+    /// A call is refused before anybody knows which conversation it belongs to.
+    pub(super) fn not_taken(&mut self, why: LlmError) {
+        self.unanswered = Some(why);
+    }
+
+    /// An answer is whole, though more may come that changes what it cost. Says whether a conversation waited for it.
+    pub(super) fn answered(&mut self, flight: u64, response: Response, spent: CallCost) -> bool {
+        self.spending.total += spent;
+        let Some(conversation) = self.flying(flight) else {
+            // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
+            let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
+            self.spend(purpose, &response.model, spent);
+            return false;
+        };
+        conversation.spent += spent;
+        conversation.answer_id = id_of(&response);
+        conversation.state = ConversationState::Answered(
+            flight,
+            Box::new(CompletedAnswer { response: Some(response), unrecorded_because: None }),
+        );
+        self.unanswered = None;
+        true
+    }
+
+    /// A call beside the conversations is over.
+    pub(super) fn landed_aside(&mut self, model: &str, spent: CallCost) {
+        self.spending.total += spent;
+        self.spend(ASIDE, model, spent);
+    }
+
+    /// A flight is over. `before` is what was counted for it when it was answered. Says whether a conversation waited for it
+    /// until now.
+    pub(super) fn landed(
+        &mut self,
+        flight: u64,
+        outcome: AnswerOutcome,
+        spent: CallCost,
+        before: Option<CallCost>,
+    ) -> bool {
+        let more = spent - before.unwrap_or_default();
+        self.spending.total += more;
+        if before.is_some() {
+            // It was answered before it ended; what came after that is only more to pay.
+            let open = self.conversations.iter_mut().find(
+                |conversation| matches!(conversation.state, ConversationState::Answered(own, _) if own == flight),
+            );
+            match open {
+                Some(conversation) => conversation.spent += more,
+                None => self.spend(LATE, "", more),
+            }
+            return false;
+        }
+        let beside = self.beside.remove(&flight);
+        let Some(conversation) = self.flying(flight) else {
+            match beside {
+                Some(model) => self.spend(ASIDE, &model, more),
+                None => self.spend(LATE, "", more),
+            }
+            return false;
+        };
+        conversation.spent += more;
+        conversation.state = match outcome {
+            AnswerOutcome::Whole(response) => {
+                conversation.answer_id = id_of(&response);
+                ConversationState::Answered(
+                    flight,
+                    Box::new(CompletedAnswer { response: Some(*response), unrecorded_because: None }),
+                )
+            }
+            AnswerOutcome::Counted(_, why) => ConversationState::Answered(
+                flight,
+                Box::new(CompletedAnswer { response: None, unrecorded_because: Some(why) }),
+            ),
+            AnswerOutcome::Unreadable(..) | AnswerOutcome::Cut(..) | AnswerOutcome::Refused(..) => {
+                ConversationState::Failed
+            }
+        };
+        if matches!(conversation.state, ConversationState::Answered(..)) {
+            self.unanswered = None;
+        }
+        true
+    }
+
+    fn flying(&mut self, flight: u64) -> Option<&mut Conversation> {
+        self.conversations
+            .iter_mut()
+            .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))
+    }
+
+    /// Exchanges of other conversations that are over when a request arrives that goes on with `goes_on`, or begins a
+    /// conversation.
+    ///
+    /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation begins
+    /// and nothing else is under way: the agent has left it, or sends out its first helper, and what it has done so far
+    /// is this exchange's. Helpers side by side are waited for, each until it goes on.
+    fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
+        let (mut over, mut open) = (Vec::new(), Vec::new());
+        for (at, conversation) in self.conversations.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
+            match &conversation.state {
+                // Whether this was a conversation at all is not known yet.
+                ConversationState::Answered(..) if !conversation.tools && !self.plain => {}
+                ConversationState::Answered(flight, answer) if answer.asks() => open.push((*flight, at)),
+                ConversationState::Answered(flight, _) => over.push((*flight, at)),
+                ConversationState::Asked(_) | ConversationState::Failed | ConversationState::Told(_) => {}
+            }
+        }
+        let flying =
+            self.conversations.iter().any(|conversation| matches!(conversation.state, ConversationState::Asked(_)));
+        if goes_on.is_none() && !flying && open.len() == 1 {
+            over.append(&mut open);
+        }
+        over.sort_unstable();
+        over.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
+    }
+
+    /// The exchange a conversation's newest answer ends, which is told now, and what opens the next one. `tail` is what
+    /// the client says after the answer.
+    fn tell(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
+        let known = &mut self.conversations[conversation];
+        let answer = match std::mem::replace(&mut known.state, ConversationState::Failed) {
+            ConversationState::Answered(_, answer) => *answer,
+            other => {
+                known.state = other;
+                return (None, tail);
+            }
+        };
+        known.state =
+            ConversationState::Told(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
+        if let Some(why) = &answer.unrecorded_because {
+            let text = format!("an answer of the model is not recorded: {why}");
+            self.spending.warnings.push(WarningCode::AnswerUnrecorded.with(text));
+        }
+        let (results, opening) = if answer.asks() { (tail, Vec::new()) } else { (Vec::new(), tail) };
+        let spent = std::mem::take(&mut known.spent);
+        let model = answer.response.as_ref().map(|response| response.model.clone()).filter(|model| !model.is_empty());
+        let exchange = Exchange {
+            conversation,
+            opening: std::mem::take(&mut known.opening),
+            response: answer.response,
+            results,
+            model: model.unwrap_or_else(|| known.model.clone()),
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+            estimated: spent.estimated,
+            broken_off: None,
+        };
+        (Some(exchange), opening)
+    }
+
+    /// What arrived of a conversation's newest answer that broke off, told once. What was spent where nothing arrived is
+    /// aside then.
+    fn tell_broken(&mut self, conversation: usize) -> Option<Exchange> {
+        let known = &mut self.conversations[conversation];
+        if !matches!(known.state, ConversationState::Failed) {
+            return None;
+        }
+        let (spent, model) = (std::mem::take(&mut known.spent), known.model.clone());
+        let Some(arrived) = known.arrived.as_mut().filter(|arrived| !arrived.is_told) else {
+            self.spend(BROKEN_OFF, &model, spent);
+            return None;
+        };
+        arrived.is_told = true;
+        let (response, why) = (arrived.response.clone(), arrived.why.clone());
+        Some(Exchange {
+            conversation,
+            opening: std::mem::take(&mut known.opening),
+            response: Some(response),
+            results: Vec::new(),
+            model,
+            usage: spent.usage,
+            cost_usd: spent.cost_usd,
+            estimated: spent.estimated,
+            broken_off: Some(why),
+        })
+    }
+
+    /// What arrived of all answers that broke off, told once.
+    pub(super) fn broken_off(&mut self) -> Vec<Exchange> {
+        (0..self.conversations.len()).filter_map(|conversation| self.tell_broken(conversation)).collect()
+    }
+
+    /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
+    pub(super) fn settle(&mut self) -> Vec<Exchange> {
+        // Beside conversations with tools, those without were none.
+        let all = self.plain || !self.has_tools();
+        let mut order: Vec<(u64, usize)> = Vec::new();
+        let mut others = Vec::new();
+        for (at, conversation) in self.conversations.iter_mut().enumerate() {
+            let purpose = match &conversation.state {
+                ConversationState::Answered(flight, _) if all || conversation.tools => {
+                    order.push((*flight, at));
+                    continue;
+                }
+                ConversationState::Answered(..) => ASIDE,
+                ConversationState::Asked(_) => BROKEN_OFF,
+                ConversationState::Failed | ConversationState::Told(..) => continue,
+            };
+            others.push((purpose, conversation.model.clone(), std::mem::take(&mut conversation.spent)));
+        }
+        others.into_iter().for_each(|(purpose, model, spent)| self.spend(purpose, &model, spent));
+        order.sort_unstable();
+        order.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
     }
 }
 

@@ -6,12 +6,12 @@
 //! here.
 //!
 //! ```text
-//! agent ──request──▶ gateway ──Arrival──▶ whoever records
-//!                       ◀──────Gate──────────┘
+//! agent ──request──▶ gateway ──HeldCall──▶ whoever records
+//!                       ◀──CallDecision──────┘
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
 //!
-//! `path` reads what a client wants, `conversation` which conversation that belongs to, `watch` what is answered, `estimate` what it
+//! `path` reads what a client wants, `conversations` which conversation that belongs to, `watch` what is answered, `estimate` what it
 //! took where nobody says; they are pure. `intake` takes requests in, `serve` and `relay` move the bytes, without waiting for
 //! more of them than they have.
 
@@ -19,256 +19,43 @@ mod body;
 mod conversations;
 mod decompress;
 mod estimate;
+mod exchange;
+mod failed_calls;
 mod intake;
 mod path;
 mod refusal;
 mod relay;
 mod scripted;
 mod serve;
+mod state;
 #[cfg(test)]
 mod testing;
 mod tools;
+mod upstream;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::watch::{self as told, Sender as Counter};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch as watched};
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::conversations::Conversations;
 use self::intake::BodyMemory;
-use crate::event::{SideCall, Usage, Warning};
+use self::state::GatewayState;
 use crate::llm::wire::Format;
-use crate::llm::{ErrorClass, LlmError, Message, ModelNames, Pricing, Remote, Request, Response, Script};
 
-pub use self::scripted::{answers_on_record, is_beside_the_script};
-
-/// Who answers what is let through.
-#[derive(Debug, Clone)]
-pub enum Upstream {
-    /// A provider behind a server.
-    Remote(Remote),
-    /// A script, in the language of whoever asks.
-    Script(Script),
-}
-
-impl Upstream {
-    /// Its name, as records have it.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Remote(remote) => remote.name(),
-            Self::Script(_) => "script",
-        }
-    }
-
-    fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
-        match self {
-            Self::Remote(remote) => remote.cost(model, usage),
-            Self::Script(script) => script.cost(model, usage),
-        }
-    }
-
-    /// How well the price of a model is known.
-    fn pricing(&self, model: ModelNames<'_>) -> Pricing {
-        match self {
-            Self::Remote(remote) => remote.pricing(model),
-            Self::Script(script) => script.pricing(model),
-        }
-    }
-
-    /// What it means that it says no.
-    fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
-        match self {
-            Self::Remote(remote) => remote.refusal(model, status, message),
-            Self::Script(_) => LlmError::from_status(status, message),
-        }
-    }
-}
-
-/// What is known of the agent, for a script that answers it.
-#[derive(Debug, Clone)]
-pub struct Facts {
-    /// Facts about the call, by the names of [`crate::llm::meta`].
-    pub metadata: BTreeMap<String, String>,
-    /// Where the agent works: some want whole paths from their model.
-    pub cwd: PathBuf,
-    /// Whether it works with tools: a call without any is then something beside its work.
-    pub has_tools: bool,
-    /// How it is told that it was interrupted and is to go on.
-    pub interruptions: &'static [&'static str],
-    /// How many answers to its task are on record, where it goes on after an interruption.
-    pub answered: Option<usize>,
-}
-
-impl Default for Facts {
-    fn default() -> Self {
-        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[], answered: None }
-    }
-}
-
-/// What was spent.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct CallCost {
-    /// In tokens.
-    pub usage: Usage,
-    /// In dollars, where the price is known.
-    pub cost_usd: Option<f64>,
-    /// Whether some of it is estimated, where the provider did not say.
-    pub estimated: bool,
-}
-
-/// One model call that is over, with what its tools answered.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Exchange {
-    /// Which of the agent's conversations it belongs to, by the order in which they began.
-    pub conversation: usize,
-    /// What was new in the request: the task in the first of a conversation.
-    pub opening: Vec<Message>,
-    /// What the model answered; none where that could not be read.
-    pub response: Option<Response>,
-    /// What the tools answered, and whatever the agent said with it.
-    pub results: Vec<Message>,
-    /// The model.
-    pub model: String,
-    /// What it cost in tokens, tries that failed included.
-    pub usage: Usage,
-    /// What it cost in dollars, where the price is known.
-    pub cost_usd: Option<f64>,
-    /// Whether some of that is estimated, where the provider did not say.
-    pub estimated: bool,
-    /// Why the answer is only what arrived of it, where it broke off.
-    pub broken_off: Option<String>,
-}
-
-/// A model call that is held until its gate is opened.
-#[derive(Debug)]
-pub struct HeldCall {
-    /// Which of the agent's conversations it belongs to, by the order in which they began. None beside them: titles, and
-    /// what cannot be read.
-    pub conversation: Option<usize>,
-    /// What is asked; where that cannot be read, only the model, if the path names it.
-    pub request: Arc<Request>,
-    /// The exchanges that have ended before it, oldest first.
-    pub before: Vec<Exchange>,
-    /// How often this very request came, from 1.
-    pub tries: u32,
-    /// The number of the call.
-    pub number: u64,
-    /// What the call may take.
-    pub at_most: CallCost,
-    /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
-    pub aside: Vec<SideCall>,
-    /// What the user should know.
-    pub warnings: Vec<Warning>,
-    /// What is to be done with it. Dropped, the call is refused.
-    pub answer: oneshot::Sender<CallDecision>,
-}
-
-/// What is done with a call that is held.
-#[derive(Debug)]
-pub enum CallDecision {
-    /// It goes to the provider.
-    Forward,
-    /// It is answered with this, and nobody is asked.
-    Answer(Box<Response>),
-    /// It is refused, in these words.
-    Refuse(String),
-}
-
-/// What was spent that nobody was told of yet, and what may still be.
-#[derive(Debug)]
-pub struct Outstanding {
-    /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
-    /// have gone on without a word about the answer.
-    pub pending: CallCost,
-    /// What the calls that were let through may still take; none when there are no such calls.
-    pub reserved: Option<CallCost>,
-    /// What was spent beside the conversations.
-    pub aside: Vec<SideCall>,
-    /// What the user should know.
-    pub warnings: Vec<Warning>,
-}
-
-/// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in. Each one
-/// more is accounted for at once.
-pub const FEW: u32 = 3;
-
-/// The calls that are on their way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Flights {
-    /// All of them.
-    all: usize,
-    /// Those whose client has gone: they are only listened to for what they cost.
-    unread_because: usize,
-}
-
-impl Flights {
-    /// How many somebody waits for.
-    pub fn awaited(self) -> usize {
-        self.all.saturating_sub(self.unread_because)
-    }
-}
-
-/// What becomes of a call that the gateway itself refuses, in a few words.
-const NOT_PASSED_ON: &str = "the call is not passed on";
-
-/// Calls that ended without a whole answer, since one in a conversation had it.
-#[derive(Debug, Clone, Default)]
-pub struct FailedCalls {
-    /// How many.
-    pub calls: u32,
-    /// How many of them were beside the conversations. A whole answer there says nothing of those in them: a program whose
-    /// titles come has not got on with its work.
-    beside: u32,
-    /// What the provider does, in two or three words.
-    pub words: String,
-    /// Why the newest of them has no answer.
-    pub why: Option<LlmError>,
-}
-
-impl FailedCalls {
-    /// One more.
-    fn fail(&mut self, in_conversation: bool, words: String, why: LlmError) {
-        let (calls, beside) = (self.calls + 1, self.beside + u32::from(!in_conversation));
-        *self = Self { calls, beside, words, why: Some(why) };
-    }
-
-    /// A call had a whole answer. Says whether that changes anything.
-    fn succeed(&mut self, in_conversation: bool) -> bool {
-        let before = self.calls;
-        match in_conversation {
-            true => *self = Self::default(),
-            false => self.calls -= std::mem::take(&mut self.beside),
-        }
-        self.calls != before
-    }
-}
-
-/// What was not told when the gateway was closed.
-#[derive(Debug, Default)]
-pub struct Unreported {
-    /// Exchanges that are over, oldest first.
-    pub exchanges: Vec<Exchange>,
-    /// What arrived of answers that broke off.
-    pub broken: Vec<Exchange>,
-    /// What was spent besides.
-    pub aside: Vec<SideCall>,
-    /// What the user should know.
-    pub warnings: Vec<Warning>,
-    /// Why the newest call in a conversation has no whole answer, where that is so.
-    pub unanswered: Option<LlmError>,
-}
+pub use self::exchange::{CallCost, CallDecision, Exchange, HeldCall, Outstanding, Unreported};
+pub use self::failed_calls::{FEW, FailedCalls};
+pub use self::scripted::{Facts, answers_on_record, is_beside_the_script};
+pub use self::state::{Flights, UsageMeter};
+pub use self::upstream::Upstream;
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
 #[derive(Debug)]
@@ -277,83 +64,7 @@ pub struct Gateway {
     shared: Arc<GatewayState>,
     accepting: JoinHandle<()>,
     /// Said when everybody is to be hung up on.
-    closing: Option<told::Sender<()>>,
-}
-
-/// What all connections share.
-/// What all calls through a gateway have cost, also when it is closed.
-#[derive(Debug, Clone)]
-pub struct UsageMeter(Arc<GatewayState>);
-
-impl UsageMeter {
-    /// What was spent up to now.
-    pub fn total(&self) -> CallCost {
-        self.0.conversations().total()
-    }
-
-    /// How long no call has come or gone; no time at all while somebody waits for one.
-    pub fn silence(&self) -> Duration {
-        match self.0.flights.borrow().awaited() {
-            0 => self.0.touched().elapsed(),
-            _ => Duration::ZERO,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct GatewayState {
-    secret: String,
-    upstream: Upstream,
-    facts: Facts,
-    arrivals: mpsc::UnboundedSender<HeldCall>,
-    conversations: Mutex<Conversations>,
-    /// Where requests are held.
-    memory: BodyMemory,
-    /// The calls that are on their way.
-    flights: Counter<Flights>,
-    /// The calls that ended without a whole answer.
-    failed_calls: Counter<FailedCalls>,
-    /// When a call last came or went, or when it all began.
-    touched: Mutex<Instant>,
-    /// Closed when everybody is to be hung up on.
-    closing: told::Receiver<()>,
-    /// Why nothing is let through any more.
-    closed: Mutex<Option<String>>,
-}
-
-impl GatewayState {
-    fn conversations(&self) -> MutexGuard<'_, Conversations> {
-        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn touched(&self) -> MutexGuard<'_, Instant> {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn closed(&self) -> Option<String> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// A model call goes no further than here, for this reason.
-    fn not_taken(&self, why: LlmError) {
-        self.conversations().not_taken(why.clone());
-        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_PASSED_ON.to_owned(), why));
-    }
-
-    /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
-    /// that has nothing else to do gets nowhere.
-    fn refuse_unknown(&self, why: &str) {
-        if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {
-            return;
-        }
-        let why = LlmError::new(ErrorClass::Terminal, why);
-        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(false, NOT_PASSED_ON.to_owned(), why));
-    }
-
-    fn spent(&self, model: ModelNames<'_>, usage: Usage) -> CallCost {
-        let estimated = self.upstream.pricing(model) == Pricing::Estimated;
-        CallCost { usage, cost_usd: self.upstream.cost(model, &usage), estimated }
-    }
+    closing: Option<watched::Sender<()>>,
 }
 
 impl Gateway {
@@ -362,7 +73,7 @@ impl Gateway {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (arrivals, receiver) = mpsc::unbounded_channel();
-        let (closing, closed) = told::channel(());
+        let (closing, closed) = watched::channel(());
         let shared = Arc::new(GatewayState {
             secret: secret()?,
             upstream,
@@ -370,8 +81,8 @@ impl Gateway {
             arrivals,
             conversations: Mutex::default(),
             memory: BodyMemory::default(),
-            flights: Counter::new(Flights::default()),
-            failed_calls: Counter::new(FailedCalls::default()),
+            flights: watched::Sender::new(Flights::default()),
+            failed_calls: watched::Sender::new(FailedCalls::default()),
             touched: Mutex::new(Instant::now()),
             closing: closed.clone(),
             closed: Mutex::default(),
@@ -420,8 +131,13 @@ impl Gateway {
     /// What nobody was told of up to now. What is aside is told with this.
     pub fn owed(&self) -> Outstanding {
         let mut conversations = self.shared.conversations();
-        let (aside, warnings) = conversations.take_aside(self.shared.upstream.name());
-        Outstanding { pending: conversations.pending(), reserved: conversations.reserved(), aside, warnings }
+        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
+        Outstanding {
+            pending: conversations.pending(),
+            reserved: conversations.reservations.reserved(),
+            aside,
+            warnings,
+        }
     }
 
     /// Counts what goes through.
@@ -431,21 +147,21 @@ impl Gateway {
 
     /// Sets aside what a call may take that is about to be let through, until it is known what it took.
     pub fn reserve(&self, arrival: &HeldCall) {
-        self.shared.conversations().reserve(arrival.number, arrival.at_most);
+        self.shared.conversations().reservations.reserve(arrival.number, arrival.at_most);
     }
 
     /// Whether every call that was let through waits for the agent to read its answer.
     pub fn is_unread(&self) -> bool {
-        self.shared.conversations().is_unread()
+        self.shared.conversations().reservations.is_unread()
     }
 
     /// Tells whenever a call has come or gone.
-    pub fn flights(&self) -> told::Receiver<Flights> {
+    pub fn flights(&self) -> watched::Receiver<Flights> {
         self.shared.flights.subscribe()
     }
 
     /// Tells whenever a call has ended without a whole answer, or one with it after such.
-    pub fn failed_calls(&self) -> told::Receiver<FailedCalls> {
+    pub fn failed_calls(&self) -> watched::Receiver<FailedCalls> {
         self.shared.failed_calls.subscribe()
     }
 
@@ -486,7 +202,7 @@ impl Gateway {
     pub fn settle(&self) -> Unreported {
         let mut conversations = self.shared.conversations();
         let (exchanges, broken) = (conversations.settle(), conversations.broken_off());
-        let (aside, warnings) = conversations.take_aside(self.shared.upstream.name());
+        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
         Unreported { exchanges, broken, aside, warnings, unanswered: conversations.unanswered() }
     }
 }
@@ -514,7 +230,7 @@ fn secret() -> io::Result<String> {
 }
 
 /// Takes in connections until `closed` is dropped, and ends when all of them have ended.
-async fn accept(listener: TcpListener, shared: Arc<GatewayState>, mut closed: told::Receiver<()>) {
+async fn accept(listener: TcpListener, shared: Arc<GatewayState>, mut closed: watched::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {

@@ -11,8 +11,10 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
+use super::exchange::CallCost;
+use super::failed_calls::NOT_PASSED_ON;
+use super::state::GatewayState;
 use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
-use super::{CallCost, GatewayState, NOT_PASSED_ON};
 use crate::event::Usage;
 use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
@@ -100,7 +102,7 @@ impl Flight {
         }
         let until = Instant::now() + PATIENCE;
         self.unheard_until = Some(until);
-        self.shared.flights.send_modify(|flights| flights.unread_because += usize::from(self.call.is_some()));
+        self.shared.flights.send_modify(|flights| flights.abandoned += usize::from(self.call.is_some()));
         if !is_whole {
             self.count(false, self.number.is_some());
             self.is_given_up = true;
@@ -113,7 +115,7 @@ impl Flight {
         let Some(call) = &self.call else { return };
         let spent = |usage| self.shared.spent(ModelNames::asked(&self.model), usage);
         let at_most = Usage { output: usage.output.max(call.bound), ..usage };
-        self.shared.conversations().counted(call.number, spent(usage), spent(at_most));
+        self.shared.conversations().reservations.counted(call.number, spent(usage), spent(at_most));
     }
 
     /// Whether it is for the client to read on.
@@ -152,7 +154,7 @@ impl Flight {
             }
         }
         if self.is_counted() {
-            self.call.iter().for_each(|call| conversations.release(call.number));
+            self.call.iter().for_each(|call| conversations.reservations.release(call.number));
             drop(conversations);
             // Somebody may wait for this.
             self.shared.flights.send_modify(|_| {});
@@ -236,14 +238,14 @@ impl Flight {
         let model = if answered.is_empty() { self.model.clone() } else { answered };
         let mut conversations = self.shared.conversations();
         if spent.estimated {
-            conversations.warn(price_estimated(&model));
+            conversations.spending.warn(price_estimated(&model));
         }
         spent.estimated |= estimated;
         match estimated {
-            true => conversations.estimated(&model),
-            false => conversations.learn(usage),
+            true => conversations.spending.estimated(&model),
+            false => conversations.reservations.learn(usage),
         }
-        self.call.iter().for_each(|call| conversations.release(call.number));
+        self.call.iter().for_each(|call| conversations.reservations.release(call.number));
         let is_awaited = match self.number {
             Some(number) => conversations.landed(number, outcome, spent, self.told),
             None => {
@@ -254,10 +256,10 @@ impl Flight {
         drop(conversations);
         *self.shared.touched() = Instant::now().into_std();
         self.count(is_whole, is_awaited || self.is_answer);
-        let (one, unread_because) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
+        let (one, abandoned) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
         self.shared.flights.send_modify(|flights| {
             flights.all -= one;
-            flights.unread_because -= if unread_because { one } else { 0 };
+            flights.abandoned -= if abandoned { one } else { 0 };
         });
     }
 

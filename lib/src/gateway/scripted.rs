@@ -1,15 +1,38 @@
 //! Answers from a script, in the language and with the tools of whoever asks: so a real program can be driven offline.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::path::SideRequestKind;
-use super::{Facts, tools};
+use super::tools;
 use crate::event::Usage;
 use crate::llm::script::ScriptedAnswer;
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta, newest_task};
+
+/// What is known of the agent, for a script that answers it.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Facts about the call, by the names of [`crate::llm::meta`].
+    pub metadata: BTreeMap<String, String>,
+    /// Where the agent works: some want whole paths from their model.
+    pub cwd: PathBuf,
+    /// Whether it works with tools: a call without any is then something beside its work.
+    pub has_tools: bool,
+    /// How it is told that it was interrupted and is to go on.
+    pub interruptions: &'static [&'static str],
+    /// How many answers to its task are on record, where it goes on after an interruption.
+    pub answered: Option<usize>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[], answered: None }
+    }
+}
 
 /// What a script says to a call.
 #[derive(Debug)]

@@ -17,12 +17,15 @@ use super::body::ReplyBody;
 use super::conversations::{Conversations, MatchedRequest, named};
 use super::decompress::{Compression, decompress};
 use super::estimate::bound;
+use super::exchange::{CallDecision, HeldCall};
 use super::intake::{BodyPermit, IntakeError, LONGEST};
 use super::path::{AnswerShape, ModelCall, SideRequest, SideRequestKind, Target, target};
+use super::refusal;
 use super::relay::{BilledCall, Flight, Relay, answers};
 use super::scripted::{self, Scripted};
+use super::state::GatewayState;
+use super::upstream::Upstream;
 use super::watch::{AnswerOutcome, Watcher};
-use super::{CallDecision, GatewayState, HeldCall, Upstream, refusal};
 use crate::event::{Usage, WarningCode};
 use crate::llm::wire::Format;
 use crate::llm::{
@@ -55,7 +58,7 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
             let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
             shared.refuse_unknown(&text);
             let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, rest_of(rest));
-            shared.conversations().warn(WarningCode::CallRefused.with(asked));
+            shared.conversations().spending.warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
     };
@@ -180,7 +183,7 @@ impl ReceivedRequest {
             Err(Rejected::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
-                self.shared.conversations().warn(WarningCode::CallUnread.with(text));
+                self.shared.conversations().spending.warn(WarningCode::CallUnread.with(text));
                 let held = self.arrive_beside(call.model.clone().unwrap_or_default());
                 let shape = call.shape.unwrap_or(AnswerShape::Whole);
                 return match held.opened(call.format, shape).await {
@@ -248,7 +251,7 @@ impl ReceivedRequest {
         if let Some(model) = &call.model {
             request.model.clone_from(model);
         }
-        let each = bound(request.max_tokens, self.shared.conversations().most().output);
+        let each = bound(request.max_tokens, self.shared.conversations().reservations.most().output);
         self.bound = Some(each.saturating_mul(count));
         Ok((request, shape))
     }
@@ -291,7 +294,7 @@ impl ReceivedRequest {
         request: &Arc<Request>,
         arrived: Option<MatchedRequest>,
     ) -> PendingDecision {
-        let (aside, warnings) = conversations.take_aside(self.shared.upstream.name());
+        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
         let (conversation, flight, before, tries) = match arrived {
             Some(MatchedRequest { conversation, flight, ended, tries }) => {
@@ -300,13 +303,13 @@ impl ReceivedRequest {
             None => (None, None, Vec::new(), 1),
         };
         let request = Arc::clone(request);
-        let number = flight.unwrap_or_else(|| conversations.number());
-        let most = conversations.most();
+        let number = flight.unwrap_or_else(|| conversations.reservations.number());
+        let most = conversations.reservations.most();
         // What a provider keeps from before counts again, and is not sent again.
         let kept = named(&request).map_or(0, |_| most.input);
         let output = self.bound.unwrap_or_else(|| bound(None, most.output));
         let usage = Usage { input: tokens(self.length as u64).max(kept), output, ..Usage::default() };
-        let call = BilledCall { number, bound: usage.output, is_unread: conversations.hold(number) };
+        let call = BilledCall { number, bound: usage.output, is_unread: conversations.reservations.hold(number) };
         let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
         let at_most = self.shared.spent(ModelNames::asked(&request.model), usage);
         // The lock is held, so that they come in the order in which the conversations took them in.
@@ -406,7 +409,7 @@ async fn begun(
     let format = call.format;
     let never = Cancel::never();
     let closing = flight.closing();
-    let passing = remote.pass(call, &never);
+    let passing = remote.forward(call, &never);
     tokio::pin!(closing, passing);
     let mut until = None;
     let passed = loop {
@@ -437,13 +440,13 @@ async fn begun(
                 ForwardError::Http(HttpError::Silent { .. }) => StatusCode::GATEWAY_TIMEOUT,
                 ForwardError::Http(_) => StatusCode::BAD_GATEWAY,
             };
-            let text = remote.told(&error);
+            let text = remote.describe(&error);
             let words = match &error {
                 ForwardError::Key(_) => "there is no key for the provider",
                 ForwardError::Http(HttpError::Silent { .. }) => "provider does not answer",
                 ForwardError::Http(_) => "provider cannot be reached",
             };
-            flight.unanswered(words.to_owned(), remote.not_passed(&error));
+            flight.unanswered(words.to_owned(), remote.forward_error(&error));
             flight.land(AnswerOutcome::Refused(status.as_u16(), text.clone()));
             refused(Some(format), status, &text)
         }

@@ -1,16 +1,16 @@
 //! What calls on their way may take: it counts as spent until what they took is known, so that no limit is passed by many
 //! at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Conversations;
 use crate::event::Usage;
-use crate::gateway::CallCost;
+use crate::gateway::exchange::CallCost;
 
 /// A call that is on its way.
 #[derive(Debug)]
-pub(super) struct Reservation {
+struct Reservation {
     /// What it may take; none as long as it is held.
     reserved: Option<CallCost>,
     /// What its provider says that it has taken already.
@@ -19,11 +19,22 @@ pub(super) struct Reservation {
     is_unread: Arc<AtomicBool>,
 }
 
-impl Conversations {
+/// The calls that are on their way, with what they may take.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Reservations {
+    /// How many calls there were.
+    calls: u64,
+    /// Those on their way, by their numbers.
+    under_way: BTreeMap<u64, Reservation>,
+    /// The most that a request and an answer had up to now.
+    most: Usage,
+}
+
+impl Reservations {
     /// A number for a call.
     pub(in crate::gateway) fn number(&mut self) -> u64 {
-        self.flights += 1;
-        self.flights
+        self.calls += 1;
+        self.calls
     }
 
     /// The most that a request and an answer had up to now.
@@ -100,19 +111,19 @@ mod tests {
 
     #[test]
     fn what_calls_may_take_is_set_aside_until_they_are_over() {
-        let mut conversations = Conversations::default();
-        let (one, two) = (conversations.number(), conversations.number());
-        let reads = [one, two].map(|call| conversations.hold(call));
-        assert_eq!(conversations.reserved(), None, "nothing is let through");
-        conversations.reserve(one, spent(10));
-        conversations.reserve(two, spent(5));
-        let both = conversations.reserved().unwrap();
+        let mut reservations = Reservations::default();
+        let (one, two) = (reservations.number(), reservations.number());
+        let reads = [one, two].map(|call| reservations.hold(call));
+        assert_eq!(reservations.reserved(), None, "nothing is let through");
+        reservations.reserve(one, spent(10));
+        reservations.reserve(two, spent(5));
+        let both = reservations.reserved().unwrap();
         assert_eq!((both.usage.output, both.cost_usd), (15, Some(1.0)));
         reads[0].store(true, Ordering::Relaxed);
-        assert!(!conversations.is_unread(), "the other goes on");
-        conversations.release(two);
-        assert!(conversations.is_unread() && conversations.reserved() == Some(spent(10)));
-        conversations.reserve(two, spent(5));
-        assert_eq!(conversations.reserved(), Some(spent(10)), "its client has gone before it was let through");
+        assert!(!reservations.is_unread(), "the other goes on");
+        reservations.release(two);
+        assert!(reservations.is_unread() && reservations.reserved() == Some(spent(10)));
+        reservations.reserve(two, spent(5));
+        assert_eq!(reservations.reserved(), Some(spent(10)), "its client has gone before it was let through");
     }
 }

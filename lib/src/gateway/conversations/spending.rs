@@ -1,8 +1,7 @@
 //! What was spent, in the conversations and beside them.
 
-use super::Conversations;
 use crate::event::{SideCall, Usage, Warning};
-use crate::gateway::CallCost;
+use crate::gateway::exchange::CallCost;
 use crate::llm::uncounted;
 
 /// What calls beside the conversations are for: something without tools, such as a title.
@@ -14,29 +13,24 @@ pub(super) const BROKEN_OFF: &str = "broken_off";
 /// What an answer cost beyond what was known when it was told.
 pub(super) const LATE: &str = "late";
 
-impl Conversations {
-    /// What was spent on exchanges that are not told yet.
-    pub(in crate::gateway) fn pending(&self) -> CallCost {
-        self.conversations.iter().fold(CallCost::default(), |mut sum, conversation| {
-            sum += conversation.spent;
-            sum
-        })
-    }
+/// What was spent in the conversations and beside them, and what the user should know of it.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Spending {
+    /// What was spent on all calls that have come to an end, told or not.
+    pub total: CallCost,
+    /// What was spent outside of exchanges that are told.
+    aside: Vec<SideCall>,
+    pub warnings: Vec<Warning>,
+    /// Whether the user knows that calls were estimated.
+    estimates: bool,
+}
 
-    /// What was spent on all calls, told or not, those on their way included as far as that is known.
-    pub(in crate::gateway) fn total(&self) -> CallCost {
-        let mut total = self.total;
-        total += self.counted_so_far();
-        total
-    }
-
-    /// Something was spent beside the conversations. Without a model, it is that of the newest request.
-    pub(super) fn spend(&mut self, purpose: &str, model: &str, spent: CallCost) {
+impl Spending {
+    /// Something was spent beside the conversations.
+    pub(super) fn add(&mut self, purpose: &str, model: &str, spent: CallCost) {
         if spent.usage == Usage::default() {
             return;
         }
-        let newest = self.conversations.last().map(|conversation| conversation.model.as_str()).unwrap_or_default();
-        let model = if model.is_empty() { newest } else { model };
         let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
         match self.aside.iter_mut().find(same) {
             Some(call) => {
@@ -74,25 +68,5 @@ impl Conversations {
         let mut aside = std::mem::take(&mut self.aside);
         aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
         (aside, std::mem::take(&mut self.warnings))
-    }
-}
-
-impl std::ops::AddAssign for CallCost {
-    fn add_assign(&mut self, other: Self) {
-        self.usage += other.usage;
-        self.estimated |= other.estimated;
-        if let Some(cost) = other.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
-    }
-}
-
-impl std::ops::Sub for CallCost {
-    type Output = Self;
-
-    /// What was spent since.
-    fn sub(self, before: Self) -> Self {
-        let cost_usd = self.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or_default()).max(0.0));
-        Self { usage: self.usage - before.usage, cost_usd, estimated: self.estimated }
     }
 }

@@ -213,7 +213,7 @@ fn what_comes_without_tools_before_the_agents_conversation_is_an_aside() {
     let own = exchange(&mut conversations, &[Message::user("task")], asks("a"));
     assert_eq!((own.conversation, own.ended.len()), (0, 0), "the agent's own is the first");
     answer(&mut conversations, flying.flight, Message::assistant("Topic"));
-    let (aside, _) = conversations.take_aside("p");
+    let (aside, _) = conversations.spending.take_aside("p");
     assert_eq!((aside.len(), aside[0].purpose.as_str(), aside[0].model.as_str()), (1, "aside", "small"));
     assert_eq!(aside[0].token_usage.input, 20, "both were paid for");
     assert_eq!(conversations.settle().len(), 1);
@@ -301,7 +301,10 @@ fn what_is_not_told_yet_is_pending() {
     conversations.arrive(&ask, None).unwrap();
     assert_eq!(conversations.pending().usage.input, 20, "an answer and a try");
     assert_eq!(conversations.settle().len(), 1);
-    assert_eq!((conversations.pending(), conversations.take_aside("p").0[0].token_usage), (CallCost::default(), CALL));
+    assert_eq!(
+        (conversations.pending(), conversations.spending.take_aside("p").0[0].token_usage),
+        (CallCost::default(), CALL)
+    );
 }
 
 #[test]
@@ -314,7 +317,7 @@ fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len(), next.ended[0].usage), (0, 1, Usage::default()));
     conversations.landed(first.flight, AnswerOutcome::Whole(Box::new(response(asks("a")))), spent(), Some(early));
-    let (late, _) = conversations.take_aside("p");
+    let (late, _) = conversations.spending.take_aside("p");
     assert_eq!((late.len(), late[0].token_usage, late[0].cost_usd), (1, CALL, Some(0.5)));
     assert_eq!((late[0].purpose.as_str(), late[0].model.as_str(), late[0].provider.as_str()), ("late", "m", "p"));
     conversations.answered(next.flight, response(Message::assistant("Done.")), early);
@@ -330,7 +333,7 @@ fn an_answer_nobody_could_read_is_a_turn_with_a_warning() {
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len()), (0, 1));
     assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
-    assert!(conversations.take_aside("p").1[0].text.contains("too long to be kept"));
+    assert!(conversations.spending.take_aside("p").1[0].text.contains("too long to be kept"));
 }
 
 #[test]
@@ -359,7 +362,7 @@ fn an_answer_to_what_was_asked_again_meanwhile_is_paid_for() {
     assert_eq!((second.conversation, second.tries), (first.conversation, 2), "or this tests nothing");
     conversations.answered(first.flight, response(asks("b")), spent());
     conversations.landed(first.flight, AnswerOutcome::Whole(Box::new(response(asks("b")))), spent(), Some(spent()));
-    let (aside, _) = conversations.take_aside("p");
+    let (aside, _) = conversations.spending.take_aside("p");
     assert_eq!(aside.iter().map(|call| call.token_usage.input).sum::<u64>(), 10, "{aside:?}");
     assert_eq!(aside[0].model, "m-2");
 }

@@ -20,6 +20,13 @@ pub(super) struct Headers {
     pub usual: Vec<(HeaderName, HeaderValue)>,
 }
 
+impl Headers {
+    /// Whether the configuration gives a header of this name.
+    pub fn gives(&self, name: &HeaderName) -> bool {
+        self.given.iter().any(|(given, _)| given == name)
+    }
+}
+
 /// What is known of a provider before it is asked: its language, its address, and the variables of its key and address.
 struct KnownProvider {
     format: Format,

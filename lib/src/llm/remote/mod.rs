@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
 use self::endpoint::{FoundKey, Headers, ProviderEndpoint};
+use self::forward::headers_of;
 use self::key::{ApiKey, KeyCommand};
 use self::refusal::RefusedCall;
 use super::http::{HttpAnswer, HttpClient, HttpError};
@@ -211,6 +212,63 @@ impl Remote {
     /// Whether a model takes an effort, as far as its name says.
     pub fn takes_effort(&self, model: &str) -> bool {
         effort::is_taken(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
+    }
+
+    /// Whether calls of this language can be passed on to it.
+    pub(crate) fn speaks(&self, format: Format) -> bool {
+        use Format::{Anthropic, Chat, Responses};
+        match (self.0.format, format) {
+            (Responses | Chat, Responses | Chat) => true,
+            // Such servers often speak several languages; those that do not will say so.
+            (Chat, Anthropic) => self.0.name == ProviderName::COMPATIBLE,
+            (own, format) => own == format,
+        }
+    }
+
+    /// Forwards a call and waits for the answer to begin. A key that is refused is asked for once more where it comes
+    /// from a command.
+    pub(crate) async fn forward(&self, call: &ForwardedCall, cancel: &Cancel) -> Result<HttpAnswer, ForwardError> {
+        let inner = &self.0;
+        let (key, known) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
+        let mut answer = self.forward_with(call, key.as_deref()).await?;
+        if answer.status == 401 && known && inner.key.forget() {
+            let (key, _) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
+            answer = self.forward_with(call, key.as_deref()).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn forward_with(&self, call: &ForwardedCall, key: Option<&str>) -> Result<HttpAnswer, ForwardError> {
+        let inner = &self.0;
+        let mut headers = headers_of(call, &inner.headers);
+        if let Some(key) = key {
+            let (name, value) = inner.key_header(call.format, key).map_err(ForwardError::Key)?;
+            if !inner.headers.gives(&name) {
+                headers.push((name, value));
+            }
+        }
+        let sent = inner.client.call(call.method.clone(), &call.path, &headers, call.body.clone()).await;
+        sent.map_err(ForwardError::Http)
+    }
+
+    /// What it means that the server says no to a call of a model, in words without the key.
+    pub(crate) fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
+        let error = self.0.refused(model).by_words(status, message);
+        LlmError { message: self.without_key(error.message), ..error }
+    }
+
+    /// What it means that a call was not passed on, in words without the key.
+    pub(crate) fn forward_error(&self, error: &ForwardError) -> LlmError {
+        let error = match error {
+            ForwardError::Key(error) => error.clone(),
+            ForwardError::Http(error) => failed(error),
+        };
+        LlmError { message: self.without_key(error.message), ..error }
+    }
+
+    /// What went wrong, in words without the key.
+    pub(crate) fn describe(&self, error: &dyn std::error::Error) -> String {
+        self.without_key(error.to_string())
     }
 
     /// The text without the key and without headers out of variables. No server should say them again; if one does, they

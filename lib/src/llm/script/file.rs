@@ -1,16 +1,14 @@
 //! The script file: YAML in, checked scripts out. Unknown keys are refused, every error names its place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{Script, ScriptCondition, ScriptEntry, ScriptedCall, ScriptedFault, ScriptedFaultKind, ScriptedReply};
+use super::entry::{ScriptCondition, ScriptEntry, ScriptedCall, ScriptedFault, ScriptedFaultKind, ScriptedReply};
 use crate::event::Usage;
-use crate::llm::price::Prices;
 use crate::llm::{ErrorClass, LlmError, Stop};
 
 /// A script file that cannot be used.
@@ -102,7 +100,8 @@ struct ErrorYaml {
     retry_after: Option<Spanned<String>>,
 }
 
-pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
+/// The model the file names for all scripts, and the scripts.
+pub(super) fn read(text: &str) -> Result<(Option<String>, Vec<ScriptEntry>), ScriptError> {
     // `yes`, `no`, `y` and `on` are words here: they stand in texts and tool arguments.
     let options = serde_saphyr::options! { strict_booleans: true };
     let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
@@ -124,8 +123,7 @@ pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
     if entries.is_empty() {
         return Err(fault_at(&Location::UNKNOWN, "the file has no scripts"));
     }
-    let prices = Prices::alone(&BTreeMap::new());
-    Ok(Script { model: file.model, prices, entries: Arc::new(entries) })
+    Ok((file.model, entries))
 }
 
 fn fault_at(at: &Location, message: impl Into<String>) -> ScriptError {

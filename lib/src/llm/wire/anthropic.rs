@@ -5,14 +5,14 @@ mod stream;
 use serde_json::{Value, json};
 
 pub(super) use self::stream::{AnthropicStream, stream_reply};
-use super::{
-    Format, JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
-    take_text, with_kept, words_of,
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list, take_text,
+    with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Anthropic;
+pub(super) const FORMAT: &str = "anthropic";
 
 /// The tokens of an answer when nobody says; the API wants a number.
 const MAX_TOKENS: u32 = 4096;

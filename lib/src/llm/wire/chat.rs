@@ -5,14 +5,14 @@ mod stream;
 use serde_json::{Value, json};
 
 pub(super) use self::stream::{ChatStream, stream_reply};
-use super::{
-    Format, JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape,
-    take_list, take_text, with_kept, words_of, write_arguments,
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape, take_list,
+    take_text, with_kept, words_of, write_arguments,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Chat;
+pub(super) const FORMAT: &str = "chat";
 
 /// Where servers put the model's thoughts; there is no standard.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -246,7 +246,7 @@ fn decode_said(role: Role, mut message: JsonObject) -> Result<Message, WireError
                 content.push(decode_block(block)?);
             }
         }
-        Some(other) => return Err(shape(format!("`content` is {}", super::kind_of(&other)))),
+        Some(other) => return Err(shape(format!("`content` is {}", super::json::kind_of(&other)))),
     }
     for call in take_list(&mut message, "tool_calls")? {
         content.push(decode_call(call)?);

@@ -5,14 +5,14 @@ mod stream;
 use serde_json::{Value, json};
 
 pub(super) use self::stream::{GeminiStream, stream_reply};
-use super::{
-    Format, JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
-    take_text, with_kept, words_of,
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list, take_text,
+    with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Gemini;
+pub(super) const FORMAT: &str = "gemini";
 
 /// Marks calls the server gave no id, so that it is not sent the one made up for them.
 const NO_ID: &str = "no_id";

@@ -5,14 +5,14 @@ mod stream;
 use serde_json::{Value, json};
 
 pub(super) use self::stream::{ResponsesStream, stream_reply};
-use super::{
-    Format, JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape,
-    take_list, take_text, with_kept, words_of, write_arguments,
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape, take_list,
+    take_text, with_kept, words_of, write_arguments,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Responses;
+pub(super) const FORMAT: &str = "openai";
 
 /// Where a part keeps the fields of the item it begins.
 const ITEM: &str = "item";

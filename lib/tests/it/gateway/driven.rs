@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use pleach::agent::{GatewayRun, Job, RunOutcome, Turn, Turns, TurnVerdict};
+use pleach::agent::{GatewayRun, Job, RunOutcome, Turn, TurnVerdict, Turns};
 use pleach::budget::Allowance;
 use pleach::config::ProviderName;
 use pleach::event::Usage;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{JsonObject, WireError, count, object, shape, sse, take_text};
+use crate::llm::wire::json::{JsonObject, WireError, count, object, shape, take_text};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{JsonObject, WireError, object, shape, sse, take_list};
+use crate::llm::wire::json::{JsonObject, WireError, object, shape, take_list};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together: every event is an answer of its own, with the next pieces.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{Format, JsonObject, WireError, object, sse};
+use crate::llm::wire::json::{ERROR_WORDS, JsonObject, WireError, object, reported_error};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together. The last event holds it whole; items come before it one by one.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +39,7 @@ impl ResponsesStream {
                 self.body = Some(object(event["response"].take(), "the answer")?);
             }
             "response.failed" => {
-                let error = Format::Responses.reported_error(&event["response"]);
+                let error = reported_error(&event["response"], ERROR_WORDS);
                 let (kind, message) = error.unwrap_or_else(|| ("error".into(), "the provider failed".into()));
                 return Err(WireError::Reported { kind, message });
             }
