@@ -12,7 +12,7 @@ use super::rpc::{self, AUTH_REQUIRED, INTERNAL, RpcError, RpcMessage};
 use super::schema::{AuthMethod, Initialized, OpenedSession, Permission, Prompted, SessionUpdate, Update, VERSION};
 use super::state::AcpState;
 use super::turn_builder::TurnBuilder;
-use crate::agent::{AgentError, Turn};
+use crate::agent::{AgentError, End, Turn, TurnVerdict};
 use crate::event::{Warning, WarningCode};
 use crate::text::listed;
 
@@ -67,6 +67,18 @@ pub(super) enum AcpEnd {
 }
 
 impl AcpEnd {
+    /// How an agent that ended is to be taken, after what was answered to its last turn.
+    pub fn into_end(self, verdict: TurnVerdict) -> Result<End, AgentError> {
+        Ok(match self {
+            Self::Failed(error) => return Err(error),
+            Self::Cancelled => End::Stopped,
+            _ if verdict == TurnVerdict::Stop => End::Stopped,
+            Self::Done => End::Done,
+            Self::Doubtful(why) => End::Doubtful(why),
+            Self::Limit(why) => End::Limit(why),
+        })
+    }
+
     /// Why the agent's last words are not to be taken for an answer.
     pub fn failed(&self) -> Option<String> {
         match self {

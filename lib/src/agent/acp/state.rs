@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::KIND;
+/// The kind of agent, as records have it.
+pub(super) const KIND: &str = "acp";
 
 fn users() -> String {
     "user".to_owned()

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::agent::CliAgent;
 use super::hooks::{HookListener, WaitingHook};
+use super::outcome::ProgramRun;
 use super::parser::{StreamEvent, StreamReader};
 use super::transcript::Transcript;
-use super::{CliAgent, ProgramRun};
 use crate::agent::{AgentError, Job, TurnVerdict, Turns};
 use crate::config::TurnMode;
 use crate::process::{Cancel, Canceller, Command, Stream};

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::parser::{AgentFailure, AgentFailureKind, Claim};
+use super::transcript::Transcript;
 use crate::agent::{AgentError, End};
-use crate::process::Exit;
+use crate::llm::LlmError;
+use crate::process::{Exit, Output};
 use crate::text::last_words;
 
 /// How much of a program's complaint goes into the message.
@@ -12,6 +14,19 @@ const COMPLAINT: usize = 2_000;
 
 /// The exit code by which a program says that it may work another time (`EX_TEMPFAIL`).
 const TRY_AGAIN: i32 = 75;
+
+/// How one run of the program went.
+pub(super) struct ProgramRun {
+    pub output: Output,
+    pub transcript: Transcript,
+    pub stopped: bool,
+    /// Why it has not done its work, whatever it says.
+    pub undone: Option<AgentError>,
+    /// Why it was ended before it was done, where its calls could not go on.
+    pub given_up: Option<AgentError>,
+    /// Why its model's newest call has no answer, where that is known.
+    pub unanswered: Option<LlmError>,
+}
 
 /// What is known of a run that ended.
 #[derive(Debug, Clone)]

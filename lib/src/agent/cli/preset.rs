@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::probe::is_older;
+use super::version::is_older;
 use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
 use crate::llm::wire::Format;
 
@@ -374,6 +374,7 @@ pub(super) fn place(below: &str, environment: &Environment) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::cli::separate_home::kept_paths;
 
     #[test]
     fn what_agents_keep_is_found_where_variables_put_it() {
@@ -396,7 +397,7 @@ mod tests {
     fn agents_cannot_write_what_says_what_they_run() {
         let environment = Environment::from_pairs([("HOME", "/h")]);
         for (name, preset) in TABLE.iter() {
-            let kept = preset.kept_outside(&environment, Path::new("/s"));
+            let kept = kept_paths(preset, &environment, Path::new("/s"));
             let beside = places(&preset.separate_home.written, &environment);
             let kept = [kept, preset.logins_in(&environment), beside].concat();
             for steering in [

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
+use crate::llm::{Message, Part};
 
 fn request(pairs: &[(&str, &str)], messages: Vec<Message>) -> Request {
     let metadata: BTreeMap<String, String> =

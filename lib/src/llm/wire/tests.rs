@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Usage;
-use crate::llm::{Message, Role, Stop};
+use crate::event::{Extra, Usage};
+use crate::llm::{Message, Part, Role, Stop};
 
 /// Puts a stream together that comes in pieces of these sizes, again and again.
 fn assemble(format: Format, stream: &[u8], sizes: &[usize]) -> Result<Value, WireError> {

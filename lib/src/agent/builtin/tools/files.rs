@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use serde::Deserialize;
 
-use super::ToolAnswer;
+use super::answer::ToolAnswer;
 use crate::agent::builtin::jail::Jail;
 use crate::text::counted;
 

@@ -1,12 +1,12 @@
 //! The built-in agent's tools. Each takes JSON arguments and answers with text; what goes wrong is an answer too, so
 //! that the model can react.
 
+mod answer;
 mod arguments;
 mod files;
 mod search;
 mod shell;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -19,42 +19,8 @@ use crate::config;
 use crate::llm::ToolSpec;
 use crate::process::Cancel;
 
+pub(super) use answer::{ToolAnswer, Wrote};
 pub(super) use shell::Shell;
-
-/// What a tool answers, before it is cut to length.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ToolAnswer {
-    /// For the model.
-    pub text: String,
-    /// Whether the tool failed.
-    pub is_error: bool,
-    /// What it wrote.
-    pub wrote: Wrote,
-}
-
-/// What a tool wrote, relative to the root of the working copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrote {
-    Nothing,
-    Path(PathBuf),
-    /// It ran something: whatever it liked.
-    Anything,
-}
-
-impl ToolAnswer {
-    fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false, wrote: Wrote::Nothing }
-    }
-
-    pub(super) fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, wrote: Wrote::Nothing }
-    }
-
-    fn wrote(mut self, path: Option<PathBuf>) -> Self {
-        self.wrote = path.map_or(Wrote::Nothing, Wrote::Path);
-        self
-    }
-}
 
 /// The tools with what they work on.
 #[derive(Debug)]

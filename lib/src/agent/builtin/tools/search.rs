@@ -9,7 +9,7 @@ use ignore::WalkBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use super::ToolAnswer;
+use super::answer::ToolAnswer;
 use super::files::is_binary;
 use crate::agent::builtin::jail::Jail;
 use crate::process::Cancel;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{ToolAnswer, Wrote};
+use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::BuiltinLimits;
 use crate::process::sandbox::Refused;

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AgentFailure, Claim, OpenCall, StreamEvent, StreamParser, StreamedCall, Total, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, StreamedCall, Total};
+use super::open_call::{OpenCall, StreamParser, number, text};
 use crate::event::Usage;
 use crate::llm::Part;
 
@@ -105,7 +106,7 @@ impl StreamParser for Codex {
                 self.close(events);
                 let failure = AgentFailure::of(message(text(&event["error"], "message")), None);
                 let failure = match text(&event["error"], "message").contains("invalid_request_error") {
-                    true => AgentFailure { kind: super::AgentFailureKind::Terminal, ..failure },
+                    true => AgentFailure { kind: AgentFailureKind::Terminal, ..failure },
                     false => failure,
                 };
                 events.push(StreamEvent::Result(Claim { text: String::new(), failure: Some(failure) }));

@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::{AgentFailure, AgentFailureKind, Claim, OpenCall, StreamEvent, StreamParser, Total, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, Total};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::{AgentFailure, AgentFailureKind, Claim, OpenCall, StreamEvent, StreamParser, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 use crate::llm::Part;
 

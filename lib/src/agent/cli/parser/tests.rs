@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::config::ParserName::{Claude, Codex, Gemini, Jsonl, Opencode};
+use crate::event::ToolCall;
 
 fn stream(file: &str) -> Vec<u8> {
     std::fs::read(format!("tests/data/agents/{file}.jsonl")).unwrap()
