@@ -1,8 +1,8 @@
-//! What an agent is told about the bounds it works in.
+//! The description of the sandbox in an agent's prompt.
 
 use crate::process::{Connect, Sandbox};
 
-/// The one thing agents of every kind are told about commits. They could commit, yet what they are told must not differ
+/// The one sentence about commits for agents of every kind. They could commit, yet the sentence must not differ
 /// from prompt to prompt.
 pub(super) const COMMITS: &str = "What you change is committed for you, so do not commit, and do not switch branches.";
 

@@ -40,7 +40,7 @@ pub struct Job {
     pub tools: bool,
     /// The conversation so far.
     pub history: Vec<Message>,
-    /// The history already holds this task: the job was interrupted and goes on.
+/// The history already holds this task: the job was interrupted and is resumed.
     pub continues: bool,
     /// The history ends with the answer to this task: nothing is left to do.
     pub answered: bool,
@@ -55,14 +55,14 @@ pub struct Job {
     /// The locks of its worktrees, held as long as anything the agent started lives.
     pub locks: Vec<Arc<File>>,
     /// What the agent, and whatever it starts, may touch; everything if not given. An agent that reaches its model
-    /// through pleach takes [`Sandbox::through`], one that speaks to it by itself [`Sandbox::with_network`].
+/// through pleach takes [`Sandbox::through`], one that calls it by itself [`Sandbox::with_network`].
     pub sandbox: Option<Arc<Sandbox>>,
     /// Remarks for the agent while it works.
     pub steering: Steering,
-    /// A directory of this session's agents, outside every repository. It need not exist; whoever needs it makes it. It
+/// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes it. It
     /// stays until the session is removed.
     pub home: PathBuf,
-    /// What the agent said it needs to go on with this conversation: the newest [`Turn::state_ref`] of it.
+/// What the agent needs to resume this conversation: its newest [`Turn::state_ref`].
     pub resume: Option<Value>,
     /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
     /// again, as far as it goes.
@@ -105,7 +105,7 @@ impl Job {
         }
     }
 
-    /// The task for an agent that is told everything in one text: with the bounds it works in.
+/// The task for an agent that takes everything in one text: with the description of its sandbox.
     pub fn prompt_in_bounds(&self) -> String {
         match &self.sandbox {
             Some(sandbox) => format!("{}\n\n{}", self.prompt.trim_end(), bounds::told(sandbox)),
@@ -113,7 +113,7 @@ impl Job {
         }
     }
 
-    /// What came of the job where nothing has to be done for it: it was answered already, or nobody wants it any more.
+/// The result of a job that needs no work: it was answered already, or it was cancelled.
     pub(super) fn settled(&self, cancel: &Cancel) -> Option<Result<AgentReply, AgentError>> {
         if let Some(reply) = self.answer() {
             return Some(Ok(reply));
@@ -131,12 +131,12 @@ impl Job {
     }
 }
 
-/// Remarks waiting for a working agent; clones share them. Agents that cannot be talked to leave them lying.
+/// Remarks for a working agent; clones share them. Agents that take no input while they work ignore them.
 #[derive(Debug, Clone, Default)]
 pub struct Steering(Arc<Mutex<VecDeque<String>>>);
 
 impl Steering {
-    /// Adds a remark. The agent hears it after the turn it is in.
+/// Adds a remark. The agent gets it after its current turn.
     pub fn say(&self, text: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(text.into());
     }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_file_at_any_depth_is_a_sign_and_git_is_none() {
+    fn changed_files_outside_git_are_signs_of_life() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join(".git/objects")).unwrap();
         let hour = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
 //! Commit messages written by a cheap model, from what changed and what the agent meant to do. What it writes is
-//! checked; when it cannot be used, or nobody answers in time, there is none, and the agent's own words must do.
+//! checked; when it cannot be used, or does not come in time, the agent's own words are used.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::text::shorten;
 /// How long a message may take, both tries together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After how many failures in a row nobody is asked for a while: a provider that is down must not hold up every turn.
+/// After how many failures in a row the model is not asked for a while: a provider that is down must not delay every turn.
 const FAILURES: u32 = 2;
 
 /// How long that is the first time. It gets longer with every further failure.
@@ -55,7 +55,7 @@ struct WriterFailures {
     times: u32,
     /// Nobody is asked before.
     until: Option<Instant>,
-    /// A person was told that nobody knows what it costs.
+/// The user was warned that its price is unknown.
     told_unpriced: bool,
 }
 
@@ -93,7 +93,7 @@ pub struct WrittenMessage {
 
 /// Why a message was not written.
 enum NotWritten {
-    /// Nothing more may be spent, which is nobody's failure.
+/// Nothing more may be spent, which is not a failure of the provider.
     Unpaid(String),
     Failed(String),
 }
@@ -114,13 +114,13 @@ impl MessageWriter {
         self.provider.name()
     }
 
-    /// Whether nobody knows what its model costs.
+/// Whether the price of its model is unknown.
     pub fn is_unpriced(&self) -> bool {
         let is_script = matches!(self.provider, Provider::Script(_));
         !is_script && self.provider.pricing(ModelNames::asked(&self.model)) == Pricing::Unknown
     }
 
-    /// What a person is told once where it may not be asked for that.
+/// The warning, given once, that it is not used because its price is unknown.
     pub fn tell_unpriced(&self) -> Option<Warning> {
         let told = std::mem::replace(&mut self.failing().told_unpriced, true);
         let text = || format!("commit messages are in the agent's own words: {}", price_unknown(&self.model));
@@ -164,7 +164,7 @@ impl MessageWriter {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The provider has failed once more. Gives how long nobody is asked.
+/// Counts a failure. Gives how long the provider is not asked.
     fn failed(&self) -> Option<Duration> {
         let mut failing = self.failing();
         failing.times += 1;
@@ -226,7 +226,7 @@ impl MessageWriter {
     }
 }
 
-/// What the model is told: the task, the author's words, how the project writes, the paths, the change as far as it fits.
+/// The prompt: the task, the author's words, the project's last subjects, the paths, the change as far as it fits.
 fn question(MessageInput { task, intent, recent, paths, diff }: MessageInput<'_>) -> String {
     let mut text = String::new();
     if !task.trim().is_empty() {
@@ -285,7 +285,7 @@ mod tests {
 
     /// Source row "Commit message via LLM": from the diff and the agent's intent. Both are in the script's condition.
     #[tokio::test]
-    async fn a_message_is_written_by_the_model_from_diff_and_intent() {
+    async fn the_model_writes_messages_from_diff_and_intent() {
         let written =
             written(r#"[{text: "Add a parser for x\n\nIt reads x.", usage: {input: 9, output: 4}}]"#, LONG).await;
         assert_eq!((written.text.as_deref(), written.fallback), (Some("Add a parser for x\n\nIt reads x."), None));
@@ -294,7 +294,7 @@ mod tests {
 
     /// Source row "Commit message format": what does not hold it is asked for again, once.
     #[tokio::test]
-    async fn a_message_out_of_form_is_asked_for_once_more() {
+    async fn a_malformed_message_is_requested_once_more() {
         let again = r#"[{text: "Added a parser\n\nIt reads x.", usage: {output: 4}}, {text: "Add a parser\n\nIt reads x.", usage: {output: 5}}]"#;
         let second = written(again, LONG).await;
         assert_eq!((second.text.as_deref(), second.fallback), (Some("Add a parser\n\nIt reads x."), None));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_provider_that_is_down_is_left_alone() {
+    async fn a_failing_provider_is_not_asked_for_a_while() {
         let script =
             Script::parse("scripts: [{name: a, steps: [{error: {status: 500, message: down}, tries: 9}]}]").unwrap();
         let message_writer = MessageWriter::new(Provider::Script(script), "cheap");

@@ -1,5 +1,5 @@
-//! Agents: who does the work of a node. All of them take a [`Job`] and report the turns they take; what they changed
-//! is found and kept by others.
+//! Agents do the work of nodes. All of them take a [`Job`] and report their turns; what they changed
+//! is found and recorded elsewhere.
 
 mod acp;
 mod bounds;
@@ -66,7 +66,7 @@ pub trait Agent: Send + Sync {
     }
 
     /// The model it would ask when a node names this one, with how well its price is known; none where that shows only
-    /// when it asks, and where nobody is billed.
+/// when it asks, and where nothing is billed.
     fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
         let _ = asked;
         None

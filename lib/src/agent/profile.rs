@@ -1,4 +1,4 @@
-//! A named agent of the configuration: its model, its tools, and what it is told about itself.
+//! A named agent of the configuration: its model, its tools, and the layers of its prompt.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub struct Profile {
     pub model: Option<String>,
     /// The tools it may use; all when the list is empty.
     pub tools: Vec<String>,
-    /// What it is told about itself: headings and texts, in order.
+/// The layers of its prompt: headings and texts, in order.
     pub layers: Vec<(&'static str, String)>,
 }
 

@@ -26,7 +26,7 @@ pub struct Turn {
     pub cost_usd: Option<f64>,
     /// Whether some of that is estimated, where the provider did not say.
     pub estimated: bool,
-    /// Whether nobody is billed for it by the token: a login has paid for it.
+/// Whether it is not billed by the token: a login has paid for it.
     pub unbilled: bool,
     /// Model calls beside those of the conversation, such as for a title.
     pub side_calls: Vec<SideCall>,
@@ -80,15 +80,15 @@ pub struct Turns {
     /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
     allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
     tally: Arc<Mutex<Tally>>,
-    /// What the agent's program said beside its answers.
+/// The standard error of the agent's program.
     beside: Arc<Mutex<String>>,
-    /// Hears what the agent waits for.
+/// The listener for what the agent waits for.
     waits: Option<WaitListener>,
     /// How many turns have changed files.
     writes: Arc<AtomicU64>,
 }
 
-/// Is told what an agent waits for, and nothing once it goes on.
+/// Called with what an agent waits for, and with none once it continues.
 #[derive(Clone)]
 pub struct WaitListener(Arc<OnWait>);
 
@@ -112,7 +112,7 @@ impl std::fmt::Debug for WaitListener {
     }
 }
 
-/// What an agent has spent, as far as somebody counts along.
+/// What an agent has spent, as far as it is metered.
 #[derive(Debug, Default)]
 struct Tally {
     meter: Option<UsageMeter>,
@@ -127,7 +127,7 @@ impl Turns {
         (Self { sender, allowance, tally, beside, waits: None, writes: Arc::default() }, receiver)
     }
 
-    /// The same, with somebody who hears what the agent waits for.
+/// The same, with a listener for what the agent waits for.
     pub fn with_waits(self, waits: Option<WaitListener>) -> Self {
         Self { waits, ..self }
     }
@@ -174,7 +174,7 @@ impl Turns {
         self.tally().meter = Some(meter);
     }
 
-    /// What was spent beyond the turns that were reported, where somebody counts along.
+/// What was spent beyond the turns that were reported, where it is metered.
     pub fn unreported(&self) -> Amount {
         let tally = self.tally();
         let total = tally.meter.as_ref().map(UsageMeter::total).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Turns {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what a program has said beside its answers, once it has ended, however it did.
+/// Adds the standard error of a program once it has ended.
     pub fn said_beside(&self, stderr: &str) {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         if !beside.is_empty() && !beside.ends_with('\n') && !stderr.is_empty() {
@@ -194,12 +194,12 @@ impl Turns {
         beside.push_str(stderr);
     }
 
-    /// Takes what was told so far.
+/// Takes the standard error so far.
     pub fn take_beside(&self) -> String {
         std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`TurnVerdict::Stop`].
+/// Reports a turn and waits until it is recorded. Once recording has ended, the answer is [`TurnVerdict::Stop`].
     pub async fn report(&self, turn: Turn) -> TurnVerdict {
         let (sender, receiver) = oneshot::channel();
         self.tally().reported += turn.spent();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_an_engine_an_agent_stops() {
+    async fn an_agent_stops_when_nobody_records() {
         let (turns, inbox) = Turns::channel();
         drop(inbox);
         assert_eq!(turns.report(Turn::default()).await, TurnVerdict::Stop);

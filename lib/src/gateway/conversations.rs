@@ -1,6 +1,6 @@
 //! Which conversation a request belongs to, and which exchanges are over. An agent may hold several conversations at
-//! once, its own and those of its helpers; it may ask the same again; it may begin anew with a summary.
-//! `matching` compares requests and answers, `landing` takes answers in, `telling` tells exchanges, `spending` counts,
+//! once, its own and those of its subagents; it may retry a request; it may start over with a summary.
+//! `matching` compares requests and answers, `spending` counts,
 //! `reservations` sets aside what calls on their way may take.
 //!
 //! A request goes on with the conversation whose newest answer is the last one it repeats, or names. That holds whatever
@@ -61,7 +61,7 @@ struct Conversation {
     /// What was new in the newest request before the answer.
     opening: Vec<Message>,
     model: String,
-    /// What was spent on it since it was last told of.
+/// What was spent on it since it was last reported.
     spent: CallCost,
     state: ConversationState,
     /// What arrived of its newest answer, where that broke off.
@@ -74,11 +74,11 @@ struct Conversation {
 enum ConversationState {
     /// Asked and not answered yet, as this flight.
     Asked(u64),
-    /// Answered; nobody was told of it yet. The flight may still correct what it cost.
+/// Answered and not reported yet. The flight may still correct its cost.
     Answered(u64, Box<CompletedAnswer>),
     /// Not answered.
     Failed,
-    /// Answered, and told; it stays to know the next request by.
+/// Answered and reported; kept to match the next request with.
     Told(Option<Box<Message>>),
 }
 
@@ -88,7 +88,7 @@ struct PartialAnswer {
     response: Response,
     /// Why there is no more of it.
     why: String,
-    /// Whether somebody was told of it.
+/// Whether it was reported.
     is_told: bool,
 }
 
@@ -100,7 +100,7 @@ struct CompletedAnswer {
 }
 
 impl CompletedAnswer {
-    /// Whether tools are to run; what nobody could read may have asked for some.
+/// Whether tools are to run; an unreadable answer may have asked for some.
     fn asks(&self) -> bool {
         self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
     }
@@ -195,7 +195,7 @@ impl Conversations {
         })
     }
 
-    /// What was spent on exchanges that are not told yet.
+/// What was spent on exchanges that are not reported yet.
     pub(super) fn pending(&self) -> CallCost {
         self.conversations.iter().fold(CallCost::default(), |mut sum, conversation| {
             sum += conversation.spent;
@@ -203,7 +203,7 @@ impl Conversations {
         })
     }
 
-    /// What was spent on all calls, told or not, those on their way included as far as that is known.
+/// What was spent on all calls, reported or not, those in flight included as far as that is known.
     pub(super) fn total(&self) -> CallCost {
         let mut total = self.spending.total;
         total += self.reservations.counted_so_far();
@@ -409,7 +409,7 @@ impl Conversations {
         over.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
     }
 
-    /// The exchange a conversation's newest answer ends, which is told now, and what opens the next one. `tail` is what
+/// The exchange a conversation's newest answer ends, which is reported now, and what opens the next one. `tail` is what
     /// the client says after the answer.
     fn tell(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
         let known = &mut self.conversations[conversation];
@@ -443,7 +443,7 @@ impl Conversations {
         (Some(exchange), opening)
     }
 
-    /// What arrived of a conversation's newest answer that broke off, told once. What was spent where nothing arrived is
+/// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing arrived is
     /// aside then.
     fn tell_broken(&mut self, conversation: usize) -> Option<Exchange> {
         let known = &mut self.conversations[conversation];
@@ -470,12 +470,12 @@ impl Conversations {
         })
     }
 
-    /// What arrived of all answers that broke off, told once.
+/// What arrived of all answers that broke off, reported once.
     pub(super) fn broken_off(&mut self) -> Vec<Exchange> {
         (0..self.conversations.len()).filter_map(|conversation| self.tell_broken(conversation)).collect()
     }
 
-    /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
+/// All unreported exchanges, as if nothing more came. Failed calls are counted aside.
     pub(super) fn settle(&mut self) -> Vec<Exchange> {
         // Beside conversations with tools, those without were none.
         let all = self.plain || !self.has_tools();

@@ -1,23 +1,23 @@
-//! Bodies that come packed, unpacked to be looked at. What is passed on stays as it came.
+//! Decompresses bodies to read them. What is forwarded stays as it came.
 
 use std::io::Read as _;
 
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-/// How much is unpacked in one go.
+/// How much is decompressed in one go.
 const STEP: usize = 32 << 10;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Compression {
     /// Not at all.
     None,
-    /// With gzip, or with zlib, which is told apart when it is read.
+/// gzip or zlib, recognized when it is read.
     Zlib,
     /// With zstd.
     Zstd,
-    /// In a way that cannot be looked into.
+/// One that cannot be read here.
     Other(String),
 }
 
@@ -40,15 +40,15 @@ impl Compression {
     }
 }
 
-/// Unpacks a body piece by piece.
+/// Decompresses a body chunk by chunk.
 pub(super) enum Decompressor {
     /// What comes in goes out.
     Plain,
-    /// Unpacked as it comes.
+/// Decompressed as it comes.
     Zlib(Box<Inflate>),
     /// Kept until everything is there: its reader gives nothing out before.
     Zstd(Vec<u8>),
-    /// Not looked into any more, for this reason.
+/// Not read any more, for this reason.
     Opaque(String),
 }
 
@@ -101,7 +101,7 @@ impl Decompressor {
         }
     }
 
-    /// Why it cannot be looked into, if it cannot.
+/// Why it cannot be read, if it cannot.
     pub(super) fn opaque(&self) -> Option<&str> {
         match self {
             Self::Opaque(why) => Some(why),
@@ -110,7 +110,7 @@ impl Decompressor {
     }
 }
 
-/// A whole body, unpacked; not more than `most` bytes.
+/// A whole body, decompressed; not more than `most` bytes.
 pub(super) fn decompress(compression: &Compression, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     let mut over = false;
@@ -176,7 +176,7 @@ mod tests {
     use crate::gateway::testing::gzip;
 
     #[test]
-    fn bodies_are_unpacked_however_they_are_cut() {
+    fn bodies_are_decompressed_in_any_chunks() {
         let text: Vec<u8> = (0..200_000_u32).flat_map(|n| n.to_le_bytes()).collect();
         for (compression, packed) in [
             (Compression::None, text.clone()),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_unknown_is_not_looked_into() {
+    fn broken_or_unknown_compression_is_not_read() {
         assert!(decompress(&Compression::Zlib, b"no gzip at all", 1 << 20).is_err());
         assert!(decompress(&Compression::Zstd, b"no zstd at all", 1 << 20).is_err());
         assert!(decompress(&Compression::Other("br".into()), b"x", 1 << 20).unwrap_err().contains("`br`"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_name_the_packing() {
+    fn headers_name_the_compression() {
         let of = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(value));

@@ -1,4 +1,4 @@
-//! What a call may take before anybody knows, and what it took where nobody says: a limit holds also calls on their way, and
+//! The tokens a call may take, and those it took where the provider does not count: a limit covers calls in flight, and
 //! what a provider leaves uncounted.
 
 use super::watch::AnswerOutcome;
@@ -21,7 +21,7 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
-    /// How many tokens an answer in one piece may have: until it is there nobody knows how far it has come, and a
+/// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a
     /// provider does not stop for a caller who goes.
     pub unseen: u64,
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_stands_and_what_is_not_is_estimated() {
+    fn missing_token_counts_are_estimated() {
         assert_eq!(taken(&whole(usage(7, 1)), LENGTH), (usage(7, 1), false));
         assert_eq!(taken(&whole(usage(0, 0)), LENGTH), (usage(1000, 11), true));
         assert_eq!(taken(&whole(usage(0, 0)), None), (usage(0, 0), false), "it went to nobody");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_bounds_may_be_as_long_as_any() {
+    fn an_unlimited_answer_may_have_the_usual_maximum() {
         assert_eq!((bound(Some(99), 500), bound(None, 500)), (99, UNBOUNDED));
         assert_eq!(bound(None, 50_000), 50_000, "a model that says more than others");
     }

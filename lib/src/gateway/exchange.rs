@@ -1,4 +1,4 @@
-//! Model calls as whoever records them sees them: held, over, paid for.
+//! Model calls as the recorder sees them: held, finished, paid for.
 
 use std::sync::Arc;
 
@@ -90,16 +90,16 @@ pub struct HeldCall {
 pub enum CallDecision {
     /// It goes to the provider.
     Forward,
-    /// It is answered with this, and nobody is asked.
+/// It is answered with this, without asking the provider.
     Answer(Box<Response>),
     /// It is refused, in these words.
     Refuse(String),
 }
 
-/// What was spent that nobody was told of yet, and what may still be.
+/// What was spent and is not reported yet, and what may still be.
 #[derive(Debug)]
 pub struct Outstanding {
-    /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
+/// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may
     /// have gone on without a word about the answer.
     pub pending: CallCost,
     /// What the calls that were let through may still take; none when there are no such calls.
@@ -110,7 +110,7 @@ pub struct Outstanding {
     pub warnings: Vec<Warning>,
 }
 
-/// What was not told when the gateway was closed.
+/// What was not reported when the gateway was closed.
 #[derive(Debug, Default)]
 pub struct Unreported {
     /// Exchanges that are over, oldest first.

@@ -1,5 +1,5 @@
-//! Taking requests in: all that an agent has on their way are held in a bounded part of memory, and one that does not come
-//! is not waited for for ever.
+//! Receiving requests: all those in flight are held in bounded memory, and one that does not arrive
+//! times out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use hyper::body::{Body as _, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// The longest request that is taken in, packed or not; a packed one together with what it holds.
+/// The longest request that is accepted; a compressed one counts together with its content.
 pub(super) const LONGEST: usize = 128 << 20;
 
-/// Requests up to here have a room of their own, so that a few huge ones hold nobody up.
+/// Requests up to this size have memory of their own, so that a few huge ones do not block them.
 pub(super) const ORDINARY: usize = 16 << 20;
 
-/// How much there is in each of the two rooms.
+/// How many bytes each of the two kinds of requests may hold.
 const ROOM: usize = LONGEST;
 
-/// How long a request may take to come whole, waiting for room included. It comes from this machine.
+/// How long a request may take to arrive, waiting for memory included. It comes from this machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a request is not taken in.
+/// Why a request is not accepted.
 #[derive(Debug)]
 pub(super) struct IntakeError {
-    /// What that is in the protocol.
+/// The HTTP status.
     pub status: StatusCode,
     /// In words.
     pub why: String,
 }
 
 impl IntakeError {
-    /// Whether somebody waits for an answer. A request that does not come to its end has asked nothing.
+/// Whether the client waits for an answer. An incomplete request has asked nothing.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE)
     }
@@ -54,7 +54,7 @@ impl IntakeError {
     }
 }
 
-/// Where requests are held.
+/// Bounded memory for the bodies of requests.
 #[derive(Debug)]
 pub(super) struct BodyMemory {
     ordinary: Arc<Semaphore>,
@@ -67,7 +67,7 @@ impl Default for BodyMemory {
     }
 }
 
-/// The place of a request. Dropped, it is free for others.
+/// Memory reserved for one body. Dropped, it is free for others.
 #[derive(Debug)]
 pub(super) struct BodyPermit {
     held: OwnedSemaphorePermit,
@@ -75,7 +75,7 @@ pub(super) struct BodyPermit {
 }
 
 impl BodyMemory {
-    /// A place for so many bytes, when it is this one's turn.
+/// Memory for so many bytes, in the order of asking.
     async fn permit(&self, size: usize) -> Result<BodyPermit, IntakeError> {
         let until = Instant::now() + PATIENCE;
         Ok(BodyPermit { held: self.take(size, until).await?, until })
@@ -91,14 +91,14 @@ impl BodyMemory {
         }
     }
 
-    /// Moves a request that turns out to be no ordinary one. What it held is free when it has its new place, which is of
-    /// the greatest size: nobody in there waits for more.
+/// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of
+/// the greatest size: no request there waits for more.
     pub(super) async fn move_on(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
         permit.held = self.take(LONGEST, permit.until).await?;
         Ok(())
     }
 
-    /// Takes a body in, with its place.
+/// Receives a body, with its memory.
     pub(super) async fn take_in(
         &self,
         mut body: Incoming,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn huge_requests_wait_for_each_other_and_hold_up_no_others() {
+    async fn huge_requests_wait_for_each_other_only() {
         let memory = BodyMemory::default();
         let mut huge = memory.permit(100 << 20).await.unwrap();
         assert!(waits(memory.permit(100 << 20)).await);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_ever() {
+    async fn a_request_without_memory_is_refused_in_time() {
         let memory = BodyMemory::default();
         let _all = memory.permit(LONGEST).await.unwrap();
         let refused = memory.take(LONGEST, Instant::now()).await.unwrap_err();

@@ -1,12 +1,12 @@
 //! A proxy on loopback between an agent and its model provider.
 //!
 //! The request for an agent's next model call comes only after the tools of the call before are done. It is held there
-//! until somebody has said what to do with it: that is the moment to commit, to record and to check what was spent. So
+//! until the recorder decides: that is the moment to commit, to record and to check what was spent. So
 //! the turns of any agent that takes a base URL are exact, its messages and tokens are known, and the real key stays
 //! here.
 //!
 //! ```text
-//! agent ──request──▶ gateway ──HeldCall──▶ whoever records
+//! agent ──request──▶ gateway ──HeldCall──▶ recorder
 //!                       ◀──CallDecision──────┘
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
@@ -57,13 +57,13 @@ pub use self::scripted::{Facts, answers_on_record, is_beside_the_script};
 pub use self::state::{Flights, UsageMeter};
 pub use self::upstream::Upstream;
 
-/// A gateway for one agent at work. Dropped, it hangs up on everybody.
+/// A gateway for one agent at work. Dropped, it closes all connections.
 #[derive(Debug)]
 pub struct Gateway {
     port: u16,
     shared: Arc<GatewayState>,
     accepting: JoinHandle<()>,
-    /// Said when everybody is to be hung up on.
+/// Dropped when all connections are to be closed.
     closing: Option<watched::Sender<()>>,
 }
 
@@ -96,7 +96,7 @@ impl Gateway {
         self.port
     }
 
-    /// What a client of this language is given as its base URL. The secret is in it: whoever has it gets through.
+/// The base URL for a client of this format. It contains the secret, which opens the gateway.
     pub fn base_url(&self, format: Format) -> String {
         format!("http://127.0.0.1:{}/{}{}", self.port, self.shared.secret, version(format))
     }
@@ -112,7 +112,7 @@ impl Gateway {
         &self.shared.secret
     }
 
-    /// Who answers what is let through.
+/// The name of the provider that answers.
     pub fn provider(&self) -> &str {
         self.shared.upstream.name()
     }
@@ -128,7 +128,7 @@ impl Gateway {
         closed.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// What nobody was told of up to now. What is aside is told with this.
+/// What is not reported yet. Side calls are reported with this.
     pub fn owed(&self) -> Outstanding {
         let mut conversations = self.shared.conversations();
         let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
@@ -170,7 +170,7 @@ impl Gateway {
         self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }
 
-    /// What arrived of answers that broke off and nobody was told of, and what was spent on calls without an answer, which
+/// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which
     /// is then aside.
     pub fn broken_off(&self) -> Vec<Exchange> {
         self.shared.conversations().broken_off()
@@ -182,12 +182,12 @@ impl Gateway {
         let _ = self.shared.flights.subscribe().wait_for(|flights| flights.all == 0).await;
     }
 
-    /// Waits until nobody waits for a call that is on its way.
+/// Waits until no client waits for a call in flight.
     pub async fn unattended(&self) {
         let _ = self.shared.flights.subscribe().wait_for(|flights| flights.awaited() == 0).await;
     }
 
-    /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.
+/// Closes all connections and gives what is not reported yet, calls that this cuts off included.
     pub async fn close(mut self) -> Unreported {
         self.refuse("the agent's work is over");
         drop(self.closing.take());
@@ -198,7 +198,7 @@ impl Gateway {
         self.settle()
     }
 
-    /// Gives what nobody was told of up to now, though tools of the agent may still run. What is under way goes on.
+/// Gives what is not reported yet, though tools of the agent may still run. Calls in flight continue.
     pub fn settle(&self) -> Unreported {
         let mut conversations = self.shared.conversations();
         let (exchanges, broken) = (conversations.settle(), conversations.broken_off());
@@ -213,7 +213,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What a client of this language expects at the end of its base URL.
+/// What a client of this format expects at the end of its base URL.
 fn version(format: Format) -> &'static str {
     match format {
         // These add the version themselves.
@@ -222,7 +222,7 @@ fn version(format: Format) -> &'static str {
     }
 }
 
-/// Sixteen bytes nobody can guess, as hexadecimal digits.
+/// Sixteen random bytes, as hexadecimal digits.
 fn secret() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

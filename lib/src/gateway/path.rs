@@ -1,4 +1,4 @@
-//! What a client asks for, read from the path of its request: model calls in four languages and the little things around
+//! What a client asks for, read from the path of its request: model calls in four formats and the little things around
 //! them. Everything else is nothing an agent needs, and a real key goes nowhere it was not meant to go.
 
 use hyper::Method;
@@ -21,7 +21,7 @@ pub(super) enum Target {
 /// A call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelCall {
-    /// Its language.
+/// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
@@ -38,14 +38,14 @@ pub(super) enum AnswerShape {
     Whole,
     /// As a stream of events.
     Events,
-    /// As a growing list, as Google does when nobody asks for events.
+/// As a growing list, as Google does without `alt=sse`.
     List,
 }
 
 /// A request around model calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SideRequest {
-    /// Its language.
+/// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
@@ -91,7 +91,7 @@ pub(super) fn target(method: &Method, path_and_query: &str) -> Target {
             None => Target::Unknown,
         },
         ("GET" | "HEAD", ["models"] | ["models", _]) if google => aside(Format::Gemini, SideRequestKind::Models),
-        // Both others ask alike; the language follows from whom the gateway asks.
+// Both others use the same path; the provider decides the format.
         ("GET" | "HEAD", ["models"] | ["models", _]) => aside(Format::Chat, SideRequestKind::Models),
         _ => Target::Unknown,
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn model_calls_are_known_by_their_paths() {
+    fn model_calls_are_recognized_by_path() {
         for (path, format, onward) in [
             ("/v1/messages", Format::Anthropic, "/messages"),
             ("/v1/messages?beta=true", Format::Anthropic, "/messages?beta=true"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_model_calls_is_an_aside_and_the_rest_goes_nowhere() {
+    fn side_requests_are_recognized_and_the_rest_refused() {
         let kind = |method: Method, path: &str| match target(&method, path) {
             Target::Aside(aside) => Some((aside.format, aside.kind)),
             _ => None,

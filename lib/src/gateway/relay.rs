@@ -1,4 +1,4 @@
-//! An answer on its way from the provider to the client: each piece goes on as it comes, and is listened to in passing.
+//! Relays an answer from the provider to the client chunk by chunk, and reads it in passing.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
 use crate::event::Usage;
 use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
-/// How long an answer is listened to whose client has gone: what it costs is told at its end. Of one that takes longer, what
+/// How long an answer is read whose client has gone: its cost comes at its end. Of one that takes longer, what
 /// has come counts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the count is waited for once everything else is said.
 const AFTERTHOUGHT: Duration = Duration::from_secs(2);
 
-/// A call on its way. Whatever becomes of it, its conversation hears of it: at the latest when this is dropped.
+/// A call in flight. However it ends, its conversation is notified: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flight {
     shared: Arc<GatewayState>,
@@ -43,7 +43,7 @@ pub(super) struct Flight {
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
-    /// Until when it is listened to for nobody, once its client has gone.
+/// Until when it is read on, once its client has gone.
     unheard_until: Option<Instant>,
     /// Whether it counts as a call without an answer already, whatever may still come.
     is_given_up: bool,
@@ -137,7 +137,7 @@ impl Flight {
         }
     }
 
-    /// The answer is whole. The client may ask its next question from now on, or leave, so this is told at once; and
+/// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once; and
     /// again when what comes after it says more about its cost.
     fn answered(&mut self, response: Response) {
         let Some(number) = self.number else { return };
@@ -274,7 +274,7 @@ impl Drop for Flight {
     }
 }
 
-/// An answer on its way to its client. It is listened to also when the client has gone.
+/// An answer on its way to its client. It is read to the end also when the client has gone.
 #[derive(Debug)]
 pub(super) struct Relay(Option<AnswerListener>);
 
@@ -342,13 +342,13 @@ impl AnswerListener {
         }
     }
 
-    /// Whether it is still to be heard what the call took.
+/// Whether the cost of the call is still to come.
     fn is_owed(&self) -> bool {
         let Some(watcher) = self.watcher.as_ref().filter(|_| self.flight.length.is_some()) else { return false };
         !(watcher.is_refusal() || watcher.is_done() && self.flight.is_counted())
     }
 
-    /// Listens on to the end for nobody, to know what the call took.
+/// Reads on to the end without a client, for the cost of the call.
     async fn hear_out(&mut self) {
         let closing = self.flight.closing();
         tokio::pin!(closing);
@@ -374,7 +374,7 @@ impl AnswerListener {
         self.conclude(ended, true);
     }
 
-    /// Nothing more is heard. `by_provider` says that this is the provider's doing.
+/// Nothing more is read. `by_provider` says that the provider ended it.
     fn conclude(&mut self, ended: bool, by_provider: bool) {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
@@ -399,7 +399,7 @@ pub(super) fn answers(status: u16) -> String {
 }
 
 impl Drop for AnswerListener {
-    /// Nobody listens any more; what it has cost by then counts.
+/// Reading ends here; what it has cost by then counts.
     fn drop(&mut self) {
         self.conclude(false, false);
     }

@@ -1,4 +1,4 @@
-//! Answers from a script, in the language and with the tools of whoever asks: so a real program can be driven offline.
+//! Answers from a script, in the format and with the tools of the client: so a real program can run offline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Facts {
     pub cwd: PathBuf,
     /// Whether it works with tools: a call without any is then something beside its work.
     pub has_tools: bool,
-    /// How it is told that it was interrupted and is to go on.
+/// The prompts that tell it to continue after an interruption.
     pub interruptions: &'static [&'static str],
     /// How many answers to its task are on record, where it goes on after an interruption.
     pub answered: Option<usize>,
@@ -48,7 +48,7 @@ pub(super) enum Scripted {
         /// How long to wait before the next try.
         retry_after: Option<Duration>,
     },
-    /// Words nobody can read.
+/// A malformed answer.
     Malformed(String),
 }
 
@@ -205,7 +205,7 @@ pub(super) fn aside(format: Format, kind: SideRequestKind, length: usize) -> Val
     }
 }
 
-/// The response with the names and numbers its language expects of a server.
+/// The response with the ids and numbers its format expects of a server.
 pub(super) fn dressed(format: Format, mut response: Response) -> Response {
     let id = format!("{:016x}", fastrand::u64(..));
     let known = response.extra.entry(format.name()).or_insert_with(|| json!({}));

@@ -91,7 +91,7 @@ fn below<'a>(path: &'a str, secret: &str) -> Option<&'a str> {
     is_secret(given, secret).then_some(rest)
 }
 
-/// Whether a client has the secret as its key, in whichever language.
+/// Whether a client has the secret as its key, in any format.
 fn has_key(headers: &HeaderMap, secret: &str) -> bool {
     let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -157,7 +157,7 @@ impl ReceivedRequest {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
         };
-        // A list of models is asked for alike in two languages.
+// Two formats list models by the same path.
         if kind == SideRequestKind::Models && !remote.speaks(format) && remote.speaks(Format::Anthropic) {
             format = Format::Anthropic;
         }
@@ -211,7 +211,7 @@ impl ReceivedRequest {
     /// Reads the request, and how its answer is to come.
     async fn read(&mut self, call: &ModelCall) -> Result<(Request, AnswerShape), Rejected> {
         let unread = |error: serde_json::Error| Rejected::Unread(error.to_string());
-        // It may ask for an answer nobody would be told the cost of.
+// It may ask for an answer whose cost pleach would not see.
         let opaque = |unfit: Rejected| match unfit {
             Rejected::Unread(why) if call.format == Format::Responses => {
                 Rejected::bad(format!("pleach passes on no request for a response that it cannot read: {why}"))
@@ -230,7 +230,7 @@ impl ReceivedRequest {
             let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
             return Err(Rejected::bad(why.to_owned()));
         }
-        // Without this nobody would know what a streamed answer of this language cost.
+// Without this a streamed answer of this format has no cost.
         let asks = |json: &Value| json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
         if call.format == Format::Chat && shape == AnswerShape::Events && !asks(&json) {
             if let Some(body) = json.as_object_mut() {
@@ -273,7 +273,7 @@ impl ReceivedRequest {
         Ok(text.into())
     }
 
-    /// Lets the request arrive at whoever records.
+/// Hands the request to the recorder.
     fn arrive(&self, request: &Arc<Request>) -> PendingDecision {
         let session = session(&self.parts.headers);
         let mut conversations = self.shared.conversations();
@@ -281,7 +281,7 @@ impl ReceivedRequest {
         self.hold(conversations, request, arrived)
     }
 
-    /// Lets a request that nobody reads arrive at whoever records.
+/// Hands a request that cannot be read to the recorder.
     fn arrive_beside(&self, model: String) -> PendingDecision {
         let request = Arc::new(Request { model, ..Request::default() });
         self.hold(self.shared.conversations(), &request, None)
@@ -389,7 +389,7 @@ async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: F
         begun
     });
     let answered = passing.await;
-    // Dropped before, it says that nobody waits for this any more.
+// Dropped early, it says that the client has gone.
     drop(client);
     answered.unwrap_or_else(|_| given_up(format))
 }
@@ -508,7 +508,7 @@ fn refuse(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
     refused(Some(format), StatusCode::BAD_REQUEST, reason)
 }
 
-/// A response in a client's language, in the shape it asked for.
+/// A response in a client's format, in the shape it asked for.
 fn encoded(format: Format, shape: AnswerShape, response: &Response) -> HttpReply {
     let body = format.encode_reply(response);
     if shape == AnswerShape::Events {

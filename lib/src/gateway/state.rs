@@ -20,12 +20,12 @@ use crate::llm::{ErrorClass, LlmError, ModelNames, Pricing};
 pub struct Flights {
     /// All of them.
     pub(super) all: usize,
-    /// Those whose client has gone: they are only listened to for what they cost.
+/// Those whose client has gone: they are only read for their cost.
     pub(super) abandoned: usize,
 }
 
 impl Flights {
-    /// How many somebody waits for.
+/// How many a client waits for.
     pub fn awaited(self) -> usize {
         self.all.saturating_sub(self.abandoned)
     }
@@ -41,7 +41,7 @@ impl UsageMeter {
         self.0.conversations().total()
     }
 
-    /// How long no call has come or gone; no time at all while somebody waits for one.
+/// How long no call has come or gone; no time at all while a client waits for one.
     pub fn silence(&self) -> Duration {
         match self.0.flights.borrow().awaited() {
             0 => self.0.touched().elapsed(),
@@ -91,7 +91,7 @@ impl GatewayState {
         self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_PASSED_ON.to_owned(), why));
     }
 
-    /// Something is asked for that is not passed on. Programs do that beside their work, which goes on all the same; one
+/// A request that is not forwarded. Programs make such requests beside their work, which continues; one
     /// that has nothing else to do gets nowhere.
     pub(super) fn refuse_unknown(&self, why: &str) {
         if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {

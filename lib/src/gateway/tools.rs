@@ -1,4 +1,4 @@
-//! A script speaks of the tools of the built-in agent. Here they become those the client has: `write_file` is `Write` for
+//! A script names the tools of the built-in agent. Here they become those the client has: `write_file` is `Write` for
 //! one, and a command of the shell for another.
 
 use std::path::Path;
@@ -128,7 +128,7 @@ impl<'a> ScriptedAction<'a> {
         Some(Fitted::Function(&tool.name, Map::from_iter([(key(tool, &PATCH).to_owned(), patch.into())])))
     }
 
-    /// The file after the wish, for clients that cannot edit by themselves.
+/// The file after the edit, for clients without an edit tool.
     fn edited(&self, cwd: &Path) -> Option<String> {
         let Self::Edit { path, old, new } = self else { return None };
         let text = read(cwd, path)?;
@@ -214,7 +214,7 @@ fn shell_in_code(tool: &ToolSpec) -> Option<&'static str> {
     about.contains(&format!("tools.{SHELL}(")).then_some(SHELL)
 }
 
-/// The parameters of a tool, wherever its language has them.
+/// The parameters of a tool, wherever its format has them.
 fn properties(tool: &ToolSpec) -> Option<&Map<String, Value>> {
     let schema = match &tool.parameters {
         Value::Null => tool.extra.get("gemini").and_then(|known| known.get("parameters"))?,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_code_is_given_code_that_runs_the_shell() {
+    fn code_tools_get_code_that_runs_the_shell() {
         let about =
             "Run JavaScript code. All nested tools are on `tools`, for example `await tools.exec_command(...)`.";
         let whole = json!({"type": "custom", "name": "exec", "description": about});
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_edit_is_given_the_whole_file() {
+    fn clients_without_an_edit_tool_get_whole_files() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
         let edit = json!({"file_path": "a", "old_string": "two", "new_string": "2"});

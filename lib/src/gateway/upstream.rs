@@ -1,14 +1,14 @@
-//! Who answers the calls that are let through.
+//! The provider or script that answers forwarded calls.
 
 use crate::event::Usage;
 use crate::llm::{LlmError, ModelNames, Pricing, Remote, Script};
 
-/// Who answers what is let through.
+/// The provider or script that answers forwarded calls.
 #[derive(Debug, Clone)]
 pub enum Upstream {
     /// A provider behind a server.
     Remote(Remote),
-    /// A script, in the language of whoever asks.
+/// A script, in the format of the client.
     Script(Script),
 }
 

@@ -1,4 +1,4 @@
-//! Listens in on an answer while it goes through, to know what was said and what it cost. It holds a bounded part of it:
+//! Reads an answer while it is relayed, for its content and its cost. It holds a bounded part of it:
 //! of an answer too long to keep, only the tokens are counted.
 
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
@@ -25,7 +25,7 @@ const SHOWN_UNREAD: usize = 80;
 /// The longest event that is searched for token counts once nothing else is kept.
 const LONGEST_COUNT: usize = 1 << 20;
 
-/// What was heard of an answer.
+/// What was read of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AnswerOutcome {
     /// All of it.
@@ -40,14 +40,14 @@ pub(super) enum AnswerOutcome {
     Refused(u16, String),
 }
 
-/// Listens to one answer.
+/// Reads one answer while it is relayed.
 #[derive(Debug)]
 pub(super) struct Watcher {
     format: Format,
     decompressor: Decompressor,
     decoder: BodyDecoder,
     kept: usize,
-    /// How many bytes have come, packed as they may be.
+/// How many bytes have come, compressed or not.
     came: usize,
     /// Whether what is said is made of tokens: a vector is not.
     is_words: bool,
@@ -60,7 +60,7 @@ enum BodyDecoder {
     Events(Box<Events>),
     Body(Vec<u8>),
     Refusal(u16, Vec<u8>),
-    /// Nothing can be heard, for this reason.
+/// It cannot be read, for this reason.
     Opaque(String),
 }
 
@@ -103,7 +103,7 @@ impl Watcher {
         }
     }
 
-    /// Listens to the next bytes.
+/// Reads the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let Self { format, decompressor, decoder, kept, missing, came, .. } = self;
         *came += bytes.len();
@@ -111,7 +111,7 @@ impl Watcher {
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
     }
 
-    /// What the provider has counted up to now, where there is news of it.
+/// What the provider has counted up to now, where that has changed.
     pub(super) fn newly_counted(&mut self) -> Option<Usage> {
         let BodyDecoder::Events(events) = &mut self.decoder else { return None };
         let is_new = std::mem::take(&mut events.has_counts);
@@ -179,7 +179,7 @@ impl Watcher {
         }
     }
 
-    /// What was heard, when nothing more comes. `ended` says that the answer came to its proper end.
+/// The outcome, when nothing more comes. `ended` says that the answer came to its proper end.
     pub(super) fn finish(mut self, ended: bool) -> AnswerOutcome {
         let ended = ended || self.is_complete();
         let Self { format, decompressor, decoder, kept, .. } = &mut self;
@@ -198,7 +198,7 @@ impl Watcher {
     }
 }
 
-/// Why an answer is not whole, where nobody says more.
+/// Why an answer is not complete, where no other reason is known.
 pub(super) const BROKE_OFF: &str = "the answer broke off";
 
 impl BodyDecoder {
@@ -281,7 +281,7 @@ impl Events {
     }
 }
 
-/// What a body in one piece says. Google sends a list of pieces when nobody asks for events. What is not made of words
+/// Reads a body in one piece. Google sends a list of pieces without `alt=sse`. What is not made of words
 /// only has to be JSON: it is no answer of a model, nor is it meant to be.
 fn whole(format: Format, body: &[u8], is_words: bool) -> AnswerOutcome {
     let body: Value = match serde_json::from_slice(body) {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_heard_in_every_language_and_packing() {
+    fn answers_are_read_in_every_format_and_compression() {
         for format in ALL {
             let stream = streamed(format, "Hello.");
             let body = format.encode_reply(&response("Hello.")).to_string();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_done_with_its_last_words_and_not_before() {
+    fn an_answer_is_done_with_its_last_words() {
         for format in ALL {
             let stream = streamed(format, "Hello.");
             let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_counts_what_was_counted() {
+    fn an_interrupted_answer_keeps_its_counted_tokens() {
         let stream = streamed(Format::Anthropic, "Hello.");
         let mut watcher = Watcher::new(Format::Anthropic, 200, &headers("text/event-stream", None), true);
         watcher.push(&stream.as_bytes()[..stream.len() / 2]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_very_long_answer_only_the_tokens_are_kept() {
+    fn only_tokens_are_kept_of_very_long_answers() {
         let word = "x".repeat(100_000);
         for format in ALL {
             let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);

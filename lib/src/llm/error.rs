@@ -8,12 +8,12 @@ use crate::event::Usage;
 /// What kind of failure a call ended in, which decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// It may work when tried again: overload, server error, network.
+/// Worth a retry: overload, server error, network.
     Transient,
     /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
     /// not made again often.
     Cut,
-    /// It will not work when tried again.
+/// Not worth a retry.
     Terminal,
     /// The key was refused.
     Auth,
@@ -24,7 +24,7 @@ pub enum ErrorClass {
     ContextLength,
     /// The answer could not be read.
     Malformed,
-    /// The call was called off.
+    /// The call was cancelled.
     Cancelled,
 }
 
@@ -74,7 +74,7 @@ impl LlmError {
         self
     }
 
-    /// The error an HTTP status stands for. Statuses nobody has named are worth another try.
+    /// The error an HTTP status stands for. Unknown statuses are retried.
     pub fn from_status(status: u16, message: &str) -> Self {
         let class = match status {
             401 | 403 => ErrorClass::Auth,
@@ -86,7 +86,7 @@ impl LlmError {
         Self::new(class, format!("the provider answered {status}: {message}"))
     }
 
-    /// The call was called off.
+    /// The call was cancelled.
     pub fn cancelled() -> Self {
         Self::new(ErrorClass::Cancelled, "the model call was called off")
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_decide_whether_another_try_makes_sense() {
+    fn statuses_decide_whether_to_retry() {
         for status in [429, 500, 502, 503, 529, 418] {
             assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Transient, "{status}");
         }

@@ -27,28 +27,28 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// How long a connection is kept for the next call. Servers close theirs after a minute or more.
+/// How long an idle connection is kept. Servers close theirs after a minute or more.
 const KEPT: Duration = Duration::from_secs(50);
 
-/// How long a kept connection may need to be ready for the next call.
+/// How long an idle connection may take to be ready for the next call.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// How many connections are kept at most: agents that work side by side each have one.
 const MOST_KEPT: usize = 16;
 
-/// What a server that speaks HTTP/2 calls it.
+/// The ALPN name of HTTP/2.
 const HTTP2: &[u8] = b"h2";
 
-/// How often a connection with calls on it is asked whether it lives, and how long it may take to say so.
+/// The interval of HTTP/2 keep-alive pings, and how long their answer may take.
 const ALIVE: Duration = Duration::from_secs(20);
 
-/// The longest answer of a proxy to being asked for a way through.
+/// The longest answer of a proxy to `CONNECT`.
 const PROXY_ANSWER: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("`{address}` is no address of a server: {why}")]
     Address {
         /// What was given.
@@ -56,7 +56,7 @@ pub enum HttpError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nobody answers there.
+    /// No connection could be made.
     #[error("cannot connect to {address}: {why}")]
     Connect {
         /// Where, and through which proxy.
@@ -64,7 +64,7 @@ pub enum HttpError {
         /// What happened.
         why: String,
     },
-    /// The proxy lets nobody through, or not with this login: asked again it says the same.
+    /// The proxy refuses the connection or the login; a retry would not help.
     #[error("cannot connect to {address}: {why}")]
     Refused {
         /// Where, and through which proxy.
@@ -72,7 +72,7 @@ pub enum HttpError {
         /// What the proxy answered.
         why: String,
     },
-    /// The server cannot be trusted to be the one it says.
+    /// The server's certificate is not trusted.
     #[error("no safe connection to {address}: {why}")]
     Tls {
         /// Where.
@@ -80,7 +80,7 @@ pub enum HttpError {
         /// What happened.
         why: String,
     },
-    /// Nothing came for too long.
+    /// The server sent nothing for too long.
     #[error("{address} said nothing for {} s", waited.as_secs())]
     Silent {
         /// Who.
@@ -180,7 +180,7 @@ impl ServerUrl {
     }
 }
 
-/// A login as it is meant: in an address, signs of its own are written as `%40`.
+/// A login with its percent-encoding decoded.
 fn decoded(login: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(login.len());
     let mut rest = login.as_bytes();
@@ -234,7 +234,7 @@ pub(super) fn without_login(text: &str) -> String {
     if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
-/// Who sends on a connection.
+/// The sending half of a connection.
 #[derive(Debug)]
 enum Sender {
     /// One call after another.
@@ -352,7 +352,7 @@ impl HttpClient {
         let waited = self.0.patience;
         let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
         sent.map_err(|_| {
-            // Whoever says nothing here would say nothing to the next call either.
+            // A silent connection would not answer the next call either.
             self.0.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.silent()
         })?
@@ -367,7 +367,7 @@ impl HttpClient {
     ) -> Result<Request<Full<Bytes>>, HttpError> {
         let ClientInner { base, proxy, .. } = &*self.0;
         let target = base.target(path);
-        // A proxy for plain HTTP is told the whole address; every other server knows who it is.
+        // A proxy for plain HTTP gets the whole URL; every other server gets the path.
         let through = proxy.as_ref().filter(|_| !base.tls);
         let target = if through.is_some() { format!("http://{}{target}", base.authority()) } else { target };
         let wrong = || HttpError::Address { address: base.to_string(), why: "it holds characters no address has" };
@@ -437,7 +437,7 @@ impl HttpClient {
         HttpError::Silent { address: self.tried(), waited: self.0.patience }
     }
 
-    /// Where calls go, and by which way.
+    /// Where calls go, and through which proxy.
     fn tried(&self) -> String {
         match &self.0.proxy {
             Some(proxy) => format!("{} through {proxy}", self.0.base),
@@ -499,7 +499,7 @@ impl HttpClient {
         Ok(Sender::Many(sender))
     }
 
-    /// Asks a proxy for a way through to the server, and gives the first line of its answer.
+    /// Sends `CONNECT` to a proxy and gives the first line of its answer.
     async fn ask_through(&self, stream: &mut TcpStream, proxy: &ServerUrl) -> Result<String, String> {
         let target = format!("{}:{}", self.0.base.host, self.0.base.port);
         let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
@@ -552,7 +552,7 @@ impl HttpAnswer {
         std::future::poll_fn(|context| self.poll_chunk(context)).await
     }
 
-    /// The same for whoever polls.
+    /// The same as a poll function.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
         loop {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
@@ -591,7 +591,7 @@ impl HttpAnswer {
 }
 
 impl Drop for HttpAnswer {
-    /// Who has read everything need not ask for more to find out: the connection serves the next call then, too.
+    /// A body that was read whole, even if its end was never polled for, frees its connection for the next call.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
             self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
@@ -599,7 +599,7 @@ impl Drop for HttpAnswer {
     }
 }
 
-/// An error and what lies behind it.
+/// An error with its causes.
 fn with_cause(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

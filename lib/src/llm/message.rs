@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::event::Extra;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -23,7 +23,7 @@ pub enum Role {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of a message.
     pub role: Role,
     /// What is said, in order.
     pub content: Vec<Part>,
@@ -123,7 +123,7 @@ impl Part {
     }
 }
 
-/// The field of a task with what the agent is told about the step it belongs to.
+/// The field of a task with the description of the step it belongs to.
 const ABOUT: &str = "about";
 
 /// The mark of a user message that does not come from the user.
@@ -149,14 +149,14 @@ impl Message {
         Self::new(Role::User, vec![Part::text(text)])
     }
 
-    /// The same with what the agent is told about the step the task belongs to. It goes to the model with the task.
+    /// The same with the description of the step the task belongs to, which goes to the model with the task.
     #[must_use]
     pub fn about(mut self, step: &str) -> Self {
         self.extra.insert(ABOUT.into(), step.into());
         self
     }
 
-    /// Puts what is told about its step before the words of a task.
+    /// Puts the description of its step before the words of a task.
     pub(crate) fn tell_about(&mut self) {
         if let Some(step) = self.extra.get(ABOUT).and_then(Value::as_str) {
             self.content.insert(0, Part::text(step));

@@ -1,4 +1,4 @@
-//! Talking to models: one shape of conversation for every provider.
+//! Model calls: one type of request and response for every provider.
 //!
 //! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
 //! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.

@@ -94,7 +94,7 @@ pub struct ModelNames<'a> {
 }
 
 impl<'a> ModelNames<'a> {
-    /// A model nobody has answered for yet.
+    /// A model that has not answered yet.
     pub fn asked(asked: &'a str) -> Self {
         Self { asked, answered: "" }
     }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_versions_count_as_the_dearest_of_their_family() {
+    fn unknown_versions_cost_the_most_of_their_family() {
         let usage = Usage { input: 1_000_000, ..Usage::default() };
         for (model, dollars) in [
             ("claude-opus-7", 15.0),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_was_asked_for_counts_where_the_answer_has_another() {
+    fn the_requested_model_name_sets_the_price() {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("qwen".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, ..Usage::default() };

@@ -1,4 +1,4 @@
-//! Who answers.
+//! The providers of answers.
 
 use super::error::LlmError;
 use super::price::{ModelNames, Pricing, context_of};
@@ -9,7 +9,7 @@ use super::script::Script;
 use crate::event::Usage;
 use crate::process::Cancel;
 
-/// Who answers. An enum, not a trait: the set is closed and every one of them ships with pleach.
+/// A provider of answers. An enum, not a trait: the set is closed and every one of them ships with pleach.
 #[derive(Debug, Clone)]
 pub enum Provider {
     /// Answers from a YAML file.
@@ -27,7 +27,7 @@ impl Provider {
         }
     }
 
-    /// Asks for one answer. Never tries twice; ends early only when `cancel` says kill.
+/// Makes one call. Never retries; ends early only on a kill.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         match self {
             Self::Script(script) => {

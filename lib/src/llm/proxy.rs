@@ -1,4 +1,4 @@
-//! The proxy that variables name for an address, by the rules programs have agreed on.
+//! The proxy for an address by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as other programs read them.
 
 use std::net::IpAddr;
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_of_the_scheme_counts_and_what_is_excepted_goes_straight() {
+    fn proxy_variables_and_no_proxy_are_honoured() {
         let environment = |no: &str| {
             let pairs = [("HTTPS_PROXY", "http://s:1"), ("http_proxy", "p:2"), ("NO_PROXY", no)];
             Environment::from_pairs(pairs)

@@ -20,7 +20,7 @@ pub struct ToolSpec {
     pub extra: Extra,
 }
 
-/// Everything a model is told for one answer.
+/// Everything a model gets for one answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
     /// The model, as the provider names it; empty for the provider's own choice.
@@ -65,7 +65,7 @@ pub mod meta {
     pub const VISIT: &str = "visit";
     /// The attempt within the visit, from 1.
     pub const ATTEMPT: &str = "attempt";
-    /// How often this very call was tried, from 1.
+/// Which try of the same call this is, from 1.
     pub const TRY: &str = "try";
     /// Where the agent may leave its outcome.
     pub const STATUS_FILE: &str = "status_file";

@@ -65,7 +65,7 @@ impl AcpAgent {
         }
     }
 
-    /// The same behind the gateway, where `upstream` answers. It is brought there as `preset` says; `models` are those
+/// The same behind the gateway, where `upstream` answers. It is configured as `preset` says; `models` are those
     /// behind short names. It gets no key, and a home of its own.
     #[must_use]
     pub fn behind(
@@ -83,7 +83,7 @@ impl AcpAgent {
     }
 
     /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does when
-    /// it is run by its name. A program is known by its bare name, as PATH finds it: whoever brings another one along
+/// it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
     /// does not get at keys by giving it that name.
     #[must_use]
     pub fn as_known(mut self, environment: &Environment) -> Self {
@@ -154,7 +154,7 @@ impl AcpAgent {
         if self.route.is_some() { "own" } else { "user" }
     }
 
-    /// What it is told where something else holds it, unless the settings say what it may do.
+/// Its arguments in a sandbox, unless the settings say what it may do.
     pub(super) fn bounded(&self, job: &Job) -> &[String] {
         let preset = self.route.as_ref().map(|route| &route.preset).or(self.known.as_ref().map(|(preset, _)| *preset));
         match preset {

@@ -1,5 +1,5 @@
 //! The client's side of a conversation: what to say to an agent, and what to make of its answers. It knows lines only;
-//! pipes and clocks are somebody else's.
+//! `session` has the pipes and the clock.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ impl AcpClient {
     }
 
     fn update(&mut self, params: Value) -> Vec<AcpAction> {
-        // While a session is loaded its past is told again.
+// While a session is loaded its past is replayed.
         let (Awaited::Prompt, Some(turn_builder)) = (self.awaited, &mut self.turn_builder) else { return Vec::new() };
         let update = SessionUpdate::deserialize(params).map_or(Update::Other, |params| params.update);
         let Some(turn) = turn_builder.take(update) else { return Vec::new() };
@@ -328,7 +328,7 @@ impl AcpClient {
 
     fn log_in(&mut self, error: &RpcError) -> Result<Vec<u8>, AcpEnd> {
         self.has_logged_in = true;
-        // Of several ways the one with a key needs nobody who looks at a browser.
+// Of several ways the one with a key needs no browser.
         let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
         let login = self.logins.iter().find(by_key).or(self.logins.first());
         let Some(login) = login.map(|login| login.id.clone()) else {

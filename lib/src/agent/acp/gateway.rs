@@ -25,7 +25,7 @@ pub(super) async fn run(
         GatewayRun::open(route.upstream.clone(), &job).await?.with_max_failed_calls(agent.max_failed_calls);
     let endpoint = GatewayEndpoint::of(&gateway_run, &route.preset);
     let asked = job.model.as_deref().or(agent.profile.model.as_deref()).map(|model| route.named(model));
-    // Who knows the gateway's models by names of its own is told in its settings which one it is, and not again.
+// An agent with its own names for the gateway's models has the model in its settings, and is not asked again.
     let in_settings = route.preset.gateway.model.is_some();
     let model = asked.clone().or_else(|| route.told(None));
     let way = GatewaySetup {

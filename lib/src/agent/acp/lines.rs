@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How much an agent may write that nobody has read yet: a whole file may be in one line.
+/// How much unread output an agent may have: a whole file may be in one line.
 pub(super) const UNREAD: usize = 128 << 20;
 
 /// Something an agent wrote.
@@ -27,7 +27,7 @@ pub(super) struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Lines go to `heard`; whoever takes one takes its length off `unread`.
+/// Lines go to `heard`; its receiver takes their length off `unread`.
     pub fn new(heard: UnboundedSender<OutputLine>, unread: Arc<AtomicUsize>) -> Self {
         Self { heard, unfinished: Vec::new(), unread, is_over: false }
     }
@@ -53,7 +53,7 @@ impl LineSplitter {
     }
 
     fn send(&self, line: OutputLine) {
-        // Who has heard enough does not listen any more.
+// The receiver may have stopped.
         let _ = self.heard.send(line);
     }
 }

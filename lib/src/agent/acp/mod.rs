@@ -1,7 +1,7 @@
 //! Agents that speak the Agent Client Protocol: JSON-RPC over their standard streams. One prompt is one run; where its
 //! turns begin and end is inferred from what the agent tells meanwhile.
 //!
-//! [`client`] decides what to say, [`turn_builder`] makes turns of what is heard, [`policy`] answers questions for permission;
+//! [`client`] decides what to send, [`turn_builder`] makes turns of updates, [`policy`] answers permission requests;
 //! `session` has the pipes and the clock. Behind the gateway turns are not inferred: `gateway` takes those it has seen.
 
 mod agent;

@@ -47,7 +47,7 @@ impl PermissionPolicy {
     }
 }
 
-/// The answer of somebody who does not want to go on.
+/// The answer that cancels.
 pub(super) fn cancelled() -> Value {
     json!({"outcome": {"outcome": "cancelled"}})
 }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_allowed_in_the_working_copy_alone() {
+    fn writes_are_allowed_in_the_worktree_only() {
         for (kind, path, expected) in [
             ("edit", "/w/copy/a", "yes"),
             ("edit", "a", "yes"),

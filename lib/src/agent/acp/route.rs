@@ -10,7 +10,7 @@ use crate::gateway::Upstream;
 /// How an agent comes to its model.
 #[derive(Debug, Clone)]
 pub(super) struct AcpRoute {
-    /// How its program is brought there.
+/// How its program is configured for the gateway.
     pub preset: Preset,
     /// Who answers.
     pub upstream: Upstream,
@@ -32,7 +32,7 @@ impl AcpRoute {
         self.models.get(model).cloned().unwrap_or_else(|| model.to_owned())
     }
 
-    /// The model an agent is told by its settings, if that is how it is told.
+/// The model in an agent's settings, if that is how it is configured.
     pub fn told(&self, asked: Option<&str>) -> Option<String> {
         self.preset.gateway.model.as_ref().map(|_| self.named(asked.unwrap_or("worker")))
     }

@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The error code of a method nobody knows.
+/// The error code of an unknown method.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// The error code of something that went wrong inside.
 pub(super) const INTERNAL: i64 = -32603;
 
-/// The protocol's error code for an agent nobody has logged in to.
+/// The protocol's error code for an agent without a login.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
 
 /// What a line of the agent says.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_one_line() {
+    fn every_message_is_one_line() {
         let said = request(7, "session/prompt", json!({"text": "a\nb"}));
         assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
         let text = String::from_utf8(said).unwrap();

@@ -29,7 +29,7 @@ pub(super) async fn work(
     job.sandbox = job.sandbox.map(|bounds| {
         let open = agent.known.as_ref().map(|(preset, environment)| writable_paths(preset, environment));
         let writes = open.into_iter().flatten().chain([job.home.clone()]);
-        // It speaks to its model by itself.
+// It calls its model by itself.
         Arc::new(bounds.with_network().with_write(writes))
     });
     let ask = agent.ask(&job);

@@ -21,10 +21,10 @@ const STOPPING: Duration = Duration::from_secs(10);
 /// How long an agent may take to end after its input has.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Where turns go that are inferred, or what is needed to go on where others see them.
+/// Where inferred turns go, or only the resume state where the gateway sees the turns.
 #[derive(Debug, Clone)]
 pub(super) enum TurnSink<'a> {
-    /// They are reported, with whether nobody is billed for them by the token.
+/// They are reported, with whether they are not billed by the token.
     Turns(&'a Turns, bool),
     /// The gateway sees them.
     State(StateRef),
@@ -156,7 +156,7 @@ impl AcpSession<'_> {
     }
 
     fn tell(&self, said: Vec<u8>) {
-        // An agent that is gone hears nothing; its end is noticed elsewhere.
+// An agent that has ended reads nothing; its end is noticed elsewhere.
         let _ = self.say.send(said);
     }
 

@@ -1,4 +1,4 @@
-//! What a turn leaves behind so that another can go on with its session.
+//! What a turn records so that a later one can resume its session.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn users() -> String {
     "user".to_owned()
 }
 
-/// A session an agent can take up again.
+/// A session an agent can resume.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct AcpState {
     /// Its name.

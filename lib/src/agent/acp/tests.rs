@@ -229,7 +229,7 @@ fn codex_is_understood() {
 }
 
 #[test]
-fn gemini_is_understood_and_logged_in_to_when_it_says_so() {
+fn gemini_logs_in_when_required() {
     let (play, told) = replayed(GEMINI);
     let root = "/workspace/repo";
     assert_eq!(
@@ -283,7 +283,7 @@ fn another_version_of_the_protocol_is_refused() {
 }
 
 #[test]
-fn what_is_not_known_is_passed_over_and_what_is_not_offered_refused() {
+fn unknown_messages_are_ignored_and_unsupported_requests_refused() {
     let mut play = Play::open(ask());
     for line in ["Loading models…", "", "[]", r#"{"method":"_new/thing","params":7}"#, r#"{"id":99,"result":{}}"#] {
         play.hear_line(line);
@@ -303,7 +303,7 @@ fn what_is_not_known_is_passed_over_and_what_is_not_offered_refused() {
 }
 
 #[test]
-fn words_between_tools_begin_a_turn_only_when_all_tools_have_ended() {
+fn words_start_a_turn_once_all_tools_have_ended() {
     let mut play = Play::open(ask());
     let say = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
     let tool = |id: &str, status: &str| json!({"sessionUpdate": "tool_call", "toolCallId": id, "status": status});
@@ -338,7 +338,7 @@ fn one_message_around_its_tools_is_one_turn() {
 }
 
 #[test]
-fn a_session_is_taken_up_again_where_the_agent_can() {
+fn a_session_is_resumed_where_the_agent_can() {
     let state = json!({"agent": "acp", "session": "old", "cost_usd": 1.5, "messages": {"first": 1, "last": 2}});
     let again = AcpTask { resume: AcpState::read(&state), ..ask() };
     assert_eq!(AcpState::read(&json!({"agent": "claude", "session": "old"})), None);
@@ -373,7 +373,7 @@ fn a_session_is_taken_up_again_where_the_agent_can() {
 }
 
 #[test]
-fn model_and_mode_are_asked_for_where_they_are_offered() {
+fn offered_models_and_modes_are_selected() {
     let wish = AcpTask { model: Some("big".into()), mode: Some("auto".into()), ..ask() };
     let open = |offers: Value| {
         let mut play = Play::new(wish.clone());
@@ -402,7 +402,7 @@ fn model_and_mode_are_asked_for_where_they_are_offered() {
 }
 
 #[test]
-fn a_stop_is_asked_for_once_and_what_is_asked_afterwards_is_called_off() {
+fn a_stop_is_sent_once_and_later_permissions_are_cancelled() {
     let mut play = Play::open(ask());
     let cancel = play.client.cancel().expect("a word to stop");
     assert!(String::from_utf8(cancel).unwrap().contains("session/cancel"));
@@ -418,7 +418,7 @@ fn a_stop_is_asked_for_once_and_what_is_asked_afterwards_is_called_off() {
 }
 
 #[test]
-fn every_end_of_a_prompt_is_told() {
+fn every_stop_reason_is_reported() {
     let end = |reason: &str| {
         let mut play = Play::open(ask());
         play.answer(json!({"stopReason": reason}));
@@ -438,7 +438,7 @@ fn every_end_of_a_prompt_is_told() {
 }
 
 #[test]
-fn an_agent_nobody_can_log_in_to_is_named() {
+fn an_agent_without_a_login_fails_by_name() {
     let mut play = Play::new(ask());
     play.answer(json!({"protocolVersion": 1, "authMethods": []}));
     play.refuse(-32000, "Authentication required");
@@ -451,7 +451,7 @@ fn an_agent_nobody_can_log_in_to_is_named() {
 }
 
 #[test]
-fn programs_of_known_agents_are_known_by_their_bare_name() {
+fn known_agents_are_recognized_by_bare_name() {
     let title = |program: &str| super::known(program).map(|preset| preset.title.as_str());
     for (program, expected) in [
         ("gemini", Some("Gemini CLI")),
@@ -467,7 +467,7 @@ fn programs_of_known_agents_are_known_by_their_bare_name() {
 }
 
 #[test]
-fn a_known_agent_that_something_else_holds_sets_no_bounds_of_its_own() {
+fn a_sandboxed_agent_gets_no_sandbox_of_its_own() {
     let environment = Environment::default();
     let agent = |program: &str| AcpAgent::new([program], Spawner::new(Vec::new(), &environment)).as_known(&environment);
     let job = |is_held: bool| {

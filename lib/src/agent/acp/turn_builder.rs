@@ -1,4 +1,4 @@
-//! Makes turns of what an agent tells. The protocol has no mark between two model calls, so it is inferred: words that
+//! Makes turns of an agent's updates. The protocol has no mark between two model calls, so it is inferred: words that
 //! come after tools which have all ended begin the next turn.
 
 use serde_json::{Map, Value, json};
@@ -43,7 +43,7 @@ pub(super) struct TurnBuilder {
     pieces: Vec<Piece>,
     /// How full the context was in this turn.
     used: Option<u64>,
-    /// The same, told when the turn was over already: it belongs to the next one.
+/// The same, reported when the turn was over already: it belongs to the next one.
     used_next: Option<u64>,
     /// What earlier turns were said to use.
     reported: Usage,
@@ -129,7 +129,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Takes in what is told of a tool, also where it is told by asking for permission.
+/// Takes an update of a tool call, also one that comes with a permission request.
     pub fn tool(&mut self, update: ToolUpdate) {
         let id = update.tool_call_id.clone();
         let known = self.pieces.iter_mut().find_map(|piece| match piece {

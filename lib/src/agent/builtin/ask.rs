@@ -1,4 +1,4 @@
-//! Getting one usable answer out of a provider: another try when it is busy, another question when it talks nonsense.
+//! Getting one usable answer out of a provider: a retry when it is busy, a reminder when its answer is malformed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::llm::{
 use crate::process::Cancel;
 use crate::text::counted;
 
-/// The shortest wait anybody is told of.
+/// The shortest wait that is reported.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// What came of asking.
@@ -48,7 +48,7 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks until there is an answer or no sense in asking. What tries without a usable answer brought and cost is put
+/// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
     /// `aside`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
@@ -136,7 +136,7 @@ impl Asker<'_> {
         nonsense: Option<&str>,
         cancel: &Cancel,
     ) -> Result<Result<Answered, LlmError>, AgentError> {
-        // The remark is about one answer nobody will see again, so it is no part of the conversation.
+// The remark is about an answer that is dropped, so it is no part of the conversation.
         if let Some(fault) = nonsense {
             let remark = format!("Your last answer could not be used ({fault}). Please answer again.");
             request.messages.push(Message::steering(remark));
@@ -163,7 +163,7 @@ impl Asker<'_> {
         Some(asked.unwrap_or_else(|| self.limits.pause(failures.all, 0.5 + fastrand::f64())))
     }
 
-    /// Why nobody is asked again, in words.
+/// Why there is no further retry.
     fn gave_up(&self, error: &LlmError, failures: u32) -> String {
         let wait = error.retry_after.filter(|wait| *wait > self.limits.max_wait);
         let wait =

@@ -16,7 +16,7 @@ pub(super) enum Finding {
     None,
     /// It goes in circles: tell it.
     Steer(String),
-    /// It was told and goes on all the same.
+/// It was warned and continues.
     Stuck(String),
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_calls_count_and_a_window_of_ten_leaves_one_out_for_three() {
+    fn only_the_newest_calls_are_checked_for_loops() {
         let mut calls = vec![7; 30];
         calls.push(8);
         assert_eq!(cycle(&calls, 10), None);
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn another_answer_is_no_circle() {
+    fn a_different_answer_is_not_a_loop() {
         let waits: Vec<Message> = (0..30).flat_map(|n| answered(1, &format!("{n} of 30 done"))).collect();
         assert_eq!(look(&waits, 10), Finding::None);
     }
 
     #[test]
-    fn an_agent_is_told_once_and_then_stuck() {
+    fn a_loop_is_warned_about_once_then_fails() {
         let mut messages: Vec<Message> = Vec::new();
         for _ in 0..9 {
             messages.extend(turn(1));

@@ -128,7 +128,7 @@ impl Agent for Builtin {
     }
 
     fn introduction(&self) -> Option<Introduction> {
-        // A script bills nobody, and a server that wants no key does not either.
+// A script bills no account, and neither does a server without a key.
         let Provider::Remote(remote) = &self.provider else { return None };
         if remote.is_keyless() {
             return None;
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         (system + context::tokens(&self.request.messages)) / self.context() as f64
     }
 
-    /// The messages that are not reported yet: the task, what tries brought that were no answer, and what came after.
+/// The messages that are not reported yet: the task, partial answers of failed tries, and what came after.
     fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
         let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let mut messages = self.request.messages[first..].to_vec();

@@ -1,4 +1,4 @@
-//! What the built-in agent is told before its task. What is the same for every agent of a run comes first, so that servers
+//! The system prompt of the built-in agent. What is the same for every agent of a run comes first, so that servers
 //! which remember prompts know it again; what is about one step goes with its task.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::agent::{Job, Profile, bounds};
 /// Files with a project's own rules, in the order they are read in each directory.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// How many bytes of them are told.
+/// How many bytes of them are included.
 const BUDGET: usize = 32 << 10;
 
 /// The system prompt of a job, and how much of it is the same for every agent of the run, in bytes.
@@ -36,7 +36,7 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &P
     (text, shared)
 }
 
-/// What is told about the step a task belongs to.
+/// The description of the step a task belongs to.
 pub(super) fn about(job: &Job) -> String {
     let node = format!("This is step `{}` of the pipeline.", job.node);
     if !job.tools {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_knows_its_place_bounds_and_where_to_leave_its_outcome() {
+    fn the_prompt_names_directory_sandbox_and_status_file() {
         let dir = TempDir::new().unwrap();
         let text = told(&dir, ".", |_| {});
         for fact in [

@@ -36,7 +36,7 @@ pub struct CliSettings {
     pub models: BTreeMap<String, String>,
     /// Prices of models, over those pleach knows.
     pub prices: Prices,
-    /// It is a program of the user's own, which is told its task and nothing else.
+/// It is a program of the user's own, which gets its task and nothing else.
     pub is_command: bool,
     /// It gets no network where it does not go through the gateway.
     pub is_closed: bool,
@@ -55,9 +55,9 @@ pub struct CliAgent {
     pub settings: CliSettings,
     /// Where the program is.
     pub program: PathBuf,
-    /// How its turns are told apart.
+/// How its turns are found.
     pub turns: TurnMode,
-    /// Who it is told to be.
+/// Its profile.
     pub profile: Profile,
     /// Where its keys are.
     pub environment: Environment,
@@ -91,7 +91,7 @@ impl CliAgent {
         turn
     }
 
-    /// What tokens cost, where there is a price. A stream that names no model speaks of the one that was asked for.
+/// What tokens cost, where there is a price. A stream that names no model uses the one that was asked for.
     pub(super) fn price(&self, job: &Job, model: &str, usage: &Usage) -> Option<f64> {
         let asked = self.model(job).unwrap_or_default();
         self.settings.prices.cost(ModelNames { asked: &asked, answered: model }, usage)
@@ -134,7 +134,7 @@ impl CliAgent {
         is_sure.then(|| (format!("{} has no key and no login", self.preset.title), how))
     }
 
-    /// A refusal with the key or the login that was refused.
+/// Adds to a refusal which key or login was refused.
     pub(super) fn of_whom(&self, error: AgentError) -> AgentError {
         let AgentError::Environment(why) = error else { return error };
         let log_in = &self.preset.log_in;
@@ -146,7 +146,7 @@ impl CliAgent {
         })
     }
 
-    /// How the agent is introduced without asking it for its version.
+/// The introduction of the agent without its version.
     pub fn at_a_glance(&self) -> Introduction {
         let billed = self.billed();
         let other = billed.other_way(&self.preset, &self.environment);
@@ -179,15 +179,15 @@ impl CliAgent {
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
     }
 
-    /// Whether a node that names this model, or none, can be worked on: a program that is told its model by pleach is never
-    /// told a tier that stands for none.
+/// Whether a node that names this model, or none, can be worked on: a program that gets its model from pleach never gets
+/// a tier without a model.
     pub(super) fn knows_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
         let is_told = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
         self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| is_no_tier(&model, &self.preset.provider))
     }
 }
 
-/// Refuses a tier nobody has named a model for.
+/// Refuses a tier without a configured model.
 pub(in crate::agent) fn is_no_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
     match ["smart", "worker", "cheap"].contains(&model) {
         true => Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() }),

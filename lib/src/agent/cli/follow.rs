@@ -1,4 +1,4 @@
-//! A program while it works: what it says is taken in, its turns are reported, and it is ended when it must.
+//! Follows a program while it works: reads its stream, reports its turns, and ends it on a stop.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl StreamFollower<'_> {
     }
 
     async fn hook(&mut self, waiting: WaitingHook, canceller: &Canceller) {
-        // The last words of an agent wait for its end; tools nobody told of are a turn of their own.
+// The last words of an agent wait for its end; tools missing from the stream are a turn of their own.
         let is_turn = !waiting.is_end() || self.transcript.has_turn();
         if !waiting.is_of_agent() || !is_turn {
             return waiting.answer(true).await;
@@ -105,7 +105,7 @@ impl StreamFollower<'_> {
         waiting.answer(verdict == TurnVerdict::Go).await;
     }
 
-    /// Reports a turn that is over. On a stop the program is ended: what it does from here on is nobody's wish.
+/// Reports a turn that is over. On a stop the program is ended: its further work is not wanted.
     async fn report(&mut self, canceller: &Canceller) -> TurnVerdict {
         let Self { agent, job, .. } = self;
         let turn = self.transcript.turn(|model, usage| agent.price(job, model, usage));

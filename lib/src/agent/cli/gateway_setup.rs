@@ -1,4 +1,4 @@
-//! The way of a program to its model through a gateway: a home of its own, so that nothing it finds in the user's can
+//! Sets a program up for the gateway: a home of its own, so that nothing it finds in the user's can
 //! lead it elsewhere, another address, and a key that opens nothing but the gateway. Everybody on the machine can read a
 //! command line, so the secret is in variables only.
 
@@ -50,7 +50,7 @@ pub(in crate::agent) fn tools(environment: &Environment, some: impl Fn(&str) -> 
     there.map(|(name, path)| (name.into(), Some(path.into()))).collect()
 }
 
-/// Where an agent finds its model, as far as it knows.
+/// The gateway, as an agent sees it.
 #[derive(Debug, Clone)]
 pub(in crate::agent) struct GatewayEndpoint {
     /// With the secret.
@@ -64,7 +64,7 @@ pub(in crate::agent) struct GatewayEndpoint {
 }
 
 impl GatewayEndpoint {
-    /// What a program of this kind is told about a gateway.
+/// A gateway's endpoint for a program of this kind.
     pub fn of(gateway_run: &GatewayRun, preset: &Preset) -> Self {
         Self {
             base_url: gateway_run.base_url(preset.format()),
@@ -76,7 +76,7 @@ impl GatewayEndpoint {
     }
 }
 
-/// How one program comes to its model.
+/// The setup of one program for the gateway.
 #[derive(Debug)]
 pub(in crate::agent) struct GatewaySetup<'a> {
     pub preset: &'a Preset,
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_is_not_made_through_links_its_agent_has_left() {
+    fn setting_up_a_home_follows_no_links() {
         let dir = tempfile::tempdir().unwrap();
         let (home, mine) = (dir.path().join("home"), dir.path().join("mine"));
         fs::create_dir(&home).unwrap();

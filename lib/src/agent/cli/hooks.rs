@@ -22,7 +22,7 @@ use tokio::task::{AbortHandle, JoinSet};
 /// What an agent's hook tells at most.
 const LONGEST: u64 = 64 << 20;
 
-/// How long a hook may take to say what it was told: it has that before it connects, or gets it at once.
+/// How long a hook may take to send its input: it has that before it connects, or gets it at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hooks are listened to.
@@ -36,7 +36,7 @@ pub struct HookListener {
 /// A hook that waits.
 #[derive(Debug)]
 pub struct WaitingHook {
-    /// What the agent told it.
+/// What the agent sent it.
     pub event: Value,
     stream: tokio::net::UnixStream,
 }
@@ -72,7 +72,7 @@ impl HookListener {
     }
 }
 
-/// Takes in what hooks say, each by itself: one that is slow to speak holds up no other. What cannot be read is let go.
+/// Reads the input of each hook by itself: a slow one blocks no other. What cannot be read is let go.
 async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHook>) {
     let mut reading = JoinSet::new();
     loop {
@@ -88,7 +88,7 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHo
         let waiting = waiting.clone();
         reading.spawn(async move {
             if let Ok(Some(said)) = tokio::time::timeout(PATIENCE, read(stream)).await {
-                // Nobody listens any more, so nobody waits for an answer.
+// The listener is gone, so no answer is awaited.
                 let _ = waiting.send(said);
             }
         });
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_hook_waits_for_its_answer_also_in_a_deep_directory() {
+    async fn a_hook_waits_for_its_answer_in_a_deep_directory() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("d".repeat(120)).join("e".repeat(120));
         let mut listener = HookListener::open(&home).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_that_says_nothing_holds_up_no_other() {
+    async fn a_silent_hook_does_not_block_others() {
         let dir = tempfile::tempdir().unwrap();
         let mut listener = HookListener::open(dir.path()).unwrap();
         let silent = tokio::net::UnixStream::connect(&listener.path).await.unwrap();

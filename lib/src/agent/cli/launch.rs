@@ -40,7 +40,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// What the agent is asked. One that goes on with a conversation has heard the task already.
+/// The prompt. An agent that resumes a conversation has the task already.
     pub(super) fn prompt(&self, goes_on: bool, bounds: Option<&Arc<Sandbox>>) -> String {
         let epilogue = self.epilogue(bounds.map(Arc::as_ref));
         if goes_on && self.job.continues {
@@ -55,7 +55,7 @@ impl<'a> Launch<'a> {
         format!("{told}{}{epilogue}", self.job.prompt)
     }
 
-    /// What it is told after its task.
+/// The end of its prompt.
     fn epilogue(&self, bounds: Option<&Sandbox>) -> String {
         match bounds {
             _ if !self.agent.settings.is_command => epilogue(self.job, bounds),
@@ -195,7 +195,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// What every agent that works by itself is told after its task. `sandbox` is what holds the agent, which may be wider
+/// The end of the prompt of every agent that works by itself. `sandbox` is the agent's, which may be wider
 /// than what holds other work of the node.
 pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
     let bounds = match sandbox {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_line_tells_the_gateway_s_secret() {
+    fn no_command_line_contains_the_gateway_secret() {
         let endpoint = endpoint();
         for kind in ["claude", "codex", "gemini", "opencode", "command"] {
             let mut agent = agent(kind, TurnMode::Gateway);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_told_the_bounds_that_hold_it() {
+    fn the_prompt_describes_the_sandbox() {
         let job = job();
         for (kind, turns) in [("claude", TurnMode::Stream), ("claude", TurnMode::Node), ("command", TurnMode::Node)] {
             let agent = agent(kind, turns);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_kept_to_its_tools_in_its_own_words() {
+    fn tools_are_limited_by_the_agents_own_options() {
         let mut reviewer = agent("claude", TurnMode::Node);
         let line = |agent: &CliAgent, job: &Job| {
             let command = Launch { agent, job }.command("x", LaunchOptions::default()).unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_gateway_nothing_of_the_user_s_leads_elsewhere() {
+    fn gateway_settings_override_those_of_the_user() {
         let endpoint = endpoint();
         for (kind, gone, set) in [
             ("claude", "CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BASE_URL"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_kept_from_tools_does_not_run_without_them() {
+    fn tools_false_is_refused_where_it_cannot_hold() {
         let job = Job { tools: false, ..job() };
         let command = |kind| {
             let agent = agent(kind, TurnMode::Node);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_own_word_comes_first() {
+    fn the_agents_own_result_counts_first() {
         assert_eq!(judge(Exit::Code(0), claim(None), &[], None), Ok(End::Done));
         assert_eq!(judge(Exit::Code(1), claim(None), &[], None), Ok(End::Done));
         let cut = claim(Some(("cut off", AgentFailureKind::Transient)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_the_exit_counts() {
+    fn without_a_result_the_exit_code_counts() {
         let terminal = |why: &str| Err(AgentError::Terminal(why.into()));
         let transient = |why: &str| Err(AgentError::Transient(why.into()));
         assert_eq!(

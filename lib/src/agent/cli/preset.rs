@@ -32,13 +32,13 @@ pub struct Preset {
     pub log_in: String,
     /// Who serves its models.
     pub provider: ProviderName,
-    /// The language it speaks with them.
+/// The API format it uses with them.
     pub speaks: Language,
     /// What its output is.
     pub parser: ParserName,
     /// What it reads.
     pub stdin: AgentStdin,
-    /// How its turns can be told apart; the first that is possible is taken.
+/// Its turn modes; the first that is possible is taken.
     pub turns: Vec<TurnMode>,
     /// Its arguments. A word that is a placeholder without a value is left out, with the option before it.
     pub argv: Vec<String>,
@@ -83,10 +83,10 @@ pub struct Preset {
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
     /// Over the Agent Client Protocol it talks to a server of its own on loopback. A sandbox that opens nothing but the
-    /// gateway to it forbids that, so it goes there only when it is told to.
+/// gateway to it forbids that, so it goes there only when configured.
     #[serde(default)]
     pub serves_itself: bool,
-    /// How it is brought to call its model through the gateway.
+/// How it is configured to call its model through the gateway.
     #[serde(default)]
     pub gateway: GatewayPreset,
 }
@@ -105,7 +105,7 @@ pub struct SeparateHome {
     pub written: Vec<String>,
 }
 
-/// The language a program speaks with its provider.
+/// The API format a program uses with its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
@@ -131,8 +131,8 @@ pub struct Permissions {
     pub given: Vec<String>,
     /// Where the node has no tools.
     pub no_tools: Vec<String>,
-    /// In a sandbox where it speaks the Agent Client Protocol, and asks for the rest: no bounds of its own, where these
-    /// cannot be set inside of others.
+/// In a sandbox where it uses the Agent Client Protocol, and asks for the rest: no sandbox of its own, where it
+/// cannot be nested.
     #[serde(default)]
     pub bounded_over_acp: Vec<String>,
 }
@@ -147,7 +147,7 @@ pub struct ToolOptions {
     pub names: BTreeMap<String, String>,
 }
 
-/// How a program is brought to call its model at another address.
+/// How a program is configured to call its model at another address.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayPreset {
@@ -164,25 +164,25 @@ pub struct GatewayPreset {
     pub directories: Vec<String>,
     /// Files in the agent's own home.
     pub files: BTreeMap<String, String>,
-    /// Files in the agent's own home that are written anew for every run, with `{base_url}` as arguments have it.
+/// Files in the agent's own home that are rewritten for every run, with `{base_url}` as arguments have it.
     pub settings: BTreeMap<String, String>,
-    /// The languages it can be told to speak, where it is not bound to one, and what stands for `{sdk}` and `{version}`
+/// The API formats it can be configured for, where there are several, and what stands for `{sdk}` and `{version}`
     /// then.
     pub dialects: BTreeMap<Language, Dialect>,
 }
 
-/// How a program is told to speak one of several languages.
+/// How a program is configured for one of several API formats.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dialect {
-    /// The library by which it speaks.
+/// The library it uses.
     pub sdk: String,
     /// What that library wants behind an address that has no version.
     pub version: String,
 }
 
 impl GatewayPreset {
-    /// The variables most programs look at, whatever language they speak.
+/// The variables most programs read, whatever format they use.
     fn of_any_language() -> Self {
         let env = [
             ("ANTHROPIC_BASE_URL", "{root_url}"),
@@ -231,12 +231,12 @@ impl Preset {
         !cfg!(target_os = "macos") && !other.is_empty() && !other.iter().any(|file| file.exists())
     }
 
-    /// Whether it can be told to use no tools. A program of the user's own is not told anything but its task.
+/// Whether it can run without tools. A program of the user's own gets nothing but its task.
     pub fn can_go_without_tools(&self, is_command: bool) -> bool {
         is_command || !self.permissions.no_tools.is_empty()
     }
 
-    /// Whether it can be told, with these further arguments, to use only some of its tools.
+/// Whether these further arguments can limit it to some of its tools.
     pub fn can_be_given_tools(&self, args: &[String]) -> bool {
         self.tools.args.iter().chain(&self.argv).chain(args).any(|word| word.contains("{tools}"))
     }
@@ -311,7 +311,7 @@ impl Preset {
         self
     }
 
-    /// The same in the language of who answers, where it can be told to speak that.
+/// The same in the format of its provider, where it can be configured for that.
     pub fn speaking(mut self, format: Format) -> Self {
         let language = match format {
             Format::Anthropic => Language::Anthropic,
@@ -330,7 +330,7 @@ impl Preset {
         !self.install.is_empty()
     }
 
-    /// The language it speaks with its provider.
+/// The API format it uses with its provider.
     pub fn format(&self) -> Format {
         match self.speaks {
             Language::Anthropic => Format::Anthropic,
@@ -377,7 +377,7 @@ mod tests {
     use crate::agent::cli::separate_home::kept_paths;
 
     #[test]
-    fn what_agents_keep_is_found_where_variables_put_it() {
+    fn agent_files_follow_environment_variables() {
         let environment =
             Environment::from_pairs([("HOME", "/h"), ("XDG_DATA_HOME", "/data"), ("XDG_CACHE_HOME", "x")]);
         let kept = Preset::of("opencode").unwrap().kept_in(&environment);
@@ -425,13 +425,13 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_kept_from_tools_is_known() {
+    fn presets_know_who_can_run_without_tools() {
         let can = |name: &str| Preset::of(name).unwrap().can_go_without_tools(false);
         assert_eq!(["claude", "codex", "gemini", "opencode"].map(can), [true, true, true, false]);
     }
 
     #[test]
-    fn nothing_that_leads_past_the_gateway_is_left() {
+    fn variables_that_bypass_the_gateway_are_unset() {
         let table: [(&str, &[&str]); 4] = [
             (
                 "claude",
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_agent_that_is_a_program() {
+    fn the_presets_cover_every_cli_agent() {
         assert_eq!(TABLE.keys().collect::<Vec<_>>(), ["claude", "codex", "gemini", "opencode"]);
         for (name, preset) in TABLE.iter() {
             assert!(preset.resumes(), "{name}");
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_goes_over_the_table() {
+    fn the_configuration_overrides_the_presets() {
         let settings = AgentSettings {
             command: vec!["my-claude".into(), "--file".into(), "{prompt_file}".into()],
             parser: Some(ParserName::Jsonl),

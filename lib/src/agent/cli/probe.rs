@@ -98,7 +98,7 @@ impl Billing {
         }
     }
 
-    /// Whether nobody is billed by the token.
+/// Whether it is not billed by the token.
     pub fn is_subscription(&self) -> bool {
         match self {
             Self::Login => true,
@@ -107,7 +107,7 @@ impl Billing {
         }
     }
 
-    /// How somebody else would pay for what an agent spends, where there is a choice.
+/// The other way to pay for what an agent spends, where there is a choice.
     pub fn other_way(&self, preset: &Preset, environment: &Environment) -> Option<String> {
         let has_login = || preset.logins_in(environment).iter().any(|login| login.exists());
         match self {
@@ -147,11 +147,11 @@ pub struct Introduction {
     pub version: Option<String>,
     /// Why that version may not do, if it may not.
     pub outdated: Option<String>,
-    /// How its turns are told apart, where there is more than one way.
+/// Its turn mode, where there is more than one.
     pub turns: Option<TurnMode>,
     /// Who pays.
     pub billed: Billing,
-    /// How somebody else would pay, where there is a choice.
+/// The other way to pay, where there is a choice.
     pub other: Option<String>,
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_pays_is_known_before() {
+    fn billing_is_known_before_the_run() {
         let home = tempfile::tempdir().unwrap();
         let claude = Preset::of("claude").unwrap();
         let environment = |more: &[(&str, &str)]| {

@@ -40,7 +40,7 @@ pub(super) async fn work(agent: &CliAgent, job: Job, turns: &Turns, cancel: &Can
     finish(agent, &job, ran, last, warning.into_iter().collect(), turns).await
 }
 
-/// Runs the program to its end, and reports the turns that can be told apart while it runs. The last one is given
+/// Runs the program to its end, and reports the turns that are found while it runs. The last one is given
 /// back where it is known already.
 async fn run_once(
     agent: &CliAgent,

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_and_login_are_found_where_nothing_else_is_shared() {
+    fn a_separate_home_links_settings_and_login_only() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
         std::fs::create_dir_all(at("h/.gemini/tmp")).unwrap();

@@ -1,4 +1,4 @@
-//! From what a stream tells to turns. Nothing here touches the world.
+//! From the events of a stream to turns. Nothing here touches the world.
 
 use super::parser::{Claim, StreamEvent, StreamedCall, Total};
 use crate::agent::Turn;
@@ -6,7 +6,7 @@ use crate::agent::intent::intent_of;
 use crate::event::Usage;
 use crate::llm::{Message, Role};
 
-/// What a run has told so far, and how much of it was reported.
+/// What a run's stream has said so far, and how much of it was reported.
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// The task, until it was part of a turn.
@@ -27,7 +27,7 @@ pub struct Transcript {
     /// The newest words of the model.
     said: String,
     model: Option<String>,
-    /// Whether the model was heard at all.
+/// Whether the model has answered at all.
     pub spoke: bool,
     /// Whether the stream has said that a turn is over.
     over: bool,
@@ -39,7 +39,7 @@ impl Transcript {
         Self { prompt: Some(Message::user(prompt)), ..Self::default() }
     }
 
-    /// Takes in what was heard.
+/// Adds an event.
     pub fn hear(&mut self, events: StreamEvent) {
         match events {
             StreamEvent::Session(id) if !id.is_empty() => self.session = Some(id),
@@ -61,7 +61,7 @@ impl Transcript {
         }
     }
 
-    /// Takes in the model's last words as the gateway heard them, where the stream has none.
+/// Adds the model's last words as the gateway saw them, where the stream has none.
     pub fn heard_by_gateway(&mut self, said: &str) {
         self.spoke |= !said.is_empty();
         if self.said.is_empty() {
@@ -75,7 +75,7 @@ impl Transcript {
         self.calls.iter().any(|call| self.over || !call.tools.is_empty())
     }
 
-    /// Whether these calls of tools were heard of and are over.
+/// Whether these tool calls are in the stream and over.
     pub fn knows(&self, ids: &[String]) -> bool {
         ids.iter().all(|id| self.calls.iter().flat_map(|call| &call.tools).any(|tool| &tool.id == id))
     }
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(turns[0].intent, "Turn 1: I will write hello.txt.", "{file}");
             assert!(turns[2].messages.last().unwrap().is_answer(), "{file}");
             assert_eq!(turns[2].messages.last().unwrap().text(), "Done: two turns wrote files.", "{file}");
-            // Whatever is told call by call, or only at the end: the sum is right.
+// Whether usage comes call by call or only at the end: the sum is right.
             let mut all = Usage::default();
             turns.iter().for_each(|turn| all += turn.usage);
             assert_eq!((all.input, all.cache_read, all.output), (6000, 600, 66), "{file}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_off_leaves_words_nobody_goes_on_from() {
+    fn an_interrupted_run_leaves_no_answer_to_continue_from() {
         let mut transcript = Transcript::new("task");
         let turn = transcript.last_turn(Some("killed"), free);
         assert_eq!(turn.messages.len(), 2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::process::{Cancel, Command, Limits, Spawner};
 
-/// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
+/// How long a program may take to print its version. Some start slowly.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Versions of programs, each asked for once. Clones share them.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
+    fn versions_are_found_in_version_output() {
         let cases = [
             ("2.1.325 (Claude Code)\n", Some("2.1.325")),
             ("codex-cli 0.166.0\n", Some("0.166.0")),

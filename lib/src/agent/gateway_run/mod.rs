@@ -29,23 +29,23 @@ use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
 use crate::process::Cancel;
 use crate::text::counted;
 
-/// What a program is told when it is to end.
+/// The refusal for a program that is to end.
 const STOPPED: &str = "pleach: this run was stopped; do not try again";
 
-/// What a program is told whose calls cannot be let through.
+/// The refusal for a program whose calls cannot continue.
 const GIVEN_UP: &str = "pleach: no more calls of this run are let through; do not try again";
 
-/// What a program is told when it asks after its time.
+/// The refusal for calls after the program's work.
 const OVER: &str = "pleach: this program's work is over";
 
-/// How a program is told that its conversation goes on.
+/// The prompt that continues a program's conversation.
 pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked on your task.";
 
-/// How a program is told that it goes on with a task in a conversation of its own.
+/// The prompt that continues a task in a new conversation.
 pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what \
                                                has been done so far; go on until the task is done.";
 
-/// What some versions of Claude Code put into a conversation before that, with an answer nobody gave.
+/// What some versions of Claude Code put into a conversation before that, with a made-up answer.
 const MADE_UP: &str = "Continue from where you left off.";
 
 /// Messages with these are no task: they come from pleach, or from a program that goes on.
@@ -72,7 +72,7 @@ pub struct GatewayRun {
     max_failed_calls: u32,
 }
 
-/// What the program needs to go on after its newest turn, as far as that is known. Clones share it.
+/// What the program needs to resume after its newest turn, as far as that is known. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct StateRef(Arc<Mutex<Option<Value>>>);
 
@@ -187,12 +187,12 @@ impl GatewayRun {
         Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
     }
 
-    /// Counts what goes through.
+/// The meter of its calls.
     pub fn meter(&self) -> UsageMeter {
         self.gateway.meter()
     }
 
-    /// What the program is given as the base URL of its provider.
+/// The base URL of the provider, for the program.
     pub fn base_url(&self, format: Format) -> String {
         self.gateway.base_url(format)
     }
@@ -202,7 +202,7 @@ impl GatewayRun {
         self.gateway.address(format)
     }
 
-    /// What the program is given as its key.
+/// The key, for the program.
     pub fn key(&self) -> &str {
         self.gateway.key()
     }
@@ -212,12 +212,12 @@ impl GatewayRun {
         self.gateway.port()
     }
 
-    /// Where to leave what the program needs to go on.
+/// Where the program's resume state is kept.
     pub fn state(&self) -> StateRef {
         self.state.clone()
     }
 
-    /// Sees the program through: `run` starts it and follows it to its end, or until what it is given is raised. Each turn
+/// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn
     /// is reported before the next call of the program is let through; the last one is given back.
     pub async fn run<T, F: Future<Output = T>>(
         self,
@@ -248,7 +248,7 @@ impl GatewayRun {
                 () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
                     log.may_overtake = gateway.is_unread();
                 }
-                // What nobody answered is paid for all the same, and may be all that comes for a while.
+// Unanswered calls are paid for too, and may be all that comes for a while.
                 Ok(()) = failed.changed() => log.account(&gateway).await,
                 () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
@@ -303,7 +303,7 @@ impl GatewayRun {
     }
 }
 
-/// Waits until nobody waits for a call that is on its way, but not longer than until then.
+/// Waits until no client waits for a call in flight, at most until then.
 async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
     let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.unattended()).await;
 }
@@ -489,7 +489,7 @@ impl<'a> TurnLog<'a> {
         self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
     }
 
-    /// Where what nobody was told of yet may have used the budget up, it is reported now, whatever still runs: whether one
+/// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one
     /// more call is made is not for the program to decide by ending its turns or not.
     async fn settle(&mut self, gateway: &Gateway) {
         let rest = gateway.settle();

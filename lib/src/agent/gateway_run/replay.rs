@@ -76,7 +76,7 @@ impl Replay {
     }
 
     /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do, or a
-    /// title would be answered with what the agent was told.
+/// title would be answered with the agent's own answer.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let plain = |recorded: &RecordedConversation| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_answered_as_they_were_until_the_record_ends() {
+    fn recorded_calls_are_replayed_until_the_record_ends() {
         let result = Message::new(Role::Tool, vec![Part::tool_result("a", "ok", false)]);
         let mut replay = Replay::new(&[Message::user("task"), asks("a"), result, asks("b")]);
         assert!(!replay.is_over());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brings_no_tools_is_answered_only_as_what_had_none() {
+    fn requests_without_tools_replay_only_such_records() {
         let mut replay = Replay::new(&[Message::user("task"), asks("a")]);
         assert_eq!(said(replay.answer(0, &plain("task"), 1)), None, "a title of the same words");
         assert_eq!(said(replay.answer(0, &request("task"), 1)).as_deref(), Some("a"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_find_their_own_tapes_whatever_order_they_begin_in() {
+    fn subagents_replay_their_own_record_in_any_order() {
         let mut replay = Replay::new(&[
             Message::user("task"),
             asks("main"),

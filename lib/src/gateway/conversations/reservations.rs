@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_may_take_is_set_aside_until_they_are_over() {
+    fn reservations_last_until_calls_are_over() {
         let mut reservations = Reservations::default();
         let (one, two) = (reservations.number(), reservations.number());
         let reads = [one, two].map(|call| reservations.hold(call));

@@ -80,7 +80,7 @@ fn a_new_task_in_the_same_conversation_opens_the_next_turn() {
 }
 
 #[test]
-fn asking_again_makes_no_turn_but_is_paid_for() {
+fn a_retry_makes_no_turn_but_is_counted() {
     let mut conversations = Conversations::default();
     let ask = request(&[Message::user("task")]);
     let first = conversations.arrive(&ask, None).unwrap();
@@ -101,7 +101,7 @@ fn asking_again_makes_no_turn_but_is_paid_for() {
 }
 
 #[test]
-fn helpers_side_by_side_are_conversations_of_their_own() {
+fn parallel_subagents_have_their_own_conversations() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("task")], asks("main"));
     let one = conversations.arrive(&request(&[Message::user("help one")]), None).unwrap();
@@ -126,7 +126,7 @@ fn helpers_side_by_side_are_conversations_of_their_own() {
 }
 
 #[test]
-fn a_conversation_that_is_left_is_told_when_the_next_one_begins() {
+fn an_abandoned_conversation_is_reported_when_the_next_starts() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("one")], asks("a"));
     let two = exchange(&mut conversations, &[Message::user("two")], asks("b"));
@@ -147,7 +147,7 @@ fn a_conversation_that_is_left_is_told_when_the_next_one_begins() {
 }
 
 #[test]
-fn helpers_that_begin_alike_are_two() {
+fn subagents_with_equal_prompts_are_two_conversations() {
     let mut conversations = Conversations::default();
     let ask = request(&[Message::user("help")]);
     let (one, two) = (conversations.arrive(&ask, None).unwrap(), conversations.arrive(&ask, None).unwrap());
@@ -170,7 +170,7 @@ fn sessions_keep_conversations_apart() {
 }
 
 #[test]
-fn a_conversation_that_begins_anew_with_a_summary_loses_nothing() {
+fn a_conversation_restarted_with_a_summary_loses_nothing() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("task")], asks("a"));
     let messages = [Message::user("task"), asks("a"), result("a"), Message::user("summarise")];
@@ -185,7 +185,7 @@ fn plain(messages: &[Message]) -> Arc<Request> {
 }
 
 #[test]
-fn questions_without_tools_are_asides() {
+fn requests_without_tools_are_side_requests() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("task")], asks("a"));
     let title = plain(&[Message::user("a title?")]);
@@ -201,7 +201,7 @@ fn questions_without_tools_are_asides() {
 }
 
 #[test]
-fn what_comes_without_tools_before_the_agents_conversation_is_an_aside() {
+fn requests_without_tools_before_the_task_are_side_calls() {
     let mut conversations = Conversations::default();
     let probe = Arc::new(Request { max_tokens: Some(1), ..(*plain(&[Message::user("quota")])).clone() });
     assert!(conversations.arrive(&probe, None).is_none(), "nobody wants to hear that answer");
@@ -237,7 +237,7 @@ fn an_agent_without_tools_has_conversations() {
 }
 
 #[test]
-fn an_agent_that_only_ever_begins_has_turns_once_that_is_clear() {
+fn an_agent_without_follow_ups_still_has_turns() {
     let mut conversations = Conversations::default();
     let ended: Vec<usize> = (0..6)
         .map(|number| {
@@ -257,7 +257,7 @@ fn an_agent_that_only_ever_begins_has_turns_once_that_is_clear() {
 }
 
 #[test]
-fn a_request_may_name_the_answer_it_goes_on_with() {
+fn a_request_may_name_the_answer_it_continues() {
     let mut conversations = Conversations::default();
     let named = |messages: &[Message], id: &str| {
         let extra = [("openai".to_owned(), json!({"previous_response_id": id}))].into_iter().collect();
@@ -285,7 +285,7 @@ fn a_request_may_name_the_answer_it_goes_on_with() {
 }
 
 #[test]
-fn what_is_not_told_yet_is_pending() {
+fn unreported_spending_is_pending() {
     let mut conversations = Conversations::default();
     assert_eq!(conversations.pending(), CallCost::default());
     exchange(&mut conversations, &[Message::user("one")], asks("a"));
@@ -308,7 +308,7 @@ fn what_is_not_told_yet_is_pending() {
 }
 
 #[test]
-fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
+fn usage_after_the_last_word_is_counted() {
     let mut conversations = Conversations::default();
     let first = conversations.arrive(&request(&[Message::user("task")]), None).unwrap();
     let early = CallCost::default();
@@ -326,7 +326,7 @@ fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
 }
 
 #[test]
-fn an_answer_nobody_could_read_is_a_turn_with_a_warning() {
+fn an_unreadable_answer_is_a_turn_with_a_warning() {
     let mut conversations = Conversations::default();
     let first = conversations.arrive(&request(&[Message::user("task")]), None).unwrap();
     conversations.landed(first.flight, AnswerOutcome::Counted(CALL, "it is too long to be kept".into()), spent(), None);
@@ -352,7 +352,7 @@ fn google_gives_calls_no_ids() {
 }
 
 #[test]
-fn an_answer_to_what_was_asked_again_meanwhile_is_paid_for() {
+fn a_late_answer_to_a_retried_request_is_counted() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("task")], asks("a"));
     let again = request(&[Message::user("task"), asks("a"), result("a")]);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn models_that_think_are_told_from_others() {
+    fn reasoning_models_are_recognized() {
         for model in ["o3", "o4-mini", "gpt-5", "gpt-5.4-mini", "gpt-6", "codex-mini"] {
             assert!(thinks(model), "{model}");
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_is_marked_for_the_servers_cache() {
+    fn unchanged_prompt_parts_are_marked_for_caching() {
         let mut body = json!({"system": [{"type": "text", "text": "s"}], "messages": [
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]});
         remember_prompt(&mut body, Some(1));

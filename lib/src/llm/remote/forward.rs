@@ -1,4 +1,4 @@
-//! Calls of somebody else that are passed on to the server as they are, with the real key in place of theirs.
+//! Calls of an agent that are forwarded to the server as they are, with the real key in place of the agent's.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -9,7 +9,7 @@ use crate::llm::LlmError;
 use crate::llm::http::HttpError;
 use crate::llm::wire::Format;
 
-/// A call to be passed on.
+/// A call to be forwarded.
 #[derive(Debug, Clone)]
 pub(crate) struct ForwardedCall {
     /// Its method.
@@ -20,14 +20,14 @@ pub(crate) struct ForwardedCall {
     pub headers: HeaderMap,
     /// Its body, as it came.
     pub body: Bytes,
-    /// The language it is in.
+/// The format it is in.
     pub format: Format,
 }
 
-/// Why a call was not passed on.
+/// Why a call was not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForwardError {
-    /// There is no key to pass it on with.
+/// There is no key to forward it with.
     #[error("{0}")]
     Key(LlmError),
     /// The server does not answer.
@@ -35,7 +35,7 @@ pub(crate) enum ForwardError {
     Http(HttpError),
 }
 
-/// Headers that speak of one connection only.
+/// Hop-by-hop headers.
 const OF_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -48,7 +48,7 @@ const OF_CONNECTION: [&str; 9] = [
     "upgrade",
 ];
 
-/// Headers of a caller that are the gateway's business: where it goes, how it is packed, with which key.
+/// Headers of a caller that the gateway sets itself: host, encoding, key.
 const OF_CALLER: [&str; 11] = [
     "expect",
     "host",
@@ -75,7 +75,7 @@ pub(super) fn headers_of(call: &ForwardedCall, of_provider: &Headers) -> Vec<(He
     headers
 }
 
-/// The headers of a message that its next reader is to see.
+/// The headers of a message without its hop-by-hop ones.
 pub(crate) fn end_to_end_headers(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let named: Vec<String> = headers
         .get_all("connection")

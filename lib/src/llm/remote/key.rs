@@ -10,7 +10,7 @@ use crate::process::{Cancel, Command, Limits, Spawner};
 use crate::redact::Redactor;
 use crate::text::last_words;
 
-/// How long the command that prints a key may take: somebody may have to type a password.
+/// How long the command that prints a key may take: the user may have to type a password.
 const WALL: Duration = Duration::from_secs(120);
 
 /// Where a key comes from.
@@ -19,7 +19,7 @@ pub(super) enum ApiKey {
     None,
     /// A variable.
     Given(String),
-    /// A command that prints it, asked once and again when the server refuses what it said.
+/// A command that prints it, run once, and again when the server refuses the key.
     Command(Box<KeyCommand>),
 }
 
@@ -68,7 +68,7 @@ impl ApiKey {
         }
     }
 
-    /// Forgets a key the server refused, if there is a way to a newer one.
+/// Forgets a key the server refused, if a newer one can be had.
     pub(super) fn forget(&self) -> bool {
         match self {
             Self::Command(command) => command.said.lock().unwrap_or_else(PoisonError::into_inner).take().is_some(),

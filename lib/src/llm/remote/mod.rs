@@ -40,7 +40,7 @@ pub(crate) use self::forward::{ForwardError, ForwardedCall, end_to_end_headers};
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
 
-/// The tokens of an answer where nobody knows the model's limit and there has to be one.
+/// The token limit of an answer where the model's own is unknown and the format requires one.
 const UNKNOWN_LIMIT: u32 = 8192;
 
 /// How much of a refusal is read.
@@ -105,8 +105,8 @@ impl Remote {
         })))
     }
 
-    /// Asks the server for nothing in particular, without a key, and gives the status it answers with: whoever answers
-    /// can be reached. The error says why nobody does.
+/// Sends a request without a key and gives the status of the answer: any answer shows that the server
+/// can be reached.
     pub async fn reach(&self) -> Result<u16, String> {
         let answer = self.0.client.call(Method::GET, "/", &[], Bytes::new()).await;
         answer.map(|answer| answer.status).map_err(|error| error.to_string())
@@ -135,7 +135,7 @@ impl Remote {
         matches!(self.0.key, ApiKey::None)
     }
 
-    /// The language it speaks.
+/// The format of its API.
     pub fn format(&self) -> Format {
         self.0.format
     }
@@ -151,7 +151,7 @@ impl Remote {
     }
 
     /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
-    /// own limit. Where nobody knows that, the server does.
+/// own limit. Where that is unknown, the server decides.
     pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
         // This format wants a number.
         let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);
@@ -196,7 +196,7 @@ impl Remote {
         usual_model(self.name(), asked).map(str::to_owned).ok_or_else(unknown)
     }
 
-    /// Asks for one answer; a kill drops the call.
+/// Makes one call; a kill drops it.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let answered = tokio::select! {
             biased;
@@ -214,12 +214,12 @@ impl Remote {
         effort::is_taken(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
     }
 
-    /// Whether calls of this language can be passed on to it.
+/// Whether calls in this format can be forwarded to it.
     pub(crate) fn speaks(&self, format: Format) -> bool {
         use Format::{Anthropic, Chat, Responses};
         match (self.0.format, format) {
             (Responses | Chat, Responses | Chat) => true,
-            // Such servers often speak several languages; those that do not will say so.
+// Such servers often support several formats; those that do not will say so.
             (Chat, Anthropic) => self.0.name == ProviderName::COMPATIBLE,
             (own, format) => own == format,
         }
@@ -271,7 +271,7 @@ impl Remote {
         self.without_key(error.to_string())
     }
 
-    /// The text without the key and without headers out of variables. No server should say them again; if one does, they
+/// The text without the key and without headers out of variables. No server should repeat them; if one does, they
     /// go no further.
     fn without_key(&self, mut text: String) -> String {
         let secret = self.0.headers.given.iter().filter(|(_, value)| value.is_sensitive());
@@ -299,7 +299,7 @@ impl RemoteInner {
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
         let mut answer = self.send(&asked.model, key.as_deref(), body.clone()).await?;
-        // A key that was good once may have had its time.
+// A key that worked before may have expired.
         if answer.status == 401 && known && self.key.forget() {
             let (key, _) = self.key.get(cancel).await?;
             answer = self.send(&asked.model, key.as_deref(), body).await?;
@@ -410,7 +410,7 @@ impl RemoteInner {
         if read.is_ok() && !assembler.is_done() {
             read = Err(self.unreadable(&WireError::Cut, model));
         }
-        // Nothing is lost, and nothing said twice, when a call is made again that had no part of its answer.
+// A call without any part of its answer can be repeated without loss.
         let begun = assembler.has_begun();
         let body = assembler.so_far();
         read.map_err(|error| {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_to_wait_is_read_in_every_form() {
+    fn retry_after_is_read_in_every_form() {
         let wait = |headers: &[(&str, &str)], body: &str| error(429, headers, body).retry_after;
         assert_eq!(wait(&[("retry-after", "7")], "{}"), Some(Duration::from_secs(7)));
         assert_eq!(wait(&[("retry-after", "0.5")], "{}"), Some(Duration::from_millis(500)));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event::Usage;
 use crate::llm::{LlmError, Message, Part, Request, Role, Stop, meta};
 
-/// One script of the file: when it speaks, and what it says call by call.
+/// One script of the file: when it matches, and what it answers call by call.
 #[derive(Debug)]
 pub(super) struct ScriptEntry {
     pub(super) name: String,

@@ -14,7 +14,7 @@ use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
 pub(super) const FORMAT: &str = "anthropic";
 
-/// The tokens of an answer when nobody says; the API wants a number.
+/// The token limit of an answer where none is given; the API requires one.
 const MAX_TOKENS: u32 = 4096;
 
 pub(super) fn encode_request(request: &Request, stream: bool) -> Value {

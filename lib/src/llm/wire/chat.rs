@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, which many other servers speak as well.
+//! OpenAI's Chat Completions, which many other servers support as well.
 
 mod stream;
 

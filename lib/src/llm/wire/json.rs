@@ -156,7 +156,7 @@ pub(super) fn words_of(content: &Value) -> String {
     }
 }
 
-/// Arguments that were sent as text. Text that is no JSON stays text, and the tool is told so.
+/// Arguments that were sent as text. Text that is not JSON stays text, which the tool refuses.
 pub(super) fn parse_arguments(raw: &str) -> Value {
     if raw.trim().is_empty() {
         return json!({});

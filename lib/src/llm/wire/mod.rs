@@ -1,4 +1,4 @@
-//! The languages model providers speak: JSON in, conversations out, and back. No network, no clock.
+//! The API formats of model providers: JSON in, conversations out, and back. No network, no clock.
 //!
 //! Reading and writing loses nothing. What a provider says that pleach has no field for is kept under the name of the
 //! format it came in (`extra["anthropic"]`), and goes back to servers of that format only; a kind of content pleach does
@@ -21,14 +21,14 @@ use crate::event::Usage;
 
 pub use self::json::WireError;
 
-/// The language a server speaks.
+/// The format of a server's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
     /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's Responses.
     Responses,
-    /// OpenAI's Chat Completions, which many servers speak.
+/// OpenAI's Chat Completions, which many servers support.
     Chat,
     /// Google's generateContent.
     Gemini,

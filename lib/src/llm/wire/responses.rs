@@ -29,7 +29,7 @@ pub(super) fn encode_request(request: &Request, stream: bool) -> Value {
     if let Some(most) = request.max_tokens {
         body["max_output_tokens"] = most.into();
     }
-    // Those that an item brought are still in it.
+// Those that an item introduced are still in it.
     let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_brought(tool)).map(encode_tool).collect();
     if !tools.is_empty() {
         body["tools"] = tools.into();
@@ -79,7 +79,7 @@ pub(super) fn decode_request(body: Value) -> Result<Request, WireError> {
 /// The kind of item that brings tools along.
 const TOOLS: &str = "additional_tools";
 
-/// Where a tool says that an item has brought it.
+/// Marks a tool that an item introduced.
 const BROUGHT: &str = "brought";
 
 fn is_brought(tool: &ToolSpec) -> bool {

@@ -227,7 +227,7 @@ mod anthropic {
     }
 
     #[test]
-    fn a_stream_that_breaks_off_is_no_answer() {
+    fn an_interrupted_stream_is_not_an_answer() {
         let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
             "content": [{"type": "text", "text": "hello"}], "usage": {"input_tokens": 1, "output_tokens": 2}});
         let stream = streamed(Format::Anthropic, &body);
@@ -446,7 +446,7 @@ mod responses {
     }
 
     #[test]
-    fn what_fails_and_what_is_left_out_of_a_stream() {
+    fn failures_and_gaps_in_a_stream_are_read() {
         let failed = br#"event: response.failed
 data: {"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"oops"}}}
 
@@ -567,7 +567,7 @@ data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"shell","args"
     }
 
     #[test]
-    fn a_question_that_is_refused_is_an_answer_of_its_own() {
+    fn a_refused_permission_is_answered() {
         let body = json!({"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "g"});
         let response = Format::Gemini.decode_reply(body).unwrap();
         assert_eq!(response.stop, Stop::ContentFilter);

@@ -97,7 +97,7 @@ fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolAnswer> {
     serde_json::from_value(arguments.clone()).map_err(|_| ToolAnswer::error("the arguments do not fit the tool"))
 }
 
-/// What the model is told about a command of the configuration.
+/// The tool specification of a command of the configuration.
 fn of_command(command: &config::Tool) -> ToolSpec {
     let description = match command.description.trim() {
         "" => format!("Runs `{}`.", command.command),
@@ -107,7 +107,7 @@ fn of_command(command: &config::Tool) -> ToolSpec {
     ToolSpec { name: command.name.clone(), description, parameters, extra: Default::default() }
 }
 
-/// What the model is told about the tools.
+/// The tool specifications for the model.
 pub(super) fn specs(limits: &BuiltinLimits, commands: &[config::Tool]) -> Vec<ToolSpec> {
     let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {

@@ -1,9 +1,9 @@
-//! What streams tell, whoever's they are.
+//! The events of all streams, in common types.
 
 use crate::event::{ToolCall, Usage};
 use crate::llm::{Message, Role};
 
-/// What a stream tells.
+/// An event of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
     /// The conversation has this id.
@@ -16,9 +16,9 @@ pub enum StreamEvent {
     Total(Total),
     /// The agent was not allowed to use a tool.
     Denied(String),
-    /// Something went wrong, which may be mended by itself.
+/// An error the agent may recover from.
     Complaint(String),
-    /// How the agent says it went.
+/// The result, as the agent reports it.
     Result(Claim),
 }
 
@@ -56,7 +56,7 @@ pub struct Total {
     pub cost_usd: Option<f64>,
 }
 
-/// How an agent says it went.
+/// The result of a run, as the agent reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// Its last words; empty where the stream has them in a call.

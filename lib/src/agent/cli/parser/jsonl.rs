@@ -65,7 +65,7 @@ impl StreamParser for Jsonl {
     fn end(&mut self, _: &mut Vec<StreamEvent>) {}
 }
 
-/// Why a program says that it has failed. A word nobody knows is no success, whatever was meant by it.
+/// Why a program says that it has failed. An unknown status is not a success.
 fn complaint(status: &str, said: &str) -> String {
     match status {
         "error" | "limit" => said.to_owned(),

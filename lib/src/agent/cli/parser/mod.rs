@@ -1,7 +1,7 @@
-//! What agents say while they work: lines of their streams in, what they tell out. Nothing here touches the world.
+//! Parsers for the streams of agents: lines in, events out. Nothing here touches the world.
 //!
-//! Every program has its own words, and none of them is bound to a version. So lines that are no JSON and kinds nobody
-//! knows are passed over, and what a stream leaves out is simply not told.
+//! Every program has its own format, none of them versioned. So lines that are not JSON and unknown kinds
+//! are ignored, and what a stream leaves out is left out here.
 
 mod claude;
 mod codex;

@@ -15,7 +15,7 @@ pub(super) trait StreamParser: Send {
     fn end(&mut self, events: &mut Vec<StreamEvent>);
 }
 
-/// A call while it is heard: parts of the model's message, and the tools with their answers.
+/// A call while its events come: parts of the model's message, and the tools with their answers.
 #[derive(Debug, Default)]
 pub(super) struct OpenCall {
     pub(super) model: Option<String>,

@@ -258,7 +258,7 @@ fn a_stream_cut_anywhere_tells_no_less() {
 }
 
 #[test]
-fn what_nobody_knows_is_passed_over() {
+fn unknown_events_are_ignored() {
     let noise = b"warning: something\n{\"type\":\"new_kind\",\"x\":[1]}\n[1,2]\n\xff\xfe\n{\"type\":null}\n{\n\n{\"type\":\"assistant\"}\n{\"type\":\"item.completed\"}\n{\"type\":\"tool_use\"}";
     for parser in [Claude, Codex, Gemini, Opencode, Jsonl] {
         for file in ["claude_default", "codex_appserver"] {
@@ -283,7 +283,7 @@ fn what_nobody_knows_is_passed_over() {
 }
 
 #[test]
-fn what_earlier_runs_of_a_conversation_used_is_taken_off() {
+fn usage_of_earlier_runs_is_subtracted() {
     let earlier = Usage { input: 6000, cache_read: 600, output: 66, ..Usage::default() };
     let events = hear(Codex, &stream("codex_resume"), earlier);
     let total = events
@@ -295,7 +295,7 @@ fn what_earlier_runs_of_a_conversation_used_is_taken_off() {
 }
 
 #[test]
-fn helpers_of_claude_are_part_of_the_tool_that_started_them() {
+fn subagents_of_claude_belong_to_their_tool_call() {
     let stream = concat!(
         r#"{"type":"assistant","message":{"id":"a","content":[{"type":"tool_use","id":"t","name":"Task","input":{}}]},"parent_tool_use_id":null}"#,
         "\n",
