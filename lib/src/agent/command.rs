@@ -47,8 +47,8 @@ impl CommandAgent {
     }
 
     async fn turn(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
-        if let Some(settled) = job.settled(cancel) {
-            return settled;
+        if let Some(early_reply) = job.early_reply(cancel) {
+            return early_reply;
         }
         if !self.is_closed {
             // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
@@ -65,7 +65,7 @@ impl CommandAgent {
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
-        turns.said_beside(&output.stderr.to_text());
+        turns.push_stderr(&output.stderr.to_text());
         let checked = self.check(&output);
         if checked == Err(AgentError::Cancelled) {
             return Err(AgentError::Cancelled);

@@ -40,7 +40,7 @@ pub struct Job {
     pub tools: bool,
     /// The conversation so far.
     pub history: Vec<Message>,
-/// The history already holds this task: the job was interrupted and is resumed.
+    /// The history already holds this task: the job was interrupted and is resumed.
     pub continues: bool,
     /// The history ends with the answer to this task: nothing is left to do.
     pub answered: bool,
@@ -55,14 +55,14 @@ pub struct Job {
     /// The locks of its worktrees, held as long as anything the agent started lives.
     pub locks: Vec<Arc<File>>,
     /// What the agent, and whatever it starts, may touch; everything if not given. An agent that reaches its model
-/// through pleach takes [`Sandbox::through`], one that calls it by itself [`Sandbox::with_network`].
+    /// through pleach takes [`Sandbox::through`], one that calls it by itself [`Sandbox::with_network`].
     pub sandbox: Option<Arc<Sandbox>>,
     /// Remarks for the agent while it works.
     pub steering: Steering,
-/// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes it. It
+    /// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes it. It
     /// stays until the session is removed.
     pub home: PathBuf,
-/// What the agent needs to resume this conversation: its newest [`Turn::state_ref`].
+    /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`].
     pub resume: Option<Value>,
     /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
     /// again, as far as it goes.
@@ -105,16 +105,16 @@ impl Job {
         }
     }
 
-/// The task for an agent that takes everything in one text: with the description of its sandbox.
+    /// The task for an agent that takes everything in one text: with the description of its sandbox.
     pub fn prompt_in_bounds(&self) -> String {
         match &self.sandbox {
-            Some(sandbox) => format!("{}\n\n{}", self.prompt.trim_end(), bounds::told(sandbox)),
+            Some(sandbox) => format!("{}\n\n{}", self.prompt.trim_end(), bounds::describe(sandbox)),
             None => self.prompt.clone(),
         }
     }
 
-/// The result of a job that needs no work: it was answered already, or it was cancelled.
-    pub(super) fn settled(&self, cancel: &Cancel) -> Option<Result<AgentReply, AgentError>> {
+    /// The result of a job that needs no work: it was answered already, or it was cancelled.
+    pub(super) fn early_reply(&self, cancel: &Cancel) -> Option<Result<AgentReply, AgentError>> {
         if let Some(reply) = self.answer() {
             return Some(Ok(reply));
         }
@@ -136,7 +136,7 @@ impl Job {
 pub struct Steering(Arc<Mutex<VecDeque<String>>>);
 
 impl Steering {
-/// Adds a remark. The agent gets it after its current turn.
+    /// Adds a remark. The agent gets it after its current turn.
     pub fn say(&self, text: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(text.into());
     }

@@ -55,7 +55,7 @@ struct WriterFailures {
     times: u32,
     /// Nobody is asked before.
     until: Option<Instant>,
-/// The user was warned that its price is unknown.
+    /// The user was warned that its price is unknown.
     told_unpriced: bool,
 }
 
@@ -93,7 +93,7 @@ pub struct WrittenMessage {
 
 /// Why a message was not written.
 enum NotWritten {
-/// Nothing more may be spent, which is not a failure of the provider.
+    /// Nothing more may be spent, which is not a failure of the provider.
     Unpaid(String),
     Failed(String),
 }
@@ -114,14 +114,14 @@ impl MessageWriter {
         self.provider.name()
     }
 
-/// Whether the price of its model is unknown.
+    /// Whether the price of its model is unknown.
     pub fn is_unpriced(&self) -> bool {
         let is_script = matches!(self.provider, Provider::Script(_));
         !is_script && self.provider.pricing(ModelNames::asked(&self.model)) == Pricing::Unknown
     }
 
-/// The warning, given once, that it is not used because its price is unknown.
-    pub fn tell_unpriced(&self) -> Option<Warning> {
+    /// The warning, given once, that it is not used because its price is unknown.
+    pub fn unpriced_warning(&self) -> Option<Warning> {
         let told = std::mem::replace(&mut self.failing().told_unpriced, true);
         let text = || format!("commit messages are in the agent's own words: {}", price_unknown(&self.model));
         (!told).then(|| WarningCode::MessageUnpriced.with(text()))
@@ -164,7 +164,7 @@ impl MessageWriter {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-/// Counts a failure. Gives how long the provider is not asked.
+    /// Counts a failure. Gives how long the provider is not asked.
     fn failed(&self) -> Option<Duration> {
         let mut failing = self.failing();
         failing.times += 1;

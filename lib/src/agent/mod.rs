@@ -66,7 +66,7 @@ pub trait Agent: Send + Sync {
     }
 
     /// The model it would ask when a node names this one, with how well its price is known; none where that shows only
-/// when it asks, and where nothing is billed.
+    /// when it asks, and where nothing is billed.
     fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
         let _ = asked;
         None

@@ -13,7 +13,7 @@ pub struct Profile {
     pub model: Option<String>,
     /// The tools it may use; all when the list is empty.
     pub tools: Vec<String>,
-/// The layers of its prompt: headings and texts, in order.
+    /// The layers of its prompt: headings and texts, in order.
     pub layers: Vec<(&'static str, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Profile {
     }
 
     /// The layers as a part of a system prompt.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let title = |name: &str| name[..1].to_uppercase() + &name[1..];
         self.layers.iter().map(|(name, text)| format!("\n# {}\n{}\n", title(name), text.trim())).collect()
     }
@@ -96,7 +96,7 @@ mod tests {
             ..AgentSettings::default()
         };
         let profile = Profile::load(&settings).unwrap();
-        assert_eq!(profile.told(), "\n# Role\nYou review code.\n\n# Task\nFind bugs.\n");
+        assert_eq!(profile.text(), "\n# Role\nYou review code.\n\n# Task\nFind bugs.\n");
         assert_eq!(profile.model.as_deref(), Some("smart"));
         for (text, why) in [("contents: x", "content"), ("content: [", ""), ("x", "")] {
             let settings = AgentSettings { role: write("bad.yaml", text), ..AgentSettings::default() };

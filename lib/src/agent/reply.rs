@@ -35,10 +35,10 @@ pub enum End {
 /// A job without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
-/// Worth a retry.
+    /// Worth a retry.
     #[error("{0}")]
     Transient(String),
-/// Not worth a retry.
+    /// Not worth a retry.
     #[error("{0}")]
     Terminal(String),
     /// Nothing is wrong with the job: the program cannot be started, the key is refused. It will work once somebody has
@@ -51,14 +51,14 @@ pub enum AgentError {
     /// It took too long.
     #[error("{0}")]
     TimedOut(String),
-/// It was cancelled.
+    /// It was cancelled.
     #[error("the agent was called off")]
     Cancelled,
 }
 
 impl AgentError {
-/// Whether the agent could not work at all, rather than that the work failed: then it waits for the user. `attempted`:
-/// a model has answered before in an attempt that counts, and its next request may be what no model can answer.
+    /// Whether the agent could not work at all, rather than that the work failed: then it waits for the user. `attempted`:
+    /// a model has answered before in an attempt that counts, and its next request may be what no model can answer.
     pub fn is_stuck(&self, attempted: bool) -> bool {
         match self {
             Self::Environment(_) => true,

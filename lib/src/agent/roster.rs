@@ -52,7 +52,7 @@ pub enum NoAgent {
         /// How to get it.
         how: String,
     },
-/// The program is there, but not executable.
+    /// The program is there, but not executable.
     #[error("{title} cannot be started: `{program}` is not executable; make it so with `chmod +x {program}`")]
     NotExecutable {
         /// What people call the agent.
@@ -60,7 +60,7 @@ pub enum NoAgent {
         /// The program.
         program: String,
     },
-/// The configured turn mode is not possible.
+    /// The configured turn mode is not possible.
     #[error("`agents.{agent}.turns` cannot be `{turns}`: {why}; it can be {}", can.join(", "))]
     Turns {
         /// The agent.
@@ -82,7 +82,7 @@ pub enum NoAgent {
         /// What to do about it.
         how: &'static str,
     },
-/// The built-in agent has no provider.
+    /// The built-in agent has no provider.
     #[error("{0}")]
     NoProvider(#[from] NoProvider),
     /// The agent is given a tool that does not exist.
@@ -96,14 +96,14 @@ pub enum NoAgent {
     /// A command of the configuration is called like a tool the built-in agent has.
     #[error("`tools` names `{0}`, which the built-in agent has already; give the command another name")]
     TakenTool(String),
-/// The provider does not offer the agent's API format.
+    /// The provider does not offer the agent's API format.
     #[error(
         "{agent} speaks the language of {language}, which {provider} does not; name a provider that does, or another agent"
     )]
     Language {
         /// The agent.
         agent: String,
-/// The format.
+        /// The format.
         language: &'static str,
         /// The provider.
         provider: String,
@@ -134,8 +134,8 @@ fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Prese
 /// Refuses who would not understand the agent.
 fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> {
     match &upstream {
-// An unknown program may use any format.
-        Upstream::Remote(remote) if preset.is_known() && !remote.speaks(preset.format()) => Err(NoAgent::Language {
+        // An unknown program may use any format.
+        Upstream::Remote(remote) if preset.is_known() && !remote.supports(preset.format()) => Err(NoAgent::Language {
             agent: preset.title.clone(),
             language: preset.format().name(),
             provider: remote.name().to_owned(),
@@ -205,7 +205,7 @@ impl Roster {
         NoAgent::Unknown { why: error.to_string(), named }
     }
 
-/// The profile of an agent. One that only says how the agent of the run is to work has that one's model,
+    /// The profile of an agent. One that only says how the agent of the run is to work has that one's model,
     /// where it names none.
     fn profile(&self, name: Option<&str>) -> Profile {
         let all = self.config.agent_entries(name).filter_map(|name| self.profiles.get(name)).cloned();
@@ -269,7 +269,7 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
-/// Whether a script answers, which bills no account.
+    /// Whether a script answers, which bills no account.
     pub fn is_scripted(&self) -> bool {
         matches!(self.providers.get(None), Ok(Provider::Script(_)))
     }
@@ -506,7 +506,7 @@ impl Roster {
         let named = settings.provider.as_ref().map(ProviderName::as_str).or(provider);
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
-// An agent that supports every format works with any provider.
+            // An agent that supports every format works with any provider.
             default if self.config.providers.default.is_some() && !preset.gateway.dialects.is_empty() => default,
             default => match self.providers.get(Some(preset.provider.as_str())) {
                 Err(_) if default.is_ok() && !preset.gateway.dialects.is_empty() => default,
@@ -532,7 +532,7 @@ impl Roster {
         models
     }
 
-/// The turn mode of an agent: as configured, else the best one possible.
+    /// The turn mode of an agent: as configured, else the best one possible.
     fn turns(
         &self,
         agent: &str,

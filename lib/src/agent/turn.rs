@@ -26,7 +26,7 @@ pub struct Turn {
     pub cost_usd: Option<f64>,
     /// Whether some of that is estimated, where the provider did not say.
     pub estimated: bool,
-/// Whether it is not billed by the token: a login has paid for it.
+    /// Whether it is not billed by the token: a login has paid for it.
     pub unbilled: bool,
     /// Model calls beside those of the conversation, such as for a title.
     pub side_calls: Vec<SideCall>,
@@ -80,9 +80,9 @@ pub struct Turns {
     /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
     allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
     tally: Arc<Mutex<Tally>>,
-/// The standard error of the agent's program.
-    beside: Arc<Mutex<String>>,
-/// The listener for what the agent waits for.
+    /// The standard error of the agent's program.
+    stderr_text: Arc<Mutex<String>>,
+    /// The listener for what the agent waits for.
     waits: Option<WaitListener>,
     /// How many turns have changed files.
     writes: Arc<AtomicU64>,
@@ -123,11 +123,11 @@ impl Turns {
     /// A place to report, and the turns reported there.
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<TurnVerdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
-        let (allowance, tally, beside) = (Arc::default(), Arc::default(), Arc::default());
-        (Self { sender, allowance, tally, beside, waits: None, writes: Arc::default() }, receiver)
+        let (allowance, tally, stderr_text) = (Arc::default(), Arc::default(), Arc::default());
+        (Self { sender, allowance, tally, stderr_text, waits: None, writes: Arc::default() }, receiver)
     }
 
-/// The same, with a listener for what the agent waits for.
+    /// The same, with a listener for what the agent waits for.
     pub fn with_waits(self, waits: Option<WaitListener>) -> Self {
         Self { waits, ..self }
     }
@@ -138,7 +138,7 @@ impl Turns {
     }
 
     /// Says that the agent waits for nothing any more.
-    pub fn go_on(&self) {
+    pub fn stop_waiting(&self) {
         self.waits.iter().for_each(|listener| listener.tell(None));
     }
 
@@ -170,11 +170,11 @@ impl Turns {
     }
 
     /// Says who counts what the agent spends, from its first call on.
-    pub fn count(&self, meter: UsageMeter) {
+    pub fn set_meter(&self, meter: UsageMeter) {
         self.tally().meter = Some(meter);
     }
 
-/// What was spent beyond the turns that were reported, where it is metered.
+    /// What was spent beyond the turns that were reported, where it is metered.
     pub fn unreported(&self) -> Amount {
         let tally = self.tally();
         let total = tally.meter.as_ref().map(UsageMeter::total).unwrap_or_default();
@@ -185,21 +185,21 @@ impl Turns {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-/// Adds the standard error of a program once it has ended.
-    pub fn said_beside(&self, stderr: &str) {
-        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        if !beside.is_empty() && !beside.ends_with('\n') && !stderr.is_empty() {
-            beside.push('\n');
+    /// Adds the standard error of a program once it has ended.
+    pub fn push_stderr(&self, stderr: &str) {
+        let mut stderr_text = self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stderr_text.is_empty() && !stderr_text.ends_with('\n') && !stderr.is_empty() {
+            stderr_text.push('\n');
         }
-        beside.push_str(stderr);
+        stderr_text.push_str(stderr);
     }
 
-/// Takes the standard error so far.
-    pub fn take_beside(&self) -> String {
-        std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the standard error so far.
+    pub fn take_stderr(&self) -> String {
+        std::mem::take(&mut *self.stderr_text.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-/// Reports a turn and waits until it is recorded. Once recording has ended, the answer is [`TurnVerdict::Stop`].
+    /// Reports a turn and waits until it is recorded. Once recording has ended, the answer is [`TurnVerdict::Stop`].
     pub async fn report(&self, turn: Turn) -> TurnVerdict {
         let (sender, receiver) = oneshot::channel();
         self.tally().reported += turn.spent();

@@ -16,7 +16,7 @@ mod spending;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::matching::{brings_tools, fingerprint, id_of, is_probe, same_session, says_the_same, tail};
+use self::matching::{brings_tools, fingerprint, id_of, is_probe, repeats, same_session, tail};
 use self::reservations::Reservations;
 use self::spending::{ASIDE, BROKEN_OFF, LATE, Spending};
 use super::exchange::{CallCost, Exchange};
@@ -61,7 +61,7 @@ struct Conversation {
     /// What was new in the newest request before the answer.
     opening: Vec<Message>,
     model: String,
-/// What was spent on it since it was last reported.
+    /// What was spent on it since it was last reported.
     spent: CallCost,
     state: ConversationState,
     /// What arrived of its newest answer, where that broke off.
@@ -74,12 +74,12 @@ struct Conversation {
 enum ConversationState {
     /// Asked and not answered yet, as this flight.
     Asked(u64),
-/// Answered and not reported yet. The flight may still correct its cost.
+    /// Answered and not reported yet. The flight may still correct its cost.
     Answered(u64, Box<CompletedAnswer>),
     /// Not answered.
     Failed,
-/// Answered and reported; kept to match the next request with.
-    Told(Option<Box<Message>>),
+    /// Answered and reported; kept to match the next request with.
+    Reported(Option<Box<Message>>),
 }
 
 /// A part of an answer.
@@ -88,8 +88,8 @@ struct PartialAnswer {
     response: Response,
     /// Why there is no more of it.
     why: String,
-/// Whether it was reported.
-    is_told: bool,
+    /// Whether it was reported.
+    is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ struct CompletedAnswer {
 }
 
 impl CompletedAnswer {
-/// Whether tools are to run; an unreadable answer may have asked for some.
+    /// Whether tools are to run; an unreadable answer may have asked for some.
     fn asks(&self) -> bool {
         self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
     }
@@ -124,34 +124,34 @@ impl Conversations {
     pub(super) fn arrive(&mut self, request: &Arc<Request>, session: Option<&str>) -> Option<MatchedRequest> {
         let asked = fingerprint(request);
         let tools = brings_tools(request);
-        let again = self.again(asked, session, request);
-        let next = if again.is_none() { self.next(request, session) } else { None };
-        match next {
-            _ if again.is_some() => {}
+        let retried = self.find_retry(asked, session, request);
+        let continued = if retried.is_none() { self.find_continued(request, session) } else { None };
+        match continued {
+            _ if retried.is_some() => {}
             Some(conversation) => self.plain |= !tools && !self.conversations[conversation].tools,
             None if tools => self.begin_with_tools(),
             None if self.has_tools() || is_probe(request) => return None,
             None => self.plain |= self.conversations.len() >= PRELUDE,
         }
         let flight = self.reservations.number();
-        let mut ended = self.finished(again.or(next));
-        let conversation = match (again, next) {
+        let mut ended = self.finished(retried.or(continued));
+        let conversation = match (retried, continued) {
             (Some(conversation), _) => {
                 if self.conversations[conversation].tries > FEW {
-                    ended.extend(self.tell_broken(conversation));
+                    ended.extend(self.report_broken(conversation));
                 }
                 let known = &mut self.conversations[conversation];
                 known.tries += 1;
                 known.state = ConversationState::Asked(flight);
                 conversation
             }
-            (None, next) => {
+            (None, continued) => {
                 let tail = tail(request);
-                let (conversation, opening) = match next {
+                let (conversation, opening) = match continued {
                     Some(conversation) => {
                         // What it goes on with may be half an answer.
-                        ended.extend(self.tell_broken(conversation));
-                        let (exchange, opening) = self.tell(conversation, tail);
+                        ended.extend(self.report_broken(conversation));
+                        let (exchange, opening) = self.report(conversation, tail);
                         ended.extend(exchange);
                         (conversation, opening)
                     }
@@ -191,11 +191,11 @@ impl Conversations {
         self.conversations.iter().any(|conversation| match &conversation.state {
             ConversationState::Asked(_) => true,
             ConversationState::Answered(_, answer) => answer.asks(),
-            ConversationState::Failed | ConversationState::Told(_) => false,
+            ConversationState::Failed | ConversationState::Reported(_) => false,
         })
     }
 
-/// What was spent on exchanges that are not reported yet.
+    /// What was spent on exchanges that are not reported yet.
     pub(super) fn pending(&self) -> CallCost {
         self.conversations.iter().fold(CallCost::default(), |mut sum, conversation| {
             sum += conversation.spent;
@@ -203,7 +203,7 @@ impl Conversations {
         })
     }
 
-/// What was spent on all calls, reported or not, those in flight included as far as that is known.
+    /// What was spent on all calls, reported or not, those in flight included as far as that is known.
     pub(super) fn total(&self) -> CallCost {
         let mut total = self.spending.total;
         total += self.reservations.counted_so_far();
@@ -232,20 +232,20 @@ impl Conversations {
                     self.beside.insert(flight, model);
                 }
                 ConversationState::Failed => self.spend(BROKEN_OFF, &model, spent),
-                ConversationState::Answered(..) | ConversationState::Told(_) => self.spend(ASIDE, &model, spent),
+                ConversationState::Answered(..) | ConversationState::Reported(_) => self.spend(ASIDE, &model, spent),
             }
         }
     }
 
     /// The conversation this very request was asked in. Helpers may begin alike, at the same time or one after the other;
     /// these are two.
-    fn again(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
+    fn find_retry(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
         let begins =
             named(request).is_none() && !request.messages.iter().any(|message| message.role == Role::Assistant);
         self.conversations.iter().rposition(|conversation| {
             let other = match conversation.state {
                 ConversationState::Asked(_) => begins,
-                ConversationState::Told(..) => true,
+                ConversationState::Reported(..) => true,
                 ConversationState::Answered(..) | ConversationState::Failed => false,
             };
             conversation.asked == asked && same_session(conversation.session.as_deref(), session) && !other
@@ -253,7 +253,7 @@ impl Conversations {
     }
 
     /// The conversation this request goes on with.
-    fn next(&self, request: &Request, session: Option<&str>) -> Option<usize> {
+    fn find_continued(&self, request: &Request, session: Option<&str>) -> Option<usize> {
         if let Some(id) = named(request) {
             let says_so = |conversation: &Conversation| {
                 !matches!(conversation.state, ConversationState::Asked(_))
@@ -265,15 +265,15 @@ impl Conversations {
         self.conversations.iter().rposition(|conversation| {
             let goes_on = match &conversation.state {
                 ConversationState::Answered(_, answer) => match &answer.response {
-                    Some(response) => says_the_same(said, &response.message),
+                    Some(response) => repeats(said, &response.message),
                     // Nobody knows what was said; that there is more of it must do.
                     None => request.messages.len() > conversation.length,
                 },
-                ConversationState::Told(Some(message)) => says_the_same(said, message),
+                ConversationState::Reported(Some(message)) => repeats(said, message),
                 ConversationState::Failed => {
-                    conversation.arrived.as_ref().is_some_and(|arrived| says_the_same(said, &arrived.response.message))
+                    conversation.arrived.as_ref().is_some_and(|arrived| repeats(said, &arrived.response.message))
                 }
-                ConversationState::Told(None) | ConversationState::Asked(_) => false,
+                ConversationState::Reported(None) | ConversationState::Asked(_) => false,
             };
             goes_on && same_session(conversation.session.as_deref(), session)
         })
@@ -281,28 +281,28 @@ impl Conversations {
 
     /// What arrived of an answer that ends before it is whole.
     pub(super) fn broke_off(&mut self, flight: u64, response: Response, why: &str) {
-        if let Some(conversation) = self.flying(flight) {
-            conversation.arrived = Some(PartialAnswer { response, why: why.to_owned(), is_told: false });
+        if let Some(conversation) = self.in_flight(flight) {
+            conversation.arrived = Some(PartialAnswer { response, why: why.to_owned(), is_reported: false });
         }
     }
 
     /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is beside
     /// the conversations, tells nothing of them.
     pub(super) fn failed(&mut self, flight: u64, why: LlmError) {
-        if self.flying(flight).is_some() {
+        if self.in_flight(flight).is_some() {
             self.unanswered = Some(why);
         }
     }
 
     /// A call is refused before anybody knows which conversation it belongs to.
-    pub(super) fn not_taken(&mut self, why: LlmError) {
+    pub(super) fn refuse_request(&mut self, why: LlmError) {
         self.unanswered = Some(why);
     }
 
     /// An answer is whole, though more may come that changes what it cost. Says whether a conversation waited for it.
     pub(super) fn answered(&mut self, flight: u64, response: Response, spent: CallCost) -> bool {
         self.spending.total += spent;
-        let Some(conversation) = self.flying(flight) else {
+        let Some(conversation) = self.in_flight(flight) else {
             // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
             let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
             self.spend(purpose, &response.model, spent);
@@ -319,14 +319,14 @@ impl Conversations {
     }
 
     /// A call beside the conversations is over.
-    pub(super) fn landed_aside(&mut self, model: &str, spent: CallCost) {
+    pub(super) fn finish_side_call(&mut self, model: &str, spent: CallCost) {
         self.spending.total += spent;
         self.spend(ASIDE, model, spent);
     }
 
     /// A flight is over. `before` is what was counted for it when it was answered. Says whether a conversation waited for it
     /// until now.
-    pub(super) fn landed(
+    pub(super) fn finish_call(
         &mut self,
         flight: u64,
         outcome: AnswerOutcome,
@@ -347,7 +347,7 @@ impl Conversations {
             return false;
         }
         let beside = self.beside.remove(&flight);
-        let Some(conversation) = self.flying(flight) else {
+        let Some(conversation) = self.in_flight(flight) else {
             match beside {
                 Some(model) => self.spend(ASIDE, &model, more),
                 None => self.spend(LATE, "", more),
@@ -377,7 +377,7 @@ impl Conversations {
         true
     }
 
-    fn flying(&mut self, flight: u64) -> Option<&mut Conversation> {
+    fn in_flight(&mut self, flight: u64) -> Option<&mut Conversation> {
         self.conversations
             .iter_mut()
             .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))
@@ -397,21 +397,21 @@ impl Conversations {
                 ConversationState::Answered(..) if !conversation.tools && !self.plain => {}
                 ConversationState::Answered(flight, answer) if answer.asks() => open.push((*flight, at)),
                 ConversationState::Answered(flight, _) => over.push((*flight, at)),
-                ConversationState::Asked(_) | ConversationState::Failed | ConversationState::Told(_) => {}
+                ConversationState::Asked(_) | ConversationState::Failed | ConversationState::Reported(_) => {}
             }
         }
-        let flying =
+        let in_flight =
             self.conversations.iter().any(|conversation| matches!(conversation.state, ConversationState::Asked(_)));
-        if goes_on.is_none() && !flying && open.len() == 1 {
+        if goes_on.is_none() && !in_flight && open.len() == 1 {
             over.append(&mut open);
         }
         over.sort_unstable();
-        over.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
+        over.into_iter().filter_map(|(_, conversation)| self.report(conversation, Vec::new()).0).collect()
     }
 
-/// The exchange a conversation's newest answer ends, which is reported now, and what opens the next one. `tail` is what
+    /// The exchange a conversation's newest answer ends, which is reported now, and what opens the next one. `tail` is what
     /// the client says after the answer.
-    fn tell(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
+    fn report(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
         let known = &mut self.conversations[conversation];
         let answer = match std::mem::replace(&mut known.state, ConversationState::Failed) {
             ConversationState::Answered(_, answer) => *answer,
@@ -421,7 +421,7 @@ impl Conversations {
             }
         };
         known.state =
-            ConversationState::Told(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
+            ConversationState::Reported(answer.response.as_ref().map(|response| Box::new(response.message.clone())));
         if let Some(why) = &answer.unrecorded_because {
             let text = format!("an answer of the model is not recorded: {why}");
             self.spending.warnings.push(WarningCode::AnswerUnrecorded.with(text));
@@ -443,19 +443,19 @@ impl Conversations {
         (Some(exchange), opening)
     }
 
-/// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing arrived is
+    /// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing arrived is
     /// aside then.
-    fn tell_broken(&mut self, conversation: usize) -> Option<Exchange> {
+    fn report_broken(&mut self, conversation: usize) -> Option<Exchange> {
         let known = &mut self.conversations[conversation];
         if !matches!(known.state, ConversationState::Failed) {
             return None;
         }
         let (spent, model) = (std::mem::take(&mut known.spent), known.model.clone());
-        let Some(arrived) = known.arrived.as_mut().filter(|arrived| !arrived.is_told) else {
+        let Some(arrived) = known.arrived.as_mut().filter(|arrived| !arrived.is_reported) else {
             self.spend(BROKEN_OFF, &model, spent);
             return None;
         };
-        arrived.is_told = true;
+        arrived.is_reported = true;
         let (response, why) = (arrived.response.clone(), arrived.why.clone());
         Some(Exchange {
             conversation,
@@ -470,13 +470,13 @@ impl Conversations {
         })
     }
 
-/// What arrived of all answers that broke off, reported once.
+    /// What arrived of all answers that broke off, reported once.
     pub(super) fn broken_off(&mut self) -> Vec<Exchange> {
-        (0..self.conversations.len()).filter_map(|conversation| self.tell_broken(conversation)).collect()
+        (0..self.conversations.len()).filter_map(|conversation| self.report_broken(conversation)).collect()
     }
 
-/// All unreported exchanges, as if nothing more came. Failed calls are counted aside.
-    pub(super) fn settle(&mut self) -> Vec<Exchange> {
+    /// All unreported exchanges, as if nothing more came. Failed calls are counted aside.
+    pub(super) fn report_all(&mut self) -> Vec<Exchange> {
         // Beside conversations with tools, those without were none.
         let all = self.plain || !self.has_tools();
         let mut order: Vec<(u64, usize)> = Vec::new();
@@ -489,13 +489,13 @@ impl Conversations {
                 }
                 ConversationState::Answered(..) => ASIDE,
                 ConversationState::Asked(_) => BROKEN_OFF,
-                ConversationState::Failed | ConversationState::Told(..) => continue,
+                ConversationState::Failed | ConversationState::Reported(..) => continue,
             };
             others.push((purpose, conversation.model.clone(), std::mem::take(&mut conversation.spent)));
         }
         others.into_iter().for_each(|(purpose, model, spent)| self.spend(purpose, &model, spent));
         order.sort_unstable();
-        order.into_iter().filter_map(|(_, conversation)| self.tell(conversation, Vec::new()).0).collect()
+        order.into_iter().filter_map(|(_, conversation)| self.report(conversation, Vec::new()).0).collect()
     }
 }
 

@@ -13,11 +13,11 @@ const STEP: usize = 32 << 10;
 pub(super) enum Compression {
     /// Not at all.
     None,
-/// gzip or zlib, recognized when it is read.
+    /// gzip or zlib, recognized when it is read.
     Zlib,
     /// With zstd.
     Zstd,
-/// One that cannot be read here.
+    /// One that cannot be read here.
     Other(String),
 }
 
@@ -44,11 +44,11 @@ impl Compression {
 pub(super) enum Decompressor {
     /// What comes in goes out.
     Plain,
-/// Decompressed as it comes.
+    /// Decompressed as it comes.
     Zlib(Box<Inflate>),
     /// Kept until everything is there: its reader gives nothing out before.
     Zstd(Vec<u8>),
-/// Not read any more, for this reason.
+    /// Not read any more, for this reason.
     Opaque(String),
 }
 
@@ -101,7 +101,7 @@ impl Decompressor {
         }
     }
 
-/// Why it cannot be read, if it cannot.
+    /// Why it cannot be read, if it cannot.
     pub(super) fn opaque(&self) -> Option<&str> {
         match self {
             Self::Opaque(why) => Some(why),

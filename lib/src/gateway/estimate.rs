@@ -21,7 +21,7 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
-/// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a
+    /// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a
     /// provider does not stop for a caller who goes.
     pub unseen: u64,
 }

@@ -90,7 +90,7 @@ pub struct HeldCall {
 pub enum CallDecision {
     /// It goes to the provider.
     Forward,
-/// It is answered with this, without asking the provider.
+    /// It is answered with this, without asking the provider.
     Answer(Box<Response>),
     /// It is refused, in these words.
     Refuse(String),
@@ -99,7 +99,7 @@ pub enum CallDecision {
 /// What was spent and is not reported yet, and what may still be.
 #[derive(Debug)]
 pub struct Outstanding {
-/// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may
+    /// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may
     /// have gone on without a word about the answer.
     pub pending: CallCost,
     /// What the calls that were let through may still take; none when there are no such calls.

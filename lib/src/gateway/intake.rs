@@ -26,14 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why a request is not accepted.
 #[derive(Debug)]
 pub(super) struct IntakeError {
-/// The HTTP status.
+    /// The HTTP status.
     pub status: StatusCode,
     /// In words.
     pub why: String,
 }
 
 impl IntakeError {
-/// Whether the client waits for an answer. An incomplete request has asked nothing.
+    /// Whether the client waits for an answer. An incomplete request has asked nothing.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE)
     }
@@ -75,7 +75,7 @@ pub(super) struct BodyPermit {
 }
 
 impl BodyMemory {
-/// Memory for so many bytes, in the order of asking.
+    /// Memory for so many bytes, in the order of asking.
     async fn permit(&self, size: usize) -> Result<BodyPermit, IntakeError> {
         let until = Instant::now() + PATIENCE;
         Ok(BodyPermit { held: self.take(size, until).await?, until })
@@ -91,15 +91,15 @@ impl BodyMemory {
         }
     }
 
-/// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of
-/// the greatest size: no request there waits for more.
-    pub(super) async fn move_on(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
+    /// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of
+    /// the greatest size: no request there waits for more.
+    pub(super) async fn grow(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
         permit.held = self.take(LONGEST, permit.until).await?;
         Ok(())
     }
 
-/// Receives a body, with its memory.
-    pub(super) async fn take_in(
+    /// Receives a body, with its memory.
+    pub(super) async fn receive(
         &self,
         mut body: Incoming,
         is_compressed: bool,
@@ -129,7 +129,7 @@ impl BodyMemory {
                 return Err(IntakeError::too_long());
             }
             if length > permit.size() {
-                self.move_on(&mut permit).await?;
+                self.grow(&mut permit).await?;
             }
             if bytes.capacity() < length {
                 bytes.reserve_exact(permit.size().min(2 * length) - bytes.len());
@@ -175,10 +175,10 @@ mod tests {
         assert!(waits(memory.permit(1)).await, "they are bounded too");
         ordinary[0].shrink(1 << 20);
         let mut small = memory.permit(15 << 20).await.unwrap();
-        assert!(waits(memory.move_on(&mut small)).await);
+        assert!(waits(memory.grow(&mut small)).await);
         assert_eq!(small.size(), 15 << 20, "it keeps its place meanwhile");
         huge.shrink(0);
-        memory.move_on(&mut small).await.unwrap();
+        memory.grow(&mut small).await.unwrap();
         assert_eq!(small.size(), LONGEST);
         drop(small);
         memory.permit(15 << 20).await.unwrap();

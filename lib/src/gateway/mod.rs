@@ -63,7 +63,7 @@ pub struct Gateway {
     port: u16,
     shared: Arc<GatewayState>,
     accepting: JoinHandle<()>,
-/// Dropped when all connections are to be closed.
+    /// Dropped when all connections are to be closed.
     closing: Option<watched::Sender<()>>,
 }
 
@@ -96,7 +96,7 @@ impl Gateway {
         self.port
     }
 
-/// The base URL for a client of this format. It contains the secret, which opens the gateway.
+    /// The base URL for a client of this format. It contains the secret, which opens the gateway.
     pub fn base_url(&self, format: Format) -> String {
         format!("http://127.0.0.1:{}/{}{}", self.port, self.shared.secret, version(format))
     }
@@ -112,7 +112,7 @@ impl Gateway {
         &self.shared.secret
     }
 
-/// The name of the provider that answers.
+    /// The name of the provider that answers.
     pub fn provider(&self) -> &str {
         self.shared.upstream.name()
     }
@@ -128,8 +128,8 @@ impl Gateway {
         closed.get_or_insert_with(|| reason.to_owned());
     }
 
-/// What is not reported yet. Side calls are reported with this.
-    pub fn owed(&self) -> Outstanding {
+    /// What is not reported yet. Side calls are reported with this.
+    pub fn outstanding(&self) -> Outstanding {
         let mut conversations = self.shared.conversations();
         let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
         Outstanding {
@@ -166,42 +166,42 @@ impl Gateway {
     }
 
     /// Counts calls without a whole answer from nothing again.
-    pub fn forgive(&self) {
+    pub fn reset_failed_calls(&self) {
         self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }
 
-/// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which
+    /// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which
     /// is then aside.
     pub fn broken_off(&self) -> Vec<Exchange> {
         self.shared.conversations().broken_off()
     }
 
     /// Waits until no call is on its way: what each has cost is known then.
-    pub async fn quiet(&self) {
+    pub async fn idle(&self) {
         // The sender lives as long as the gateway.
         let _ = self.shared.flights.subscribe().wait_for(|flights| flights.all == 0).await;
     }
 
-/// Waits until no client waits for a call in flight.
+    /// Waits until no client waits for a call in flight.
     pub async fn unattended(&self) {
         let _ = self.shared.flights.subscribe().wait_for(|flights| flights.awaited() == 0).await;
     }
 
-/// Closes all connections and gives what is not reported yet, calls that this cuts off included.
+    /// Closes all connections and gives what is not reported yet, calls that this cuts off included.
     pub async fn close(mut self) -> Unreported {
         self.refuse("the agent's work is over");
         drop(self.closing.take());
         // It ends when all connections have, and with them every call on its way.
         let _ = (&mut self.accepting).await;
         // Calls whose clients had gone end as well.
-        self.quiet().await;
-        self.settle()
+        self.idle().await;
+        self.take_unreported()
     }
 
-/// Gives what is not reported yet, though tools of the agent may still run. Calls in flight continue.
-    pub fn settle(&self) -> Unreported {
+    /// Gives what is not reported yet, though tools of the agent may still run. Calls in flight continue.
+    pub fn take_unreported(&self) -> Unreported {
         let mut conversations = self.shared.conversations();
-        let (exchanges, broken) = (conversations.settle(), conversations.broken_off());
+        let (exchanges, broken) = (conversations.report_all(), conversations.broken_off());
         let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
         Unreported { exchanges, broken, aside, warnings, unanswered: conversations.unanswered() }
     }

@@ -21,7 +21,7 @@ pub(super) enum Target {
 /// A call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelCall {
-/// Its format.
+    /// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
@@ -38,14 +38,14 @@ pub(super) enum AnswerShape {
     Whole,
     /// As a stream of events.
     Events,
-/// As a growing list, as Google does without `alt=sse`.
+    /// As a growing list, as Google does without `alt=sse`.
     List,
 }
 
 /// A request around model calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SideRequest {
-/// Its format.
+    /// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
@@ -91,7 +91,7 @@ pub(super) fn target(method: &Method, path_and_query: &str) -> Target {
             None => Target::Unknown,
         },
         ("GET" | "HEAD", ["models"] | ["models", _]) if google => aside(Format::Gemini, SideRequestKind::Models),
-// Both others use the same path; the provider decides the format.
+        // Both others use the same path; the provider decides the format.
         ("GET" | "HEAD", ["models"] | ["models", _]) => aside(Format::Chat, SideRequestKind::Models),
         _ => Target::Unknown,
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::exchange::CallCost;
-use super::failed_calls::NOT_PASSED_ON;
+use super::failed_calls::NOT_FORWARDED;
 use super::state::GatewayState;
 use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
 use crate::event::Usage;
@@ -36,14 +36,14 @@ pub(super) struct Flight {
     /// The model that was asked.
     model: String,
     /// What was counted when the answer was whole.
-    told: Option<CallCost>,
+    reported: Option<CallCost>,
     /// Whether a conversation has got a whole answer by it.
     is_answer: bool,
     /// Why there is no answer, in a few words and in many.
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
-/// Until when it is read on, once its client has gone.
+    /// Until when it is read on, once its client has gone.
     unheard_until: Option<Instant>,
     /// Whether it counts as a call without an answer already, whatever may still come.
     is_given_up: bool,
@@ -71,7 +71,7 @@ impl Flight {
             number,
             call,
             model,
-            told: None,
+            reported: None,
             is_answer: false,
             failure: None,
             length: None,
@@ -127,7 +127,7 @@ impl Flight {
 
     /// Whether the provider has said what it took.
     fn is_counted(&self) -> bool {
-        self.told.is_some_and(|told| told.usage.total() > 0)
+        self.reported.is_some_and(|reported| reported.usage.total() > 0)
     }
 
     /// So many bytes of words have come back.
@@ -137,12 +137,12 @@ impl Flight {
         }
     }
 
-/// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once; and
+    /// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once; and
     /// again when what comes after it says more about its cost.
     fn answered(&mut self, response: Response) {
         let Some(number) = self.number else { return };
         let spent = self.spent(&response);
-        let before = self.told.replace(spent);
+        let before = self.reported.replace(spent);
         if before == Some(spent) {
             return;
         }
@@ -150,7 +150,7 @@ impl Flight {
         match before {
             None => self.is_answer = conversations.answered(number, response, spent),
             Some(_) => {
-                conversations.landed(number, AnswerOutcome::Whole(Box::new(response)), spent, before);
+                conversations.finish_call(number, AnswerOutcome::Whole(Box::new(response)), spent, before);
             }
         }
         if self.is_counted() {
@@ -163,26 +163,26 @@ impl Flight {
 
     /// The provider answers no, or not at all, which means this. `words` say in short what it does.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
-        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+        if let Some(number) = self.number.filter(|_| self.reported.is_none()) {
             self.shared.conversations().failed(number, why.clone());
         }
         self.failure = Some((words, why));
     }
 
     /// The call goes no further than here, for this reason: it cannot be passed on.
-    pub(super) fn not_passed_on(&mut self, why: &str) {
-        self.unanswered(NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+    pub(super) fn not_forwarded(&mut self, why: &str) {
+        self.unanswered(NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
     }
 
     /// The call is not let through, for this reason. That says nothing of the model.
     pub(super) fn refused(&mut self, why: &str) {
-        let why = || (NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+        let why = || (NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
         self.failure.get_or_insert_with(why);
     }
 
     /// The provider's answer ends before it is whole; this is what arrived of it.
     fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
-        if let Some((number, arrived)) = self.number.filter(|_| self.told.is_none()).zip(arrived) {
+        if let Some((number, arrived)) = self.number.filter(|_| self.reported.is_none()).zip(arrived) {
             self.shared.conversations().broke_off(number, arrived, why);
         }
         let why = match why {
@@ -220,7 +220,7 @@ impl Flight {
     }
 
     /// Nothing more comes.
-    pub(super) fn land(&mut self, outcome: AnswerOutcome) {
+    pub(super) fn finish(&mut self, outcome: AnswerOutcome) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
@@ -247,9 +247,9 @@ impl Flight {
         }
         self.call.iter().for_each(|call| conversations.reservations.release(call.number));
         let is_awaited = match self.number {
-            Some(number) => conversations.landed(number, outcome, spent, self.told),
+            Some(number) => conversations.finish_call(number, outcome, spent, self.reported),
             None => {
-                conversations.landed_aside(&model, spent);
+                conversations.finish_side_call(&model, spent);
                 false
             }
         };
@@ -270,7 +270,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.land(AnswerOutcome::Cut(Usage::default(), "the client hung up".into()));
+        self.finish(AnswerOutcome::Cut(Usage::default(), "the client hung up".into()));
     }
 }
 
@@ -303,12 +303,12 @@ impl Relay {
 impl Drop for Relay {
     /// A client that goes before the end has ordered the answer all the same.
     fn drop(&mut self) {
-        let Some(mut listening) = self.0.take().filter(AnswerListener::is_owed) else { return };
+        let Some(mut listening) = self.0.take().filter(AnswerListener::awaits_usage) else { return };
         listening.flight.set_unread(false);
         listening.flight.hang_up(listening.watcher.as_ref().is_some_and(Watcher::is_done));
         // Without a runtime everything ends, and what has come until then counts.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { listening.hear_out().await });
+            runtime.spawn(async move { listening.read_to_end().await });
         }
     }
 }
@@ -317,7 +317,7 @@ impl AnswerListener {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
         self.answer.poll_chunk(context).map(|piece| match piece {
             Ok(Some(piece)) => {
-                self.listen(&piece);
+                self.read(&piece);
                 Some(Ok(piece))
             }
             Ok(None) => {
@@ -331,7 +331,7 @@ impl AnswerListener {
         })
     }
 
-    fn listen(&mut self, piece: &[u8]) {
+    fn read(&mut self, piece: &[u8]) {
         let Some(watcher) = &mut self.watcher else { return };
         watcher.push(piece);
         watcher.newly_counted().into_iter().for_each(|usage| self.flight.counted(usage));
@@ -342,18 +342,18 @@ impl AnswerListener {
         }
     }
 
-/// Whether the cost of the call is still to come.
-    fn is_owed(&self) -> bool {
+    /// Whether the cost of the call is still to come.
+    fn awaits_usage(&self) -> bool {
         let Some(watcher) = self.watcher.as_ref().filter(|_| self.flight.length.is_some()) else { return false };
         !(watcher.is_refusal() || watcher.is_done() && self.flight.is_counted())
     }
 
-/// Reads on to the end without a client, for the cost of the call.
-    async fn hear_out(&mut self) {
+    /// Reads on to the end without a client, for the cost of the call.
+    async fn read_to_end(&mut self) {
         let closing = self.flight.closing();
         tokio::pin!(closing);
         let mut until = self.flight.hang_up(false);
-        while self.is_owed() {
+        while self.awaits_usage() {
             if self.watcher.as_ref().is_some_and(Watcher::is_done) {
                 until = until.min(Instant::now() + AFTERTHOUGHT);
             }
@@ -374,7 +374,7 @@ impl AnswerListener {
         self.conclude(ended, true);
     }
 
-/// Nothing more is read. `by_provider` says that the provider ended it.
+    /// Nothing more is read. `by_provider` says that the provider ended it.
     fn conclude(&mut self, ended: bool, by_provider: bool) {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
@@ -383,23 +383,23 @@ impl AnswerListener {
         match &outcome {
             AnswerOutcome::Refused(status, text) => {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
-                self.flight.unanswered(answers(*status), why);
+                self.flight.unanswered(status_words(*status), why);
             }
             AnswerOutcome::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
             AnswerOutcome::Unreadable(_, why) => self.flight.unreadable(why),
             AnswerOutcome::Whole(_) | AnswerOutcome::Counted(..) | AnswerOutcome::Cut(..) => {}
         }
-        self.flight.land(outcome);
+        self.flight.finish(outcome);
     }
 }
 
 /// What a provider does that says no.
-pub(super) fn answers(status: u16) -> String {
+pub(super) fn status_words(status: u16) -> String {
     format!("provider answers {status}")
 }
 
 impl Drop for AnswerListener {
-/// Reading ends here; what it has cost by then counts.
+    /// Reading ends here; what it has cost by then counts.
     fn drop(&mut self) {
         self.conclude(false, false);
     }

@@ -22,7 +22,7 @@ pub struct Facts {
     pub cwd: PathBuf,
     /// Whether it works with tools: a call without any is then something beside its work.
     pub has_tools: bool,
-/// The prompts that tell it to continue after an interruption.
+    /// The prompts that tell it to continue after an interruption.
     pub interruptions: &'static [&'static str],
     /// How many answers to its task are on record, where it goes on after an interruption.
     pub answered: Option<usize>,
@@ -48,7 +48,7 @@ pub(super) enum Scripted {
         /// How long to wait before the next try.
         retry_after: Option<Duration>,
     },
-/// A malformed answer.
+    /// A malformed answer.
     Malformed(String),
 }
 
@@ -206,7 +206,7 @@ pub(super) fn aside(format: Format, kind: SideRequestKind, length: usize) -> Val
 }
 
 /// The response with the ids and numbers its format expects of a server.
-pub(super) fn dressed(format: Format, mut response: Response) -> Response {
+pub(super) fn with_server_fields(format: Format, mut response: Response) -> Response {
     let id = format!("{:016x}", fastrand::u64(..));
     let known = response.extra.entry(format.name()).or_insert_with(|| json!({}));
     let mut add = |key: &str, value: Value| {
@@ -234,14 +234,14 @@ pub(super) fn dressed(format: Format, mut response: Response) -> Response {
     }
     if format == Format::Responses {
         for (index, part) in response.message.content.iter_mut().enumerate() {
-            dress_item(part, &format!("{id}_{index}"));
+            add_item_fields(part, &format!("{id}_{index}"));
         }
     }
     response
 }
 
 /// Items have ids of their own here.
-fn dress_item(part: &mut Part, id: &str) {
+fn add_item_fields(part: &mut Part, id: &str) {
     let own = |extra: &mut Map<String, Value>, key: &str, fields: Value| {
         let known = extra.entry(Format::Responses.name()).or_insert_with(|| json!({}));
         if let Some(known) = known.as_object_mut() {

@@ -21,7 +21,7 @@ use super::exchange::{CallDecision, HeldCall};
 use super::intake::{BodyPermit, IntakeError, LONGEST};
 use super::path::{AnswerShape, ModelCall, SideRequest, SideRequestKind, Target, target};
 use super::refusal;
-use super::relay::{BilledCall, Flight, Relay, answers};
+use super::relay::{BilledCall, Flight, Relay, status_words};
 use super::scripted::{self, Scripted};
 use super::state::GatewayState;
 use super::upstream::Upstream;
@@ -55,9 +55,9 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
         Target::Aside(aside) => aside.format,
         Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
         Target::Unknown => {
-            let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
+            let text = format!("the gateway passes on calls of models, not {} {}", parts.method, without_query(rest));
             shared.refuse_unknown(&text);
-            let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, rest_of(rest));
+            let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, without_query(rest));
             shared.conversations().spending.warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
@@ -66,12 +66,12 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
         return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &reason));
     }
     let is_compressed = Compression::of(&parts.headers) != Compression::None;
-    let (body, permit) = match shared.memory.take_in(body, is_compressed).await {
+    let (body, permit) = match shared.memory.receive(body, is_compressed).await {
         Ok(taken) => taken,
         Err(refusal) => {
             let is_call = matches!(target, Target::Call(_)) && refusal.is_awaited();
             let shared = is_call.then_some(&*shared);
-            return Ok(not_taken(shared, format, &refusal));
+            return Ok(refuse_request(shared, format, &refusal));
         }
     };
     let length = body.len();
@@ -105,7 +105,7 @@ fn is_secret(given: &str, secret: &str) -> bool {
 }
 
 /// A path without its query, which may hold anything.
-fn rest_of(path: &str) -> &str {
+fn without_query(path: &str) -> &str {
     path.split('?').next().unwrap_or(path)
 }
 
@@ -157,8 +157,8 @@ impl ReceivedRequest {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
         };
-// Two formats list models by the same path.
-        if kind == SideRequestKind::Models && !remote.speaks(format) && remote.speaks(Format::Anthropic) {
+        // Two formats list models by the same path.
+        if kind == SideRequestKind::Models && !remote.supports(format) && remote.supports(Format::Anthropic) {
             format = Format::Anthropic;
         }
         if kind == SideRequestKind::Other {
@@ -179,7 +179,7 @@ impl ReceivedRequest {
         let read = self.read(&call).await;
         let (request, shape) = match read {
             Ok(read) => read,
-            Err(Rejected::Refused(refusal)) => return not_taken(Some(&self.shared), call.format, &refusal),
+            Err(Rejected::Refused(refusal)) => return refuse_request(Some(&self.shared), call.format, &refusal),
             Err(Rejected::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
@@ -211,7 +211,7 @@ impl ReceivedRequest {
     /// Reads the request, and how its answer is to come.
     async fn read(&mut self, call: &ModelCall) -> Result<(Request, AnswerShape), Rejected> {
         let unread = |error: serde_json::Error| Rejected::Unread(error.to_string());
-// It may ask for an answer whose cost pleach would not see.
+        // It may ask for an answer whose cost pleach would not see.
         let opaque = |unfit: Rejected| match unfit {
             Rejected::Unread(why) if call.format == Format::Responses => {
                 Rejected::bad(format!("pleach passes on no request for a response that it cannot read: {why}"))
@@ -230,7 +230,7 @@ impl ReceivedRequest {
             let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
             return Err(Rejected::bad(why.to_owned()));
         }
-// Without this a streamed answer of this format has no cost.
+        // Without this a streamed answer of this format has no cost.
         let asks = |json: &Value| json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
         if call.format == Format::Chat && shape == AnswerShape::Events && !asks(&json) {
             if let Some(body) = json.as_object_mut() {
@@ -265,7 +265,7 @@ impl ReceivedRequest {
         let memory = |permit: &BodyPermit| permit.size().saturating_sub(self.body.len());
         let mut text = decompress(&compression, &self.body, memory(&self.permit));
         if text.is_err() && self.permit.size() < LONGEST {
-            self.shared.memory.move_on(&mut self.permit).await.map_err(Rejected::Refused)?;
+            self.shared.memory.grow(&mut self.permit).await.map_err(Rejected::Refused)?;
             text = decompress(&compression, &self.body, memory(&self.permit));
         }
         let text = text.map_err(Rejected::Unread)?;
@@ -273,7 +273,7 @@ impl ReceivedRequest {
         Ok(text.into())
     }
 
-/// Hands the request to the recorder.
+    /// Hands the request to the recorder.
     fn arrive(&self, request: &Arc<Request>) -> PendingDecision {
         let session = session(&self.parts.headers);
         let mut conversations = self.shared.conversations();
@@ -281,7 +281,7 @@ impl ReceivedRequest {
         self.hold(conversations, request, arrived)
     }
 
-/// Hands a request that cannot be read to the recorder.
+    /// Hands a request that cannot be read to the recorder.
     fn arrive_beside(&self, model: String) -> PendingDecision {
         let request = Arc::new(Request { model, ..Request::default() });
         self.hold(self.shared.conversations(), &request, None)
@@ -325,16 +325,16 @@ impl ReceivedRequest {
             Upstream::Remote(remote) => remote.clone(),
             Upstream::Script(_) => {
                 let text = "the script cannot answer a request it cannot read";
-                return not_passed_on(format, text, flight);
+                return not_forwarded(format, text, flight);
             }
         };
-        if !remote.speaks(format) {
+        if !remote.supports(format) {
             let text = format!(
                 "the agent speaks the language of {}, which {} does not; set `provider` of the agent to one that does",
                 format.name(),
                 remote.name()
             );
-            return not_passed_on(format, &text, flight);
+            return not_forwarded(format, &text, flight);
         }
         flight.sends(self.length, shape != AnswerShape::Events);
         let Self { parts, body, permit, .. } = self;
@@ -383,23 +383,23 @@ async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: F
     // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
     let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
-        let begun = begun(&remote, &call, flight, is_words, gone).await;
+        let answer = begin_answer(&remote, &call, flight, is_words, gone).await;
         // It is held until the provider has answered.
         drop((call, permit));
-        begun
+        answer
     });
     let answered = passing.await;
-// Dropped early, it says that the client has gone.
+    // Dropped early, it says that the client has gone.
     drop(client);
-    answered.unwrap_or_else(|_| given_up(format))
+    answered.unwrap_or_else(|_| abandoned(format))
 }
 
-fn given_up(format: Format) -> HttpReply {
+fn abandoned(format: Format) -> HttpReply {
     refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up")
 }
 
 /// The beginning of a provider's answer. `gone` ends when the client has gone.
-async fn begun(
+async fn begin_answer(
     remote: &Remote,
     call: &ForwardedCall,
     mut flight: Flight,
@@ -415,10 +415,10 @@ async fn begun(
     let passed = loop {
         tokio::select! {
             biased;
-            () = &mut closing => return given_up(format),
+            () = &mut closing => return abandoned(format),
             _ = &mut gone, if until.is_none() => until = Some(flight.hang_up(false)),
             passed = &mut passing => break passed,
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return given_up(format),
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return abandoned(format),
         }
     };
     match passed {
@@ -447,7 +447,7 @@ async fn begun(
                 ForwardError::Http(_) => "provider cannot be reached",
             };
             flight.unanswered(words.to_owned(), remote.forward_error(&error));
-            flight.land(AnswerOutcome::Refused(status.as_u16(), text.clone()));
+            flight.finish(AnswerOutcome::Refused(status.as_u16(), text.clone()));
             refused(Some(format), status, &text)
         }
     }
@@ -455,9 +455,9 @@ async fn begun(
 
 /// Answers a call from the record.
 fn answer(format: Format, shape: AnswerShape, response: Response, mut flight: Flight) -> HttpReply {
-    let response = scripted::dressed(format, response);
+    let response = scripted::with_server_fields(format, response);
     let reply = encoded(format, shape, &response);
-    flight.land(AnswerOutcome::Whole(Box::new(response)));
+    flight.finish(AnswerOutcome::Whole(Box::new(response)));
     reply
 }
 
@@ -465,8 +465,8 @@ fn scripted_reply(format: Format, shape: AnswerShape, said: Scripted, mut flight
     match said {
         Scripted::Answer(response) => answer(format, shape, *response, flight),
         Scripted::Fail { status, message, retry_after } => {
-            flight.unanswered(answers(status), LlmError::from_status(status, &message));
-            flight.land(AnswerOutcome::Refused(status, message.clone()));
+            flight.unanswered(status_words(status), LlmError::from_status(status, &message));
+            flight.finish(AnswerOutcome::Refused(status, message.clone()));
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut reply = refused(Some(format), status, &message);
             if let Some(wait) = retry_after {
@@ -477,7 +477,7 @@ fn scripted_reply(format: Format, shape: AnswerShape, said: Scripted, mut flight
         Scripted::Malformed(text) => {
             let why = "the script answers what cannot be read".to_owned();
             flight.unreadable(&why);
-            flight.land(AnswerOutcome::Unreadable(Usage::default(), why));
+            flight.finish(AnswerOutcome::Unreadable(Usage::default(), why));
             let mut reply = HttpResponse::new(ReplyBody::whole(text));
             reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             reply
@@ -486,9 +486,9 @@ fn scripted_reply(format: Format, shape: AnswerShape, said: Scripted, mut flight
 }
 
 /// A request that is not taken in. A model call counts as one without an answer, with those who share the gateway.
-fn not_taken(shared: Option<&GatewayState>, format: Format, refusal: &IntakeError) -> HttpReply {
+fn refuse_request(shared: Option<&GatewayState>, format: Format, refusal: &IntakeError) -> HttpReply {
     let class = if refusal.status.is_server_error() { ErrorClass::Transient } else { ErrorClass::Terminal };
-    shared.into_iter().for_each(|shared| shared.not_taken(LlmError::new(class, &refusal.why)));
+    shared.into_iter().for_each(|shared| shared.refuse_request(LlmError::new(class, &refusal.why)));
     let mut reply = refused(Some(format), refusal.status, &refusal.why);
     if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -497,14 +497,14 @@ fn not_taken(shared: Option<&GatewayState>, format: Format, refusal: &IntakeErro
 }
 
 /// Refuses a call that cannot be passed on.
-fn not_passed_on(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
-    flight.not_passed_on(reason);
+fn not_forwarded(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
+    flight.not_forwarded(reason);
     refuse(format, reason, flight)
 }
 
 fn refuse(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
     flight.refused(reason);
-    flight.land(AnswerOutcome::Refused(400, reason.to_owned()));
+    flight.finish(AnswerOutcome::Refused(400, reason.to_owned()));
     refused(Some(format), StatusCode::BAD_REQUEST, reason)
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch::{Receiver, Sender};
 
 use super::conversations::Conversations;
 use super::exchange::{CallCost, HeldCall};
-use super::failed_calls::{FailedCalls, NOT_PASSED_ON};
+use super::failed_calls::{FailedCalls, NOT_FORWARDED};
 use super::intake::BodyMemory;
 use super::scripted::Facts;
 use super::upstream::Upstream;
@@ -20,12 +20,12 @@ use crate::llm::{ErrorClass, LlmError, ModelNames, Pricing};
 pub struct Flights {
     /// All of them.
     pub(super) all: usize,
-/// Those whose client has gone: they are only read for their cost.
+    /// Those whose client has gone: they are only read for their cost.
     pub(super) abandoned: usize,
 }
 
 impl Flights {
-/// How many a client waits for.
+    /// How many a client waits for.
     pub fn awaited(self) -> usize {
         self.all.saturating_sub(self.abandoned)
     }
@@ -41,7 +41,7 @@ impl UsageMeter {
         self.0.conversations().total()
     }
 
-/// How long no call has come or gone; no time at all while a client waits for one.
+    /// How long no call has come or gone; no time at all while a client waits for one.
     pub fn silence(&self) -> Duration {
         match self.0.flights.borrow().awaited() {
             0 => self.0.touched().elapsed(),
@@ -86,19 +86,19 @@ impl GatewayState {
     }
 
     /// A model call goes no further than here, for this reason.
-    pub(super) fn not_taken(&self, why: LlmError) {
-        self.conversations().not_taken(why.clone());
-        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_PASSED_ON.to_owned(), why));
+    pub(super) fn refuse_request(&self, why: LlmError) {
+        self.conversations().refuse_request(why.clone());
+        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_FORWARDED.to_owned(), why));
     }
 
-/// A request that is not forwarded. Programs make such requests beside their work, which continues; one
+    /// A request that is not forwarded. Programs make such requests beside their work, which continues; one
     /// that has nothing else to do gets nowhere.
     pub(super) fn refuse_unknown(&self, why: &str) {
         if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {
             return;
         }
         let why = LlmError::new(ErrorClass::Terminal, why);
-        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(false, NOT_PASSED_ON.to_owned(), why));
+        self.failed_calls.send_modify(|failed_calls| failed_calls.fail(false, NOT_FORWARDED.to_owned(), why));
     }
 
     pub(super) fn spent(&self, model: ModelNames<'_>, usage: Usage) -> CallCost {

@@ -39,8 +39,8 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// client will say that it has no such tool.
 pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path) {
     let Part::ToolCall { name, arguments, extra, .. } = part else { return };
-    let Some(wish) = ScriptedAction::of(name, arguments) else { return };
-    let Some(fitted) = wish.fit(&request.tools, cwd) else { return };
+    let Some(action) = ScriptedAction::of(name, arguments) else { return };
+    let Some(fitted) = action.fit(&request.tools, cwd) else { return };
     match fitted {
         Fitted::Function(tool, given) => {
             *name = tool.to_owned();
@@ -128,7 +128,7 @@ impl<'a> ScriptedAction<'a> {
         Some(Fitted::Function(&tool.name, Map::from_iter([(key(tool, &PATCH).to_owned(), patch.into())])))
     }
 
-/// The file after the edit, for clients without an edit tool.
+    /// The file after the edit, for clients without an edit tool.
     fn edited(&self, cwd: &Path) -> Option<String> {
         let Self::Edit { path, old, new } = self else { return None };
         let text = read(cwd, path)?;
@@ -137,9 +137,9 @@ impl<'a> ScriptedAction<'a> {
 
     fn command(&self, cwd: &Path) -> String {
         match self {
-            Self::Write { path, content } => put(path, content),
+            Self::Write { path, content } => write_command(path, content),
             Self::Edit { path, .. } => match self.edited(cwd) {
-                Some(text) => put(path, &text),
+                Some(text) => write_command(path, &text),
                 None => format!("echo {} >&2; exit 1", quoted(&format!("{path} does not hold the old text"))),
             },
             Self::Read { path } => format!("cat {}", quoted(path)),
@@ -174,7 +174,7 @@ fn read(cwd: &Path, path: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn put(path: &str, content: &str) -> String {
+fn write_command(path: &str, content: &str) -> String {
     let dir = Path::new(path).parent().map(|dir| dir.to_string_lossy().into_owned()).filter(|dir| !dir.is_empty());
     let make = dir.map_or_else(String::new, |dir| format!("mkdir -p {} && ", quoted(&dir)));
     format!("{make}printf %s {} > {}", quoted(content), quoted(path))

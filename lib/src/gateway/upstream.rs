@@ -8,7 +8,7 @@ use crate::llm::{LlmError, ModelNames, Pricing, Remote, Script};
 pub enum Upstream {
     /// A provider behind a server.
     Remote(Remote),
-/// A script, in the format of the client.
+    /// A script, in the format of the client.
     Script(Script),
 }
 

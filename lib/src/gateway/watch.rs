@@ -47,7 +47,7 @@ pub(super) struct Watcher {
     decompressor: Decompressor,
     decoder: BodyDecoder,
     kept: usize,
-/// How many bytes have come, compressed or not.
+    /// How many bytes have come, compressed or not.
     came: usize,
     /// Whether what is said is made of tokens: a vector is not.
     is_words: bool,
@@ -60,7 +60,7 @@ enum BodyDecoder {
     Events(Box<Events>),
     Body(Vec<u8>),
     Refusal(u16, Vec<u8>),
-/// It cannot be read, for this reason.
+    /// It cannot be read, for this reason.
     Opaque(String),
 }
 
@@ -103,7 +103,7 @@ impl Watcher {
         }
     }
 
-/// Reads the next bytes.
+    /// Reads the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let Self { format, decompressor, decoder, kept, missing, came, .. } = self;
         *came += bytes.len();
@@ -111,7 +111,7 @@ impl Watcher {
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
     }
 
-/// What the provider has counted up to now, where that has changed.
+    /// What the provider has counted up to now, where that has changed.
     pub(super) fn newly_counted(&mut self) -> Option<Usage> {
         let BodyDecoder::Events(events) = &mut self.decoder else { return None };
         let is_new = std::mem::take(&mut events.has_counts);
@@ -179,7 +179,7 @@ impl Watcher {
         }
     }
 
-/// The outcome, when nothing more comes. `ended` says that the answer came to its proper end.
+    /// The outcome, when nothing more comes. `ended` says that the answer came to its proper end.
     pub(super) fn finish(mut self, ended: bool) -> AnswerOutcome {
         let ended = ended || self.is_complete();
         let Self { format, decompressor, decoder, kept, .. } = &mut self;
@@ -191,7 +191,7 @@ impl Watcher {
             BodyDecoder::Events(events) => events.finish(self.format, ended),
             BodyDecoder::Body(body) if ended => whole(self.format, &body, self.is_words),
             BodyDecoder::Body(_) => AnswerOutcome::Cut(Usage::default(), BROKE_OFF.into()),
-            BodyDecoder::Refusal(status, body) => AnswerOutcome::Refused(status, said(self.format, &body)),
+            BodyDecoder::Refusal(status, body) => AnswerOutcome::Refused(status, error_text(self.format, &body)),
             BodyDecoder::Opaque(why) if ended => AnswerOutcome::Counted(Usage::default(), why),
             BodyDecoder::Opaque(why) => AnswerOutcome::Cut(Usage::default(), why),
         }
@@ -238,7 +238,7 @@ impl Events {
     }
 
     fn take(&mut self, format: Format, event: &sse::SseEvent) {
-        if event.data.len() <= LONGEST_COUNT && tells_counts(&event.data) {
+        if event.data.len() <= LONGEST_COUNT && has_usage(&event.data) {
             let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
             for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
                 add_counts(&mut self.counts, event.pointer(path));
@@ -315,7 +315,7 @@ fn whole(format: Format, body: &[u8], is_words: bool) -> AnswerOutcome {
     }
 }
 
-fn said(format: Format, body: &[u8]) -> String {
+fn error_text(format: Format, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let json = json.get(0).cloned().unwrap_or(json);
     match format.reported_error(&json) {
@@ -325,7 +325,7 @@ fn said(format: Format, body: &[u8]) -> String {
 }
 
 /// Whether an event has token counts. Some servers name them in every event and have them in the last.
-fn tells_counts(data: &str) -> bool {
+fn has_usage(data: &str) -> bool {
     let value = |(at, _): (usize, &str)| data[at..].split_once(':').map_or("", |(_, value)| value.trim_start());
     data.match_indices("\"usage").map(value).any(|value| value.starts_with('{'))
 }

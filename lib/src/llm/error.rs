@@ -8,12 +8,12 @@ use crate::event::Usage;
 /// What kind of failure a call ended in, which decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-/// Worth a retry: overload, server error, network.
+    /// Worth a retry: overload, server error, network.
     Transient,
     /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
     /// not made again often.
     Cut,
-/// Not worth a retry.
+    /// Not worth a retry.
     Terminal,
     /// The key was refused.
     Auth,

@@ -430,15 +430,15 @@ impl HttpClient {
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> HttpError {
-        HttpError::Broken { address: self.tried(), why: with_cause(error) }
+        HttpError::Broken { address: self.destination(), why: with_cause(error) }
     }
 
     fn silent(&self) -> HttpError {
-        HttpError::Silent { address: self.tried(), waited: self.0.patience }
+        HttpError::Silent { address: self.destination(), waited: self.0.patience }
     }
 
     /// Where calls go, and through which proxy.
-    fn tried(&self) -> String {
+    fn destination(&self) -> String {
         match &self.0.proxy {
             Some(proxy) => format!("{} through {proxy}", self.0.base),
             None => self.0.base.to_string(),
@@ -447,39 +447,42 @@ impl HttpClient {
 
     async fn connect(&self) -> Result<Sender, HttpError> {
         let through = self.0.proxy.as_ref().map_or(&self.0.base, |proxy| &proxy.at);
-        let failed = |why: String| HttpError::Connect { address: self.tried(), why };
+        let failed = |why: String| HttpError::Connect { address: self.destination(), why };
         let connecting = async {
             let stream = TcpStream::connect((through.bare_host(), through.port)).await;
             let mut stream = stream.map_err(|error| failed(error.to_string()))?;
             stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
             if !self.0.base.tls {
-                return self.speak(stream).await;
+                return self.handshake_http1(stream).await;
             }
             if let Some(proxy) = &self.0.proxy {
-                let answered = self.ask_through(&mut stream, &proxy.at).await.map_err(failed)?;
+                let answered = self.send_connect(&mut stream, &proxy.at).await.map_err(failed)?;
                 let why = format!("the proxy answered `{answered}`");
                 match answered.split_whitespace().nth(1) {
                     Some("200") => {}
                     Some(status) if status.starts_with('4') => {
-                        return Err(HttpError::Refused { address: self.tried(), why });
+                        return Err(HttpError::Refused { address: self.destination(), why });
                     }
                     _ => return Err(failed(why)),
                 }
             }
-            let refused = |why: String| HttpError::Tls { address: self.tried(), why };
+            let refused = |why: String| HttpError::Tls { address: self.destination(), why };
             let name =
                 ServerName::try_from(self.0.base.bare_host().to_owned()).map_err(|error| refused(error.to_string()))?;
             let connector = self.connector().map_err(&refused)?;
             let stream = connector.connect(name, stream).await.map_err(|error| refused(error.to_string()))?;
             match stream.get_ref().1.alpn_protocol() {
-                Some(HTTP2) => self.share(stream).await,
-                _ => self.speak(stream).await,
+                Some(HTTP2) => self.handshake_http2(stream).await,
+                _ => self.handshake_http1(stream).await,
             }
         };
         timeout(CONNECT, connecting).await.map_err(|_| failed(format!("no answer in {} s", CONNECT.as_secs())))?
     }
 
-    async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
+    async fn handshake_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        &self,
+        stream: S,
+    ) -> Result<Sender, HttpError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
         // It ends when the sender and the answer are gone; errors come out at these.
         tokio::spawn(connection);
@@ -487,7 +490,10 @@ impl HttpClient {
     }
 
     /// Speaks HTTP/2, and lets the calls to come use the same connection.
-    async fn share<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
+    async fn handshake_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        &self,
+        stream: S,
+    ) -> Result<Sender, HttpError> {
         let mut calls = http2::Builder::new(TokioExecutor::new());
         // A connection that died unnoticed, while the machine slept say, would take every further call with it.
         calls.timer(TokioTimer::new()).keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
@@ -500,7 +506,7 @@ impl HttpClient {
     }
 
     /// Sends `CONNECT` to a proxy and gives the first line of its answer.
-    async fn ask_through(&self, stream: &mut TcpStream, proxy: &ServerUrl) -> Result<String, String> {
+    async fn send_connect(&self, stream: &mut TcpStream, proxy: &ServerUrl) -> Result<String, String> {
         let target = format!("{}:{}", self.0.base.host, self.0.base.port);
         let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(login) = proxy.basic() {

@@ -157,7 +157,7 @@ impl Message {
     }
 
     /// Puts the description of its step before the words of a task.
-    pub(crate) fn tell_about(&mut self) {
+    pub(crate) fn include_about(&mut self) {
         if let Some(step) = self.extra.get(ABOUT).and_then(Value::as_str) {
             self.content.insert(0, Part::text(step));
         }

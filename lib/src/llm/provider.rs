@@ -27,7 +27,7 @@ impl Provider {
         }
     }
 
-/// Makes one call. Never retries; ends early only on a kill.
+    /// Makes one call. Never retries; ends early only on a kill.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         match self {
             Self::Script(script) => {

@@ -65,7 +65,7 @@ pub mod meta {
     pub const VISIT: &str = "visit";
     /// The attempt within the visit, from 1.
     pub const ATTEMPT: &str = "attempt";
-/// Which try of the same call this is, from 1.
+    /// Which try of the same call this is, from 1.
     pub const TRY: &str = "try";
     /// Where the agent may leave its outcome.
     pub const STATUS_FILE: &str = "status_file";

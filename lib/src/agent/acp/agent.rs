@@ -65,7 +65,7 @@ impl AcpAgent {
         }
     }
 
-/// The same behind the gateway, where `upstream` answers. It is configured as `preset` says; `models` are those
+    /// The same behind the gateway, where `upstream` answers. It is configured as `preset` says; `models` are those
     /// behind short names. It gets no key, and a home of its own.
     #[must_use]
     pub fn behind(
@@ -83,7 +83,7 @@ impl AcpAgent {
     }
 
     /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does when
-/// it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
+    /// it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
     /// does not get at keys by giving it that name.
     #[must_use]
     pub fn as_known(mut self, environment: &Environment) -> Self {
@@ -128,11 +128,11 @@ impl AcpAgent {
         }
         match self.profile.layers.is_empty() {
             true => prompt,
-            false => format!("{}\n\n{prompt}", self.profile.told().trim()),
+            false => format!("{}\n\n{prompt}", self.profile.text().trim()),
         }
     }
 
-    pub(super) fn ask(&self, job: &Job) -> AcpTask {
+    pub(super) fn task(&self, job: &Job) -> AcpTask {
         AcpTask {
             prompt: self.prompt(job),
             cwd: job.cwd.clone(),
@@ -154,7 +154,7 @@ impl AcpAgent {
         if self.route.is_some() { "own" } else { "user" }
     }
 
-/// Its arguments in a sandbox, unless the settings say what it may do.
+    /// Its arguments in a sandbox, unless the settings say what it may do.
     pub(super) fn bounded(&self, job: &Job) -> &[String] {
         let preset = self.route.as_ref().map(|route| &route.preset).or(self.known.as_ref().map(|(preset, _)| *preset));
         match preset {
@@ -198,11 +198,11 @@ impl AcpAgent {
     ) -> Result<(AcpClient, AcpEnd), AgentError> {
         let EndedSession { client, ended, output } = talked;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
-        turns.said_beside(&output.stderr.to_text());
+        turns.push_stderr(&output.stderr.to_text());
         let ended = match ended {
             _ if cancel.is_killed() => AcpEnd::Failed(AgentError::Cancelled),
             Some(ended) => ended,
-            None => AcpEnd::Failed(self.gone(&client, &output)),
+            None => AcpEnd::Failed(self.ended_early(&client, &output)),
         };
         Ok((client, ended))
     }
@@ -227,7 +227,7 @@ impl AcpAgent {
     }
 
     /// What to say of an agent that ended without an answer.
-    pub(super) fn gone(&self, client: &AcpClient, output: &Output) -> AgentError {
+    pub(super) fn ended_early(&self, client: &AcpClient, output: &Output) -> AgentError {
         let stderr = output.stderr.to_text();
         let said = match last_words(stderr.trim(), COMPLAINT) {
             "" => client.noise.as_deref().map(|noise| shorten(noise, COMPLAINT)).unwrap_or_default(),
@@ -239,7 +239,9 @@ impl AcpAgent {
         match output.exit {
             Exit::TimedOut(_) => AgentError::TimedOut(why("")),
             Exit::Cancelled => AgentError::Cancelled,
-            Exit::Code(_) | Exit::Signal(_) if client.is_asked() => AgentError::Transient(why(" before its answer")),
+            Exit::Code(_) | Exit::Signal(_) if client.has_prompted() => {
+                AgentError::Transient(why(" before its answer"))
+            }
             Exit::Code(_) | Exit::Signal(_) => {
                 AgentError::Terminal(why(" before it took a task; does it speak the Agent Client Protocol?"))
             }

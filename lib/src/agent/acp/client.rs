@@ -152,7 +152,7 @@ impl AcpClient {
     }
 
     /// Whether the agent has been given its task.
-    pub fn is_asked(&self) -> bool {
+    pub fn has_prompted(&self) -> bool {
         self.turn_builder.is_some()
     }
 
@@ -179,8 +179,8 @@ impl AcpClient {
     }
 
     /// Takes in a line.
-    pub fn hear(&mut self, line: &str) -> Vec<AcpAction> {
-        match rpc::hear(line) {
+    pub fn receive(&mut self, line: &str) -> Vec<AcpAction> {
+        match rpc::parse(line) {
             RpcMessage::Noise => {
                 if self.noise.is_none() && !line.trim().is_empty() {
                     self.noise = Some(line.trim().to_owned());
@@ -192,7 +192,7 @@ impl AcpClient {
             RpcMessage::Notification { .. } => Vec::new(),
             RpcMessage::Response { id, result } if id == json!(self.last_id) && self.awaited != Awaited::Nothing => {
                 let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
-                match self.go_on(awaited, result) {
+                match self.handle_response(awaited, result) {
                     Ok(said) => vec![AcpAction::Say(said)],
                     Err(ended) => vec![AcpAction::End(ended)],
                 }
@@ -241,7 +241,7 @@ impl AcpClient {
     }
 
     fn update(&mut self, params: Value) -> Vec<AcpAction> {
-// While a session is loaded its past is replayed.
+        // While a session is loaded its past is replayed.
         let (Awaited::Prompt, Some(turn_builder)) = (self.awaited, &mut self.turn_builder) else { return Vec::new() };
         let update = SessionUpdate::deserialize(params).map_or(Update::Other, |params| params.update);
         let Some(turn) = turn_builder.take(update) else { return Vec::new() };
@@ -249,7 +249,7 @@ impl AcpClient {
     }
 
     /// What is said after an answer.
-    fn go_on(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, AcpEnd> {
+    fn handle_response(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, AcpEnd> {
         match (awaited, result) {
             (Awaited::Initialize, result) => {
                 let answer = result.map_err(|error| failed(format!("the agent cannot be spoken to: {error}")))?;
@@ -328,7 +328,7 @@ impl AcpClient {
 
     fn log_in(&mut self, error: &RpcError) -> Result<Vec<u8>, AcpEnd> {
         self.has_logged_in = true;
-// Of several ways the one with a key needs no browser.
+        // Of several ways the one with a key needs no browser.
         let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
         let login = self.logins.iter().find(by_key).or(self.logins.first());
         let Some(login) = login.map(|login| login.id.clone()) else {

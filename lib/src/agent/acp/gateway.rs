@@ -9,7 +9,7 @@ use super::route::AcpRoute;
 use super::session::{self, TurnSink};
 use super::state::KIND;
 use crate::agent::cli::{GatewayEndpoint, GatewaySetup, tools};
-use crate::agent::gateway_run::why_failed;
+use crate::agent::gateway_run::explain_failure;
 use crate::agent::{AgentError, AgentReply, End, GatewayRun, Job, RunOutcome, TurnVerdict, Turns};
 use crate::process::Cancel;
 
@@ -25,9 +25,9 @@ pub(super) async fn run(
         GatewayRun::open(route.upstream.clone(), &job).await?.with_max_failed_calls(agent.max_failed_calls);
     let endpoint = GatewayEndpoint::of(&gateway_run, &route.preset);
     let asked = job.model.as_deref().or(agent.profile.model.as_deref()).map(|model| route.named(model));
-// An agent with its own names for the gateway's models has the model in its settings, and is not asked again.
+    // An agent with its own names for the gateway's models has the model in its settings, and is not asked again.
     let in_settings = route.preset.gateway.model.is_some();
-    let model = asked.clone().or_else(|| route.told(None));
+    let model = asked.clone().or_else(|| route.configured_model(None));
     let way = GatewaySetup {
         preset: &route.preset,
         environment: &route.environment,
@@ -40,15 +40,15 @@ pub(super) async fn run(
     job.env.splice(0..0, tools(&route.environment, |_| true));
     let home = job.home.clone();
     job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
-    let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.ask(&job) };
+    let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.task(&job) };
     let command = agent.command(job, variables, arguments, Some(gateway_run.meter()));
     let told = TurnSink::State(gateway_run.state());
     let seen = gateway_run
         .run(turns, cancel, |own| async move {
-            session::talk(&agent.spawner, command, AcpClient::new(ask), told, &own).await
+            session::run(&agent.spawner, command, AcpClient::new(ask), told, &own).await
         })
         .await;
-    let undone = seen.undone(&agent.name());
+    let undone = seen.why_unfinished(&agent.name());
     let RunOutcome { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;
     let (mut client, ended) = agent.ended(talked, turns, cancel)?;
     let ended = if stopped && !cancel.is_killed() { AcpEnd::Cancelled } else { ended };
@@ -67,7 +67,7 @@ pub(super) async fn run(
         (ended, _) => ended,
     };
     let ended = match ended {
-        AcpEnd::Failed(error) => AcpEnd::Failed(why_failed(&agent.name(), error, unanswered.as_ref())),
+        AcpEnd::Failed(error) => AcpEnd::Failed(explain_failure(&agent.name(), error, unanswered.as_ref())),
         ended => ended,
     };
     let ended = match given_up.filter(|_| !cancel.is_killed()) {
@@ -81,7 +81,7 @@ pub(super) async fn run(
         return Ok(AgentReply::new(text, End::Stopped));
     }
     let mut turn = last.unwrap_or_default();
-    if !client.is_asked() && turn.messages.is_empty() && turn.side_calls.is_empty() {
+    if !client.has_prompted() && turn.messages.is_empty() && turn.side_calls.is_empty() {
         // It was never given its task.
         return Ok(AgentReply::new(text, ended.into_end(TurnVerdict::Go)?));
     }

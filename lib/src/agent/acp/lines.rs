@@ -27,7 +27,7 @@ pub(super) struct LineSplitter {
 }
 
 impl LineSplitter {
-/// Lines go to `heard`; its receiver takes their length off `unread`.
+    /// Lines go to `heard`; its receiver takes their length off `unread`.
     pub fn new(heard: UnboundedSender<OutputLine>, unread: Arc<AtomicUsize>) -> Self {
         Self { heard, unfinished: Vec::new(), unread, is_over: false }
     }
@@ -53,7 +53,7 @@ impl LineSplitter {
     }
 
     fn send(&self, line: OutputLine) {
-// The receiver may have stopped.
+        // The receiver may have stopped.
         let _ = self.heard.send(line);
     }
 }

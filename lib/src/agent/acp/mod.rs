@@ -24,7 +24,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use self::state::{AcpState, KIND};
-use super::cli::is_no_tier;
+use super::cli::check_tier;
 use super::{Agent, AgentError, AgentReply, BoxFuture, Introduction, Job, Turns};
 use crate::llm::Unusable;
 use crate::process::Cancel;
@@ -64,13 +64,13 @@ impl Agent for AcpAgent {
     fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
         let Some(route) = &self.route else { return Ok(()) };
         let asked = asked.or(self.profile.model.as_deref());
-        route.told(asked).map_or(Ok(()), |model| is_no_tier(&model, &route.preset.provider))
+        route.configured_model(asked).map_or(Ok(()), |model| check_tier(&model, &route.preset.provider))
     }
 
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let Some(state) = state else { return true };
         let is_own = AcpState::read(state).is_some_and(|state| state.home == self.home());
-        is_own && self.route.as_ref().is_none_or(|route| route.has_kept(home))
+        is_own && self.route.as_ref().is_none_or(|route| route.has_sessions(home))
     }
 
     fn run<'a>(

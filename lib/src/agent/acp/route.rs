@@ -10,7 +10,7 @@ use crate::gateway::Upstream;
 /// How an agent comes to its model.
 #[derive(Debug, Clone)]
 pub(super) struct AcpRoute {
-/// How its program is configured for the gateway.
+    /// How its program is configured for the gateway.
     pub preset: Preset,
     /// Who answers.
     pub upstream: Upstream,
@@ -22,7 +22,7 @@ pub(super) struct AcpRoute {
 
 impl AcpRoute {
     /// Whether what the agent has kept of its sessions is still there.
-    pub fn has_kept(&self, home: &Path) -> bool {
+    pub fn has_sessions(&self, home: &Path) -> bool {
         let kept = &self.preset.keeps;
         home.exists() && (kept.is_empty() || kept.iter().any(|kept| home.join(kept).exists()))
     }
@@ -32,8 +32,8 @@ impl AcpRoute {
         self.models.get(model).cloned().unwrap_or_else(|| model.to_owned())
     }
 
-/// The model in an agent's settings, if that is how it is configured.
-    pub fn told(&self, asked: Option<&str>) -> Option<String> {
+    /// The model in an agent's settings, if that is how it is configured.
+    pub fn configured_model(&self, asked: Option<&str>) -> Option<String> {
         self.preset.gateway.model.as_ref().map(|_| self.named(asked.unwrap_or("worker")))
     }
 }

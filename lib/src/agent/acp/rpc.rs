@@ -83,7 +83,7 @@ struct RpcLine {
 }
 
 /// Reads a line.
-pub(super) fn hear(line: &str) -> RpcMessage {
+pub(super) fn parse(line: &str) -> RpcMessage {
     match serde_json::from_str::<RpcLine>(line) {
         Ok(RpcLine { id: Some(id), method: Some(method), params, .. }) => RpcMessage::Request { id, method, params },
         Ok(RpcLine { id: None, method: Some(method), params, .. }) => RpcMessage::Notification { method, params },
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn every_kind_of_message_is_told_apart() {
         let request = r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1},"new":true}"#;
-        assert_eq!(hear(request), RpcMessage::Request { id: json!("a"), method: "m".into(), params: json!({"x": 1}) });
-        assert_eq!(hear(r#"{"method":"m"}"#), RpcMessage::Notification { method: "m".into(), params: Value::Null });
-        assert_eq!(hear(r#"{"id":1,"result":null}"#), RpcMessage::Response { id: json!(1), result: Ok(Value::Null) });
+        assert_eq!(parse(request), RpcMessage::Request { id: json!("a"), method: "m".into(), params: json!({"x": 1}) });
+        assert_eq!(parse(r#"{"method":"m"}"#), RpcMessage::Notification { method: "m".into(), params: Value::Null });
+        assert_eq!(parse(r#"{"id":1,"result":null}"#), RpcMessage::Response { id: json!(1), result: Ok(Value::Null) });
         let failed = r#"{"id":1,"error":{"code":-32603,"message":"Internal error","data":{"details":"no key"}}}"#;
-        let RpcMessage::Response { result: Err(error), .. } = hear(failed) else { panic!("an error") };
+        let RpcMessage::Response { result: Err(error), .. } = parse(failed) else { panic!("an error") };
         assert_eq!(error.to_string(), "Internal error (code -32603): no key");
         for noise in ["", "Loading…", "[1]", "{}", "{\"id\":", "3"] {
-            assert_eq!(hear(noise), RpcMessage::Noise, "{noise}");
+            assert_eq!(parse(noise), RpcMessage::Noise, "{noise}");
         }
     }
 
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
         let text = String::from_utf8(said).unwrap();
         assert_eq!(
-            hear(&text),
+            parse(&text),
             RpcMessage::Request { id: json!(7), method: "session/prompt".into(), params: json!({"text": "a\nb"}) }
         );
         let refused = String::from_utf8(not_offered(&json!(3), "fs/read_text_file")).unwrap();
-        let RpcMessage::Response { result: Err(error), .. } = hear(&refused) else { panic!("an error") };
+        let RpcMessage::Response { result: Err(error), .. } = parse(&refused) else { panic!("an error") };
         assert_eq!(error.code, METHOD_NOT_FOUND);
     }
 }

@@ -16,8 +16,8 @@ pub(super) async fn work(
     turns: &Turns,
     cancel: &Cancel,
 ) -> Result<AgentReply, AgentError> {
-    if let Some(settled) = job.settled(cancel) {
-        return settled;
+    if let Some(early_reply) = job.early_reply(cancel) {
+        return early_reply;
     }
     if let Some(route) = &agent.route {
         return gateway::run(agent, route, job, turns, cancel).await;
@@ -29,19 +29,14 @@ pub(super) async fn work(
     job.sandbox = job.sandbox.map(|bounds| {
         let open = agent.known.as_ref().map(|(preset, environment)| writable_paths(preset, environment));
         let writes = open.into_iter().flatten().chain([job.home.clone()]);
-// It calls its model by itself.
+        // It calls its model by itself.
         Arc::new(bounds.with_network().with_write(writes))
     });
-    let ask = agent.ask(&job);
+    let ask = agent.task(&job);
     let command = agent.command(job, variables, Vec::new(), None);
-    let talked = session::talk(
-        &agent.spawner,
-        command,
-        AcpClient::new(ask),
-        TurnSink::Turns(turns, agent.is_unbilled()),
-        cancel,
-    )
-    .await;
+    let talked =
+        session::run(&agent.spawner, command, AcpClient::new(ask), TurnSink::Turns(turns, agent.is_unbilled()), cancel)
+            .await;
     let (client, ended) = agent.ended(talked, turns, cancel)?;
     agent.conclude(client, ended, turns).await
 }

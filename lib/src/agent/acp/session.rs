@@ -24,7 +24,7 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Where inferred turns go, or only the resume state where the gateway sees the turns.
 #[derive(Debug, Clone)]
 pub(super) enum TurnSink<'a> {
-/// They are reported, with whether they are not billed by the token.
+    /// They are reported, with whether they are not billed by the token.
     Turns(&'a Turns, bool),
     /// The gateway sees them.
     State(StateRef),
@@ -41,7 +41,7 @@ pub(super) struct EndedSession {
 }
 
 /// Starts the agent, talks with it until it is done or gone, and sees to it that it goes.
-pub(super) async fn talk(
+pub(super) async fn run(
     spawner: &Spawner,
     command: Command,
     (client, hello): (AcpClient, Vec<u8>),
@@ -62,8 +62,9 @@ pub(super) async fn talk(
         };
         spawner.talk(command, input, &door, &mut on_output).await
     };
-    let talk = AcpSession { client, say, lines, unread: Arc::clone(&unread), killer, told, cancel, is_stopping: false };
-    let (output, (client, ended)) = tokio::join!(running, talk.run(hello));
+    let session =
+        AcpSession { client, say, lines, unread: Arc::clone(&unread), killer, told, cancel, is_stopping: false };
+    let (output, (client, ended)) = tokio::join!(running, session.run(hello));
     EndedSession { client, ended, output }
 }
 
@@ -82,19 +83,19 @@ struct AcpSession<'a> {
 impl AcpSession<'_> {
     /// Talks until the agent is done or gone, and sees to it that it goes. Without an end it went by itself.
     async fn run(mut self, hello: Vec<u8>) -> (AcpClient, Option<AcpEnd>) {
-        self.tell(hello);
+        self.send(hello);
         let mut deadline = Some(Instant::now() + OPENING);
         let ended = loop {
             let line = tokio::select! {
                 biased;
                 () = self.cancel.killed() => {
-                    self.call_off();
+                    self.cancel_prompt();
                     self.killer.kill();
                     break None;
                 }
                 () = self.cancel.stopped(), if !self.is_stopping => {
                     self.is_stopping = true;
-                    if !self.client.is_asked() {
+                    if !self.client.has_prompted() {
                         // Nothing has begun, so nothing has to finish.
                         break Some(AcpEnd::Cancelled);
                     }
@@ -114,11 +115,11 @@ impl AcpSession<'_> {
                 Some(OutputLine::Text(line)) => line,
             };
             self.unread.fetch_sub(line.len(), Ordering::Relaxed);
-            let was_asked = self.client.is_asked();
+            let had_prompted = self.client.has_prompted();
             if let Some(ended) = self.take(&line).await {
                 break Some(ended);
             }
-            if !was_asked && self.client.is_asked() {
+            if !had_prompted && self.client.has_prompted() {
                 deadline = None;
                 if let (TurnSink::State(known), Some(state)) = (&self.told, self.client.state()) {
                     known.set(state);
@@ -131,7 +132,7 @@ impl AcpSession<'_> {
         let Self { client, say, lines, killer, .. } = self;
         // The end of its input tells the agent to go. Not all of them listen.
         drop(say);
-        if timeout(ENDING, gone(lines)).await.is_err() {
+        if timeout(ENDING, drained(lines)).await.is_err() {
             killer.kill();
         }
         (client, ended)
@@ -139,15 +140,15 @@ impl AcpSession<'_> {
 
     /// Takes in a line and does what follows from it.
     async fn take(&mut self, line: &str) -> Option<AcpEnd> {
-        for act in self.client.hear(line) {
+        for act in self.client.receive(line) {
             match act {
-                AcpAction::Say(said) => self.tell(said),
+                AcpAction::Say(said) => self.send(said),
                 AcpAction::End(ended) => return Some(ended),
                 AcpAction::Turn(turn) => {
                     let TurnSink::Turns(turns, unbilled) = self.told else { continue };
                     let verdict = turns.report(Turn { unbilled, ..*turn }).await;
                     if verdict == TurnVerdict::Stop || self.is_stopping {
-                        self.call_off();
+                        self.cancel_prompt();
                     }
                 }
             }
@@ -155,19 +156,19 @@ impl AcpSession<'_> {
         None
     }
 
-    fn tell(&self, said: Vec<u8>) {
-// An agent that has ended reads nothing; its end is noticed elsewhere.
+    fn send(&self, said: Vec<u8>) {
+        // An agent that has ended reads nothing; its end is noticed elsewhere.
         let _ = self.say.send(said);
     }
 
-    fn call_off(&mut self) {
+    fn cancel_prompt(&mut self) {
         if let Some(said) = self.client.cancel() {
-            self.tell(said);
+            self.send(said);
         }
     }
 
     fn too_slow(&self) -> AcpEnd {
-        match self.client.is_asked() {
+        match self.client.has_prompted() {
             // It was asked to stop and did not; it is made to.
             true => AcpEnd::Cancelled,
             false => AcpEnd::Failed(AgentError::TimedOut(format!(
@@ -186,6 +187,6 @@ async fn until(deadline: Option<Instant>) {
 }
 
 /// Waits for the end of a program.
-async fn gone(mut lines: UnboundedReceiver<OutputLine>) {
+async fn drained(mut lines: UnboundedReceiver<OutputLine>) {
     while lines.recv().await.is_some() {}
 }

@@ -60,7 +60,7 @@ impl Play {
     }
 
     fn hear_line(&mut self, line: &str) {
-        for act in self.client.hear(line) {
+        for act in self.client.receive(line) {
             match act {
                 AcpAction::Say(line) => self.note(&line),
                 AcpAction::Turn(turn) => self.turns.push(*turn),

@@ -43,7 +43,7 @@ pub(super) struct TurnBuilder {
     pieces: Vec<Piece>,
     /// How full the context was in this turn.
     used: Option<u64>,
-/// The same, reported when the turn was over already: it belongs to the next one.
+    /// The same, reported when the turn was over already: it belongs to the next one.
     used_next: Option<u64>,
     /// What earlier turns were said to use.
     reported: Usage,
@@ -129,7 +129,7 @@ impl TurnBuilder {
         }
     }
 
-/// Takes an update of a tool call, also one that comes with a permission request.
+    /// Takes an update of a tool call, also one that comes with a permission request.
     pub fn tool(&mut self, update: ToolUpdate) {
         let id = update.tool_call_id.clone();
         let known = self.pieces.iter_mut().find_map(|piece| match piece {
@@ -165,7 +165,7 @@ impl TurnBuilder {
     /// The last turn, with what the agent says that the whole prompt took.
     pub fn last(&mut self, answer: Option<&Prompted>, failed: Option<&str>) -> Turn {
         let mut turn = self.finish(true);
-        if let Some((usage, model)) = answer.and_then(told_usage) {
+        if let Some((usage, model)) = answer.and_then(reported_usage) {
             // An agent may add up differently than its updates did; what was reported stays so.
             turn.usage = left(usage, self.reported);
             if let Some(model) = model {
@@ -326,7 +326,7 @@ impl Tool {
 }
 
 /// What the agent says that a prompt took, and with which model. It stands in one of two places.
-fn told_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
+fn reported_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
     let quota = answer.meta.get("quota");
     let models = quota.and_then(|quota| quota.get("model_usage")?.as_array());
     let model = models.and_then(|models| match models.as_slice() {

@@ -48,7 +48,7 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-/// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
+    /// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
     /// `aside`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
@@ -106,7 +106,7 @@ impl Asker<'_> {
                         self.turns.wait(&waits(&error.message, pause, (failures.all, self.limits.retries)));
                     }
                     let rested = self.rest(pause, cancel).await;
-                    self.turns.go_on();
+                    self.turns.stop_waiting();
                     rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
@@ -136,7 +136,7 @@ impl Asker<'_> {
         nonsense: Option<&str>,
         cancel: &Cancel,
     ) -> Result<Result<Answered, LlmError>, AgentError> {
-// The remark is about an answer that is dropped, so it is no part of the conversation.
+        // The remark is about an answer that is dropped, so it is no part of the conversation.
         if let Some(fault) = nonsense {
             let remark = format!("Your last answer could not be used ({fault}). Please answer again.");
             request.messages.push(Message::steering(remark));
@@ -163,7 +163,7 @@ impl Asker<'_> {
         Some(asked.unwrap_or_else(|| self.limits.pause(failures.all, 0.5 + fastrand::f64())))
     }
 
-/// Why there is no further retry.
+    /// Why there is no further retry.
     fn gave_up(&self, error: &LlmError, failures: u32) -> String {
         let wait = error.retry_after.filter(|wait| *wait > self.limits.max_wait);
         let wait =

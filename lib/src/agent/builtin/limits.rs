@@ -35,7 +35,7 @@ impl BuiltinLimits {
     /// Model calls for one task when nothing else is said.
     pub const DEFAULT_TURNS: u32 = 200;
 
-/// The longest pause the provider has not asked for.
+    /// The longest pause the provider has not asked for.
     pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
     /// How often half an answer is asked for again: every half is paid for.

@@ -16,7 +16,7 @@ pub(super) enum Finding {
     None,
     /// It goes in circles: tell it.
     Steer(String),
-/// It was warned and continues.
+    /// It was warned and continues.
     Stuck(String),
 }
 

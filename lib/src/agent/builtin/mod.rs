@@ -128,7 +128,7 @@ impl Agent for Builtin {
     }
 
     fn introduction(&self) -> Option<Introduction> {
-// A script bills no account, and neither does a server without a key.
+        // A script bills no account, and neither does a server without a key.
         let Provider::Remote(remote) = &self.provider else { return None };
         if remote.is_keyless() {
             return None;
@@ -157,7 +157,7 @@ impl Agent for Builtin {
             if let Some(end) = last.and_then(|last| self.end_of(last)) {
                 return end;
             }
-            Run::new(self, job)?.go_on(turns, cancel).await
+            Run::new(self, job)?.run_to_end(turns, cancel).await
         })
     }
 }
@@ -244,15 +244,15 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
+    async fn run_to_end(mut self, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
         loop {
-            if let Finding::Stuck(what) = self.circles() {
+            if let Finding::Stuck(what) = self.find_loop() {
                 return Err(AgentError::Terminal(format!("the agent goes in circles: {what}")));
             }
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
-            if self.share() >= context::FULL
+            if self.context_share() >= context::FULL
                 && let Some(room) = context::make_room(&self.request.messages, self.context() as f64)
                 && self.make_room(room, turns).await == TurnVerdict::Stop
             {
@@ -264,14 +264,14 @@ impl<'a> Run<'a> {
                 Request { messages: context::sent(&self.request.messages), ..self.request.without_messages() };
             let answered = match asker.ask(&mut request, &mut self.aside, cancel).await {
                 Ok(AskOutcome::Answer(answered)) => *answered,
-                Ok(AskOutcome::Unpaid) if self.settle(turns).await == TurnVerdict::Go => continue,
+                Ok(AskOutcome::Unpaid) if self.report_tries(turns).await == TurnVerdict::Go => continue,
                 Ok(AskOutcome::Unpaid) => return Ok(self.reply(End::Stopped)),
                 Ok(AskOutcome::TooLong(why)) => {
                     // Nobody knows by how much: a half is worth a try, once.
                     let half = context::tokens(&self.request.messages) / 2.0;
                     let room = context::make_room(&self.request.messages, half).filter(|_| !self.was_too_long);
                     let Some(room) = room else {
-                        self.settle(turns).await;
+                        self.report_tries(turns).await;
                         return Err(AgentError::Terminal(why));
                     };
                     self.was_too_long = true;
@@ -281,12 +281,12 @@ impl<'a> Run<'a> {
                     }
                 }
                 Ok(AskOutcome::Stopped) => {
-                    self.settle(turns).await;
+                    self.report_tries(turns).await;
                     return Ok(self.reply(End::Stopped));
                 }
                 Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
                 Err(error) => {
-                    self.settle(turns).await;
+                    self.report_tries(turns).await;
                     return Err(error);
                 }
             };
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports what was spent without an answer, if anything was, as a turn without one.
-    async fn settle(&mut self, turns: &Turns) -> TurnVerdict {
+    async fn report_tries(&mut self, turns: &Turns) -> TurnVerdict {
         let FailedTries { calls, messages } = std::mem::take(&mut self.aside);
         if calls.is_empty() && messages.is_empty() {
             return TurnVerdict::Go;
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         let outputs = counted(count as u64, "old tool output");
         let warning = WarningCode::OutputsElided.with(format!(
             "the conversation filled about {:.0} % of the {} tokens of context in use; {outputs} elided",
-            self.share() * 100.0,
+            self.context_share() * 100.0,
             self.context()
         ));
         self.request.messages.push(mark);
@@ -353,12 +353,12 @@ impl<'a> Run<'a> {
     }
 
     /// Which share of them the conversation fills, about.
-    fn share(&self) -> f64 {
+    fn context_share(&self) -> f64 {
         let system = self.request.system.chars().count() as f64 / 4.0;
         (system + context::tokens(&self.request.messages)) / self.context() as f64
     }
 
-/// The messages that are not reported yet: the task, partial answers of failed tries, and what came after.
+    /// The messages that are not reported yet: the task, partial answers of failed tries, and what came after.
     fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
         let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let mut messages = self.request.messages[first..].to_vec();
@@ -404,7 +404,7 @@ impl<'a> Run<'a> {
         if !results.is_empty() {
             self.request.messages.push(Message::new(Role::Tool, results));
         }
-        if let Finding::Steer(remark) = self.circles() {
+        if let Finding::Steer(remark) = self.find_loop() {
             self.request.messages.push(Message::steering(remark));
         }
         for remark in self.job.steering.take() {
@@ -482,7 +482,7 @@ impl<'a> Run<'a> {
         Ok((calls, results, writes))
     }
 
-    fn circles(&self) -> Finding {
+    fn find_loop(&self) -> Finding {
         let messages = &self.request.messages;
         let task = messages.iter().rposition(Message::is_prompt).unwrap_or_default();
         loops::look(&messages[task..], self.agent.limits.loop_window)
@@ -518,12 +518,14 @@ impl<'a> Run<'a> {
 
     /// A word to the user when the conversation comes near to what the model can take and no room can be made.
     fn context_warning(&self) -> Vec<Warning> {
-        let (share, most) = (self.share(), self.context());
-        if share < context::FULL {
+        let (context_share, most) = (self.context_share(), self.context());
+        if context_share < context::FULL {
             return Vec::new();
         }
-        let text =
-            format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0);
+        let text = format!(
+            "the conversation fills about {:.0} % of the model's context of {most} tokens",
+            context_share * 100.0
+        );
         vec![WarningCode::ContextFull.with(text)]
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &P
         text.push_str(&rules(limits));
     }
     if let Some(sandbox) = job.sandbox.as_ref().filter(|_| job.tools) {
-        text.push_str(&format!("\n# Sandbox\n{}\n", bounds::told(sandbox)));
+        text.push_str(&format!("\n# Sandbox\n{}\n", bounds::describe(sandbox)));
     }
     let project = project_rules(jail);
     if !project.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &P
         text.push_str(&project);
     }
     let shared = text.len();
-    text.push_str(&profile.told());
+    text.push_str(&profile.text());
     (text, shared)
 }
 

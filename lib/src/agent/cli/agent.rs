@@ -36,7 +36,7 @@ pub struct CliSettings {
     pub models: BTreeMap<String, String>,
     /// Prices of models, over those pleach knows.
     pub prices: Prices,
-/// It is a program of the user's own, which gets its task and nothing else.
+    /// It is a program of the user's own, which gets its task and nothing else.
     pub is_command: bool,
     /// It gets no network where it does not go through the gateway.
     pub is_closed: bool,
@@ -55,9 +55,9 @@ pub struct CliAgent {
     pub settings: CliSettings,
     /// Where the program is.
     pub program: PathBuf,
-/// How its turns are found.
+    /// How its turns are found.
     pub turns: TurnMode,
-/// Its profile.
+    /// Its profile.
     pub profile: Profile,
     /// Where its keys are.
     pub environment: Environment,
@@ -73,7 +73,7 @@ pub struct CliAgent {
 
 impl CliAgent {
     /// The turn with everything that is the same for all turns of a run.
-    pub(super) fn told(&self, job: &Job, mut turn: Turn, transcript: &Transcript) -> Turn {
+    pub(super) fn with_common_fields(&self, job: &Job, mut turn: Turn, transcript: &Transcript) -> Turn {
         if turn.model.is_empty() {
             let model = transcript.model().map(str::to_owned).or_else(|| self.model(job));
             turn.model = model.unwrap_or_else(|| match self.settings.is_command {
@@ -91,7 +91,7 @@ impl CliAgent {
         turn
     }
 
-/// What tokens cost, where there is a price. A stream that names no model uses the one that was asked for.
+    /// What tokens cost, where there is a price. A stream that names no model uses the one that was asked for.
     pub(super) fn price(&self, job: &Job, model: &str, usage: &Usage) -> Option<f64> {
         let asked = self.model(job).unwrap_or_default();
         self.settings.prices.cost(ModelNames { asked: &asked, answered: model }, usage)
@@ -134,8 +134,8 @@ impl CliAgent {
         is_sure.then(|| (format!("{} has no key and no login", self.preset.title), how))
     }
 
-/// Adds to a refusal which key or login was refused.
-    pub(super) fn of_whom(&self, error: AgentError) -> AgentError {
+    /// Adds to a refusal which key or login was refused.
+    pub(super) fn with_credentials_hint(&self, error: AgentError) -> AgentError {
         let AgentError::Environment(why) = error else { return error };
         let log_in = &self.preset.log_in;
         AgentError::Environment(match self.billed() {
@@ -146,7 +146,7 @@ impl CliAgent {
         })
     }
 
-/// The introduction of the agent without its version.
+    /// The introduction of the agent without its version.
     pub fn at_a_glance(&self) -> Introduction {
         let billed = self.billed();
         let other = billed.other_way(&self.preset, &self.environment);
@@ -179,16 +179,16 @@ impl CliAgent {
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
     }
 
-/// Whether a node that names this model, or none, can be worked on: a program that gets its model from pleach never gets
-/// a tier without a model.
+    /// Whether a node that names this model, or none, can be worked on: a program that gets its model from pleach never gets
+    /// a tier without a model.
     pub(super) fn knows_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
         let is_told = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
-        self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| is_no_tier(&model, &self.preset.provider))
+        self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| check_tier(&model, &self.preset.provider))
     }
 }
 
 /// Refuses a tier without a configured model.
-pub(in crate::agent) fn is_no_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
+pub(in crate::agent) fn check_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
     match ["smart", "worker", "cheap"].contains(&model) {
         true => Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() }),
         false => Ok(()),

@@ -50,7 +50,7 @@ impl StreamFollower<'_> {
             loop {
                 tokio::select! {
                     biased;
-                    Some(next) = events.recv() => self.hear(next, &canceller).await,
+                    Some(next) = events.recv() => self.take(next, &canceller).await,
                     () = cancel.killed(), if !killed => {
                         killed = true;
                         canceller.kill();
@@ -63,7 +63,7 @@ impl StreamFollower<'_> {
                         while waiting.is_of_agent() && !self.transcript.knows(&tools) && ended.is_none() {
                             tokio::select! {
                                 biased;
-                                Some(next) = events.recv() => self.transcript.hear(next),
+                                Some(next) = events.recv() => self.transcript.push(next),
                                 () = &mut lag => break,
                                 output = &mut running => ended = Some(output),
                             }
@@ -79,24 +79,24 @@ impl StreamFollower<'_> {
         };
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
         while let Ok(next) = events.try_recv() {
-            self.hear(next, &canceller).await;
+            self.take(next, &canceller).await;
         }
         for next in reader.finish() {
-            self.transcript.hear(next);
+            self.transcript.push(next);
         }
         let (transcript, stopped) = (self.transcript, self.stopped);
         Ok(ProgramRun { output, transcript, stopped, undone: None, given_up: None, unanswered: None })
     }
 
-    async fn hear(&mut self, events: StreamEvent, canceller: &Canceller) {
-        self.transcript.hear(events);
+    async fn take(&mut self, event: StreamEvent, canceller: &Canceller) {
+        self.transcript.push(event);
         if self.agent.turns == TurnMode::Stream && self.transcript.has_turn() {
             self.report(canceller).await;
         }
     }
 
     async fn hook(&mut self, waiting: WaitingHook, canceller: &Canceller) {
-// The last words of an agent wait for its end; tools missing from the stream are a turn of their own.
+        // The last words of an agent wait for its end; tools missing from the stream are a turn of their own.
         let is_turn = !waiting.is_end() || self.transcript.has_turn();
         if !waiting.is_of_agent() || !is_turn {
             return waiting.answer(true).await;
@@ -105,11 +105,11 @@ impl StreamFollower<'_> {
         waiting.answer(verdict == TurnVerdict::Go).await;
     }
 
-/// Reports a turn that is over. On a stop the program is ended: its further work is not wanted.
+    /// Reports a turn that is over. On a stop the program is ended: its further work is not wanted.
     async fn report(&mut self, canceller: &Canceller) -> TurnVerdict {
         let Self { agent, job, .. } = self;
         let turn = self.transcript.turn(|model, usage| agent.price(job, model, usage));
-        let turn = self.agent.told(self.job, turn, &self.transcript);
+        let turn = self.agent.with_common_fields(self.job, turn, &self.transcript);
         let verdict = self.turns.report(turn).await;
         if verdict == TurnVerdict::Stop {
             self.stopped = true;

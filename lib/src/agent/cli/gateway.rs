@@ -44,7 +44,7 @@ pub(super) async fn run(
             None => reader.finish(),
         };
         let known = transcript.session.clone();
-        events.into_iter().for_each(|events| transcript.hear(events));
+        events.into_iter().for_each(|event| transcript.push(event));
         if transcript.session != known
             && let Some(new) = agent.state(transcript)
         {
@@ -63,11 +63,11 @@ pub(super) async fn run(
             output
         })
         .await;
-    let undone = seen.undone(&agent.preset.program);
+    let undone = seen.why_unfinished(&agent.preset.program);
     let given_up = seen.given_up.filter(|_| !cancel.is_killed());
     let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
     let (_, mut transcript) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
-    transcript.heard_by_gateway(&seen.said);
+    transcript.add_last_words(&seen.said);
     let ran = ProgramRun { output, transcript, stopped: seen.stopped, undone, given_up, unanswered: seen.unanswered };
     Ok((ran, seen.last))
 }

@@ -64,7 +64,7 @@ pub(in crate::agent) struct GatewayEndpoint {
 }
 
 impl GatewayEndpoint {
-/// A gateway's endpoint for a program of this kind.
+    /// A gateway's endpoint for a program of this kind.
     pub fn of(gateway_run: &GatewayRun, preset: &Preset) -> Self {
         Self {
             base_url: gateway_run.base_url(preset.format()),

@@ -36,7 +36,7 @@ pub struct HookListener {
 /// A hook that waits.
 #[derive(Debug)]
 pub struct WaitingHook {
-/// What the agent sent it.
+    /// What the agent sent it.
     pub event: Value,
     stream: tokio::net::UnixStream,
 }
@@ -88,7 +88,7 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHo
         let waiting = waiting.clone();
         reading.spawn(async move {
             if let Ok(Some(said)) = tokio::time::timeout(PATIENCE, read(stream)).await {
-// The listener is gone, so no answer is awaited.
+                // The listener is gone, so no answer is awaited.
                 let _ = waiting.send(said);
             }
         });

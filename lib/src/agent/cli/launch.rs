@@ -40,7 +40,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-/// The prompt. An agent that resumes a conversation has the task already.
+    /// The prompt. An agent that resumes a conversation has the task already.
     pub(super) fn prompt(&self, goes_on: bool, bounds: Option<&Arc<Sandbox>>) -> String {
         let epilogue = self.epilogue(bounds.map(Arc::as_ref));
         if goes_on && self.job.continues {
@@ -50,16 +50,16 @@ impl<'a> Launch<'a> {
                  short account of what you did and what is left.{epilogue}"
             );
         }
-        let told = self.agent.profile.told();
+        let told = self.agent.profile.text();
         let told = if told.is_empty() { String::new() } else { format!("{}\n\n", told.trim()) };
         format!("{told}{}{epilogue}", self.job.prompt)
     }
 
-/// The end of its prompt.
+    /// The end of its prompt.
     fn epilogue(&self, bounds: Option<&Sandbox>) -> String {
         match bounds {
             _ if !self.agent.settings.is_command => epilogue(self.job, bounds),
-            Some(sandbox) => format!("\n\n{}", bounds::told(sandbox)),
+            Some(sandbox) => format!("\n\n{}", bounds::describe(sandbox)),
             None => String::new(),
         }
     }
@@ -199,7 +199,7 @@ impl<'a> Launch<'a> {
 /// than what holds other work of the node.
 pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
     let bounds = match sandbox {
-        Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
+        Some(sandbox) if job.tools => format!(" {}", bounds::describe(sandbox)),
         _ => String::new(),
     };
     let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };

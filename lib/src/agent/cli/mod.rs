@@ -30,7 +30,7 @@ use crate::gateway::Upstream;
 use crate::llm::{ModelNames, Pricing, Unusable};
 use crate::process::Cancel;
 
-pub(super) use agent::is_no_tier;
+pub(super) use agent::check_tier;
 pub use agent::{CliAgent, CliSettings};
 pub(super) use gateway_setup::{GatewayEndpoint, GatewaySetup, Variables, tools};
 pub use hooks::hook_main;

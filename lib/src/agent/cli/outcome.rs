@@ -58,7 +58,7 @@ impl EndedRun<'_> {
             // Some end by themselves, and complain, before they are ended.
             _ if self.stopped => return Ok(End::Stopped),
             Exit::Cancelled => return Err(AgentError::Cancelled),
-            Exit::TimedOut(_) => return Err(AgentError::TimedOut(self.told(None))),
+            Exit::TimedOut(_) => return Err(AgentError::TimedOut(self.describe(None))),
             Exit::Code(_) | Exit::Signal(_) => {}
         }
         match self.claim {
@@ -83,12 +83,12 @@ impl EndedRun<'_> {
 
     fn without_claim(&self) -> Result<End, AgentError> {
         if let Some(meaning) = self.exit.code().and_then(|code| self.exits.get(&code)) {
-            return Err(AgentError::Terminal(self.told(Some(meaning))));
+            return Err(AgentError::Terminal(self.describe(Some(meaning))));
         }
         let by_complaint = || match self.complaint.map(|said| AgentFailure::of(said, None).kind) {
-            Some(AgentFailureKind::Terminal) | None => AgentError::Terminal(self.told(None)),
-            Some(AgentFailureKind::Refused) => AgentError::Environment(self.told(None)),
-            Some(_) => AgentError::Transient(self.told(None)),
+            Some(AgentFailureKind::Terminal) | None => AgentError::Terminal(self.describe(None)),
+            Some(AgentFailureKind::Refused) => AgentError::Environment(self.describe(None)),
+            Some(_) => AgentError::Transient(self.describe(None)),
         };
         match self.exit {
             Exit::Code(0) if !self.speaks => Ok(End::Done),
@@ -99,7 +99,7 @@ impl EndedRun<'_> {
                 self.colon(None)
             ))),
             // Whoever is killed has not given up.
-            Exit::Code(TRY_AGAIN) | Exit::Signal(_) => Err(AgentError::Transient(self.told(None))),
+            Exit::Code(TRY_AGAIN) | Exit::Signal(_) => Err(AgentError::Transient(self.describe(None))),
             _ => Err(by_complaint()),
         }
     }
@@ -112,7 +112,7 @@ impl EndedRun<'_> {
         format!("the agent `{}` was not allowed to use {}", self.program, tools.join(", "))
     }
 
-    fn told(&self, meaning: Option<&str>) -> String {
+    fn describe(&self, meaning: Option<&str>) -> String {
         format!("the agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
     }
 

@@ -32,13 +32,13 @@ pub struct Preset {
     pub log_in: String,
     /// Who serves its models.
     pub provider: ProviderName,
-/// The API format it uses with them.
+    /// The API format it uses with them.
     pub speaks: Language,
     /// What its output is.
     pub parser: ParserName,
     /// What it reads.
     pub stdin: AgentStdin,
-/// Its turn modes; the first that is possible is taken.
+    /// Its turn modes; the first that is possible is taken.
     pub turns: Vec<TurnMode>,
     /// Its arguments. A word that is a placeholder without a value is left out, with the option before it.
     pub argv: Vec<String>,
@@ -83,10 +83,10 @@ pub struct Preset {
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
     /// Over the Agent Client Protocol it talks to a server of its own on loopback. A sandbox that opens nothing but the
-/// gateway to it forbids that, so it goes there only when configured.
+    /// gateway to it forbids that, so it goes there only when configured.
     #[serde(default)]
     pub serves_itself: bool,
-/// How it is configured to call its model through the gateway.
+    /// How it is configured to call its model through the gateway.
     #[serde(default)]
     pub gateway: GatewayPreset,
 }
@@ -131,8 +131,8 @@ pub struct Permissions {
     pub given: Vec<String>,
     /// Where the node has no tools.
     pub no_tools: Vec<String>,
-/// In a sandbox where it uses the Agent Client Protocol, and asks for the rest: no sandbox of its own, where it
-/// cannot be nested.
+    /// In a sandbox where it uses the Agent Client Protocol, and asks for the rest: no sandbox of its own, where it
+    /// cannot be nested.
     #[serde(default)]
     pub bounded_over_acp: Vec<String>,
 }
@@ -164,9 +164,9 @@ pub struct GatewayPreset {
     pub directories: Vec<String>,
     /// Files in the agent's own home.
     pub files: BTreeMap<String, String>,
-/// Files in the agent's own home that are rewritten for every run, with `{base_url}` as arguments have it.
+    /// Files in the agent's own home that are rewritten for every run, with `{base_url}` as arguments have it.
     pub settings: BTreeMap<String, String>,
-/// The API formats it can be configured for, where there are several, and what stands for `{sdk}` and `{version}`
+    /// The API formats it can be configured for, where there are several, and what stands for `{sdk}` and `{version}`
     /// then.
     pub dialects: BTreeMap<Language, Dialect>,
 }
@@ -175,14 +175,14 @@ pub struct GatewayPreset {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dialect {
-/// The library it uses.
+    /// The library it uses.
     pub sdk: String,
     /// What that library wants behind an address that has no version.
     pub version: String,
 }
 
 impl GatewayPreset {
-/// The variables most programs read, whatever format they use.
+    /// The variables most programs read, whatever format they use.
     fn of_any_language() -> Self {
         let env = [
             ("ANTHROPIC_BASE_URL", "{root_url}"),
@@ -231,12 +231,12 @@ impl Preset {
         !cfg!(target_os = "macos") && !other.is_empty() && !other.iter().any(|file| file.exists())
     }
 
-/// Whether it can run without tools. A program of the user's own gets nothing but its task.
+    /// Whether it can run without tools. A program of the user's own gets nothing but its task.
     pub fn can_go_without_tools(&self, is_command: bool) -> bool {
         is_command || !self.permissions.no_tools.is_empty()
     }
 
-/// Whether these further arguments can limit it to some of its tools.
+    /// Whether these further arguments can limit it to some of its tools.
     pub fn can_be_given_tools(&self, args: &[String]) -> bool {
         self.tools.args.iter().chain(&self.argv).chain(args).any(|word| word.contains("{tools}"))
     }
@@ -311,7 +311,7 @@ impl Preset {
         self
     }
 
-/// The same in the format of its provider, where it can be configured for that.
+    /// The same in the format of its provider, where it can be configured for that.
     pub fn speaking(mut self, format: Format) -> Self {
         let language = match format {
             Format::Anthropic => Language::Anthropic,
@@ -330,7 +330,7 @@ impl Preset {
         !self.install.is_empty()
     }
 
-/// The API format it uses with its provider.
+    /// The API format it uses with its provider.
     pub fn format(&self) -> Format {
         match self.speaks {
             Language::Anthropic => Format::Anthropic,

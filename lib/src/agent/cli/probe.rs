@@ -98,7 +98,7 @@ impl Billing {
         }
     }
 
-/// Whether it is not billed by the token.
+    /// Whether it is not billed by the token.
     pub fn is_subscription(&self) -> bool {
         match self {
             Self::Login => true,
@@ -107,7 +107,7 @@ impl Billing {
         }
     }
 
-/// The other way to pay for what an agent spends, where there is a choice.
+    /// The other way to pay for what an agent spends, where there is a choice.
     pub fn other_way(&self, preset: &Preset, environment: &Environment) -> Option<String> {
         let has_login = || preset.logins_in(environment).iter().any(|login| login.exists());
         match self {
@@ -147,11 +147,11 @@ pub struct Introduction {
     pub version: Option<String>,
     /// Why that version may not do, if it may not.
     pub outdated: Option<String>,
-/// Its turn mode, where there is more than one.
+    /// Its turn mode, where there is more than one.
     pub turns: Option<TurnMode>,
     /// Who pays.
     pub billed: Billing,
-/// The other way to pay, where there is a choice.
+    /// The other way to pay, where there is a choice.
     pub other: Option<String>,
 }
 

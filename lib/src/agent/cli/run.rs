@@ -9,7 +9,7 @@ use super::outcome::{EndedRun, ProgramRun};
 use super::parser::StreamReader;
 use super::transcript::Transcript;
 use crate::agent::commit_message::says_what_was_done;
-use crate::agent::gateway_run::why_failed;
+use crate::agent::gateway_run::explain_failure;
 use crate::agent::intent::{LONGEST, intent_of};
 use crate::agent::{Agent as _, AgentError, AgentReply, End, Job, Turn, TurnVerdict, Turns};
 use crate::config::{ParserName, TurnMode};
@@ -19,8 +19,8 @@ use crate::process::Cancel;
 use crate::text::shorten;
 
 pub(super) async fn work(agent: &CliAgent, job: Job, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
-    if let Some(settled) = job.settled(cancel) {
-        return settled;
+    if let Some(early_reply) = job.early_reply(cancel) {
+        return early_reply;
     }
     let session = job.resume.as_ref().filter(|state| agent.can_resume(Some(state), &job.home)).and_then(session_of);
     if let Some(session) = session.as_deref() {
@@ -53,7 +53,7 @@ async fn run_once(
         (TurnMode::Gateway, Some(upstream)) => gateway::run(agent, job, session, upstream, turns, cancel).await?,
         _ => (follow(agent, job, session, turns, cancel).await?, None),
     };
-    turns.said_beside(&ran.output.stderr.to_text());
+    turns.push_stderr(&ran.output.stderr.to_text());
     Ok((ran, last))
 }
 
@@ -115,8 +115,8 @@ async fn finish(
         (Ok(End::Done | End::Doubtful(_)), Some(undone)) => Err(undone),
         (judged, _) => judged,
     };
-    let judged = judged.map_err(|error| agent.of_whom(error));
-    let judged = judged.map_err(|error| why_failed(&agent.preset.program, error, unanswered.as_ref()));
+    let judged = judged.map_err(|error| agent.with_credentials_hint(error));
+    let judged = judged.map_err(|error| explain_failure(&agent.preset.program, error, unanswered.as_ref()));
     // Whatever it made of that.
     let judged = given_up.map_or(judged, Err);
     let failed = match &judged {
@@ -149,7 +149,7 @@ async fn finish(
         turn.messages.push(answer);
         turn.intent = intent_of(&text, &[]);
     } else if agent.turns == TurnMode::Node && !text.is_empty() {
-        turn.intent = told_at_once(&text, &turn);
+        turn.intent = overall_intent(&text, &turn);
     }
     turn.warnings.extend(warnings);
     if !transcript.denied.is_empty() {
@@ -159,7 +159,7 @@ async fn finish(
         });
     }
     turn.is_last = true;
-    let turn = agent.told(job, turn, &transcript);
+    let turn = agent.with_common_fields(job, turn, &transcript);
     let verdict = turns.report(turn).await;
     match (judged?, verdict) {
         (End::Done | End::Doubtful(_), TurnVerdict::Stop) => Ok(AgentReply::new(text, End::Stopped)),
@@ -169,7 +169,7 @@ async fn finish(
 
 /// What all of an agent's work in one turn was for: what it says came of it, or where that says nothing, what it said on
 /// the way.
-fn told_at_once(last: &str, turn: &Turn) -> String {
+fn overall_intent(last: &str, turn: &Turn) -> String {
     let at_last = intent_of(last, &turn.tool_calls);
     if says_what_was_done(&intent_of(last, &[])) {
         return at_last;

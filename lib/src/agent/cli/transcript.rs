@@ -27,7 +27,7 @@ pub struct Transcript {
     /// The newest words of the model.
     said: String,
     model: Option<String>,
-/// Whether the model has answered at all.
+    /// Whether the model has answered at all.
     pub spoke: bool,
     /// Whether the stream has said that a turn is over.
     over: bool,
@@ -39,9 +39,9 @@ impl Transcript {
         Self { prompt: Some(Message::user(prompt)), ..Self::default() }
     }
 
-/// Adds an event.
-    pub fn hear(&mut self, events: StreamEvent) {
-        match events {
+    /// Adds an event.
+    pub fn push(&mut self, event: StreamEvent) {
+        match event {
             StreamEvent::Session(id) if !id.is_empty() => self.session = Some(id),
             StreamEvent::Session(_) => {}
             StreamEvent::Call(call) => {
@@ -61,8 +61,8 @@ impl Transcript {
         }
     }
 
-/// Adds the model's last words as the gateway saw them, where the stream has none.
-    pub fn heard_by_gateway(&mut self, said: &str) {
+    /// Adds the model's last words as the gateway saw them, where the stream has none.
+    pub fn add_last_words(&mut self, said: &str) {
         self.spoke |= !said.is_empty();
         if self.said.is_empty() {
             said.clone_into(&mut self.said);
@@ -75,7 +75,7 @@ impl Transcript {
         self.calls.iter().any(|call| self.over || !call.tools.is_empty())
     }
 
-/// Whether these tool calls are in the stream and over.
+    /// Whether these tool calls are in the stream and over.
     pub fn knows(&self, ids: &[String]) -> bool {
         ids.iter().all(|id| self.calls.iter().flat_map(|call| &call.tools).any(|tool| &tool.id == id))
     }
@@ -178,8 +178,8 @@ mod tests {
     fn turns(parser: ParserName, file: &str) -> Vec<Turn> {
         let mut transcript = Transcript::new("task");
         let mut turns = Vec::new();
-        for events in events(parser, file) {
-            transcript.hear(events);
+        for event in events(parser, file) {
+            transcript.push(event);
             if transcript.has_turn() {
                 turns.push(transcript.turn(free));
             }
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(turns[0].intent, "Turn 1: I will write hello.txt.", "{file}");
             assert!(turns[2].messages.last().unwrap().is_answer(), "{file}");
             assert_eq!(turns[2].messages.last().unwrap().text(), "Done: two turns wrote files.", "{file}");
-// Whether usage comes call by call or only at the end: the sum is right.
+            // Whether usage comes call by call or only at the end: the sum is right.
             let mut all = Usage::default();
             turns.iter().for_each(|turn| all += turn.usage);
             assert_eq!((all.input, all.cache_read, all.output), (6000, 600, 66), "{file}");
@@ -219,7 +219,7 @@ mod tests {
         let turns = turns(ParserName::Codex, "codex_fail2");
         assert_eq!(turns.len(), 2, "what was heard, and how it ended");
         let mut transcript = Transcript::new("task");
-        events(ParserName::Codex, "codex_default").into_iter().for_each(|events| transcript.hear(events));
+        events(ParserName::Codex, "codex_default").into_iter().for_each(|event| transcript.push(event));
         let turn = transcript.last_turn(None, |model, usage| (model.is_empty() && usage.input == 6000).then_some(1.5));
         assert_eq!((turn.messages.len(), turn.tool_calls.len()), (6, 3));
         assert!(turn.messages.last().unwrap().is_answer());
@@ -235,7 +235,7 @@ mod tests {
         assert!(!turn.messages[1].is_answer());
         let mut transcript = Transcript::new("task");
         let cut: Vec<StreamEvent> = events(ParserName::Claude, "claude_maxturns");
-        cut.into_iter().take(3).for_each(|events| transcript.hear(events));
+        cut.into_iter().take(3).for_each(|event| transcript.push(event));
         let turn = transcript.last_turn(Some("killed"), free);
         assert_eq!(turn.tool_calls.len(), 1);
         assert!(!turn.messages.last().unwrap().is_answer(), "{turn:?}");

@@ -114,14 +114,14 @@ pub struct RunOutcome<T> {
 impl<T> RunOutcome<T> {
     /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it asked, it
     /// cannot know that it has.
-    pub fn undone(&self, program: &str) -> Option<AgentError> {
+    pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
         let ended = format!("the agent `{program}` ended, but");
         if let Some(why) = &self.unanswered {
             let what = match self.answered {
                 true => "the last call of its model was not answered",
                 false => "no call of its model was answered",
             };
-            return Some(without_answer(why.class, format!("{ended} {what}: {why}")));
+            return Some(unanswered_error(why.class, format!("{ended} {what}: {why}")));
         }
         if self.asked && !self.answered {
             return Some(AgentError::Transient(format!("{ended} no call of its model was answered")));
@@ -134,9 +134,9 @@ impl<T> RunOutcome<T> {
 
 /// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever it
 /// made of it.
-pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
+pub fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
-    let why = without_answer(*class, format!("the agent `{program}` got no answer from its model: {message}"));
+    let why = unanswered_error(*class, format!("the agent `{program}` got no answer from its model: {message}"));
     match (&error, &why) {
         // The program may know that it is refused, but not whose key that was.
         (AgentError::Environment(_), AgentError::Environment(_))
@@ -149,7 +149,7 @@ pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError
 }
 
 /// What it means for a job that a call has no answer, which is of this class.
-fn without_answer(class: ErrorClass, message: String) -> AgentError {
+fn unanswered_error(class: ErrorClass, message: String) -> AgentError {
     match class {
         ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
         ErrorClass::Transient | ErrorClass::Cut => AgentError::Unanswered(message),
@@ -187,12 +187,12 @@ impl GatewayRun {
         Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
     }
 
-/// The meter of its calls.
+    /// The meter of its calls.
     pub fn meter(&self) -> UsageMeter {
         self.gateway.meter()
     }
 
-/// The base URL of the provider, for the program.
+    /// The base URL of the provider, for the program.
     pub fn base_url(&self, format: Format) -> String {
         self.gateway.base_url(format)
     }
@@ -202,7 +202,7 @@ impl GatewayRun {
         self.gateway.address(format)
     }
 
-/// The key, for the program.
+    /// The key, for the program.
     pub fn key(&self) -> &str {
         self.gateway.key()
     }
@@ -212,12 +212,12 @@ impl GatewayRun {
         self.gateway.port()
     }
 
-/// Where the program's resume state is kept.
+    /// Where the program's resume state is kept.
     pub fn state(&self) -> StateRef {
         self.state.clone()
     }
 
-/// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn
+    /// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn
     /// is reported before the next call of the program is let through; the last one is given back.
     pub async fn run<T, F: Future<Output = T>>(
         self,
@@ -226,7 +226,7 @@ impl GatewayRun {
         run: impl FnOnce(Cancel) -> F,
     ) -> RunOutcome<T> {
         let Self { gateway, mut held_calls, replay, state, max_failed_calls } = self;
-        turns.count(gateway.meter());
+        turns.set_meter(gateway.meter());
         let (canceller, inner) = Cancel::new();
         let provider = gateway.provider().to_owned();
         let mut log = TurnLog { provider, replay, state, max_failed_calls, ..TurnLog::new(turns) };
@@ -238,30 +238,30 @@ impl GatewayRun {
         let mut ending = None;
         let ended = loop {
             tokio::select! {
-                // A turn that is over is recorded before the program's end is looked at.
-                biased;
-                Some(held) = held_calls.recv() => {
-                    log.take(held).await;
-                }
-                // One call less on its way may leave room for another.
-                Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
-                () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
-                    log.may_overtake = gateway.is_unread();
-                }
-// Unanswered calls are paid for too, and may be all that comes for a while.
-                Ok(()) = failed.changed() => log.account(&gateway).await,
-                () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
-                // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
-                () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
-                    killed = true;
-                    canceller.kill();
-                }
-                () = cancel.killed(), if !killed => {
-                    killed = true;
-                    canceller.kill();
-                }
-                ended = &mut running => break ended,
-            }
+                            // A turn that is over is recorded before the program's end is looked at.
+                            biased;
+                            Some(held) = held_calls.recv() => {
+                                log.take(held).await;
+                            }
+                            // One call less on its way may leave room for another.
+                            Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
+                            () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
+                                log.may_overtake = gateway.is_unread();
+                            }
+            // Unanswered calls are paid for too, and may be all that comes for a while.
+                            Ok(()) = failed.changed() => log.report_failures(&gateway).await,
+                            () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
+                            // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
+                            () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
+                                killed = true;
+                                canceller.kill();
+                            }
+                            () = cancel.killed(), if !killed => {
+                                killed = true;
+                                canceller.kill();
+                            }
+                            ended = &mut running => break ended,
+                        }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
             if log.is_stopping && gateway.failed_calls().borrow().calls > 0 && flights.borrow().awaited() == 0 {
@@ -281,11 +281,11 @@ impl GatewayRun {
         if !killed {
             // What the program did not wait for is paid for as well.
             tokio::select! {
-                () = quiet_until(&gateway, Some(Instant::now() + PATIENCE)) => {}
+                () = idle_until(&gateway, Some(Instant::now() + PATIENCE)) => {}
                 () = cancel.killed() => {}
             }
         }
-        turns.go_on();
+        turns.stop_waiting();
         let is_script = gateway.is_scripted();
         let rest = gateway.close().await;
         log.add_side_calls(rest.aside, rest.warnings);
@@ -295,7 +295,7 @@ impl GatewayRun {
                 log.report(turn).await;
             }
         }
-        let last = last.or_else(|| log.remains());
+        let last = last.or_else(|| log.final_turn());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
         let TurnLog { said, asked, answered, scripted, given_up, .. } = log;
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
@@ -309,9 +309,9 @@ async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
 }
 
 /// Waits until no call is on its way, but not longer than until then.
-async fn quiet_until(gateway: &Gateway, end: Option<Instant>) {
+async fn idle_until(gateway: &Gateway, end: Option<Instant>) {
     // One that takes longer is cut off, and counts as far as it has come.
-    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.quiet()).await;
+    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.idle()).await;
 }
 
 /// The turns of a program, as they come.
@@ -396,8 +396,8 @@ impl<'a> TurnLog<'a> {
         held_calls: &mut mpsc::UnboundedReceiver<HeldCall>,
     ) -> TurnVerdict {
         loop {
-            let owed = gateway.owed();
-            self.add_side_calls(owed.aside, owed.warnings);
+            let outstanding = gateway.outstanding();
+            self.add_side_calls(outstanding.aside, outstanding.warnings);
             // What these bring to be reported may be missing from what is owed, or is counted twice.
             let mut is_old = false;
             while let Ok(held) = held_calls.try_recv() {
@@ -429,12 +429,13 @@ impl<'a> TurnLog<'a> {
                 self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
                 continue;
             }
-            let spent = self.aside.iter().map(Amount::of_side).fold(amount(owed.pending), |sum, call| sum + call);
+            let spent =
+                self.aside.iter().map(Amount::of_side).fold(amount(outstanding.pending), |sum, call| sum + call);
             if spent != Amount::default() && !self.turns.allow(spent) {
-                self.settle(gateway).await;
+                self.report_unreported(gateway).await;
                 continue;
             }
-            let all = owed.reserved.map(|reserved| spent + amount(reserved) + amount(next.at_most));
+            let all = outstanding.reserved.map(|reserved| spent + amount(reserved) + amount(next.at_most));
             if all.is_some_and(|all| !self.turns.allow(all)) && !self.may_overtake {
                 return TurnVerdict::Go;
             }
@@ -452,33 +453,33 @@ impl<'a> TurnLog<'a> {
     /// The program asks again and again without an answer. It is ended, unless it has changed files all the same.
     async fn end_loop(&mut self, gateway: &Gateway, failed: FailedCalls) {
         let before = self.turns.writes();
-        self.account(gateway).await;
-        let turn = self.beside();
+        self.report_failures(gateway).await;
+        let turn = self.turn_without_words();
         self.report(turn).await;
         if self.turns.writes() > before {
-            return gateway.forgive();
+            return gateway.reset_failed_calls();
         }
         let why = failed.why.unwrap_or_else(LlmError::cancelled);
         let calls = counted(u64::from(failed.calls), "call");
         let message =
             format!("{calls} in a row had no whole answer (`agents.*.max_failed_calls`), the last one because {why}");
-        self.give_up(without_answer(why.class, message));
+        self.give_up(unanswered_error(why.class, message));
     }
 
     /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be far. Whatever tools
     /// have written meanwhile belongs to another.
-    async fn account(&mut self, gateway: &Gateway) {
+    async fn report_failures(&mut self, gateway: &Gateway) {
         match gateway.failed_calls().borrow().calls {
-            0 => return self.turns.go_on(),
+            0 => return self.turns.stop_waiting(),
             1..=FEW => return,
             _ => {}
         }
         let broken = gateway.broken_off();
-        let owed = gateway.owed();
-        self.add_side_calls(owed.aside, owed.warnings);
+        let outstanding = gateway.outstanding();
+        self.add_side_calls(outstanding.aside, outstanding.warnings);
         let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
-        let beside = (turns.is_empty() && !self.aside.is_empty()).then(|| self.beside());
-        for turn in turns.into_iter().chain(beside) {
+        let turn_without_words = (turns.is_empty() && !self.aside.is_empty()).then(|| self.turn_without_words());
+        for turn in turns.into_iter().chain(turn_without_words) {
             self.report(Turn { writes: Some(Vec::new()), ..turn }).await;
         }
     }
@@ -489,17 +490,17 @@ impl<'a> TurnLog<'a> {
         self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
     }
 
-/// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one
+    /// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one
     /// more call is made is not for the program to decide by ending its turns or not.
-    async fn settle(&mut self, gateway: &Gateway) {
-        let rest = gateway.settle();
+    async fn report_unreported(&mut self, gateway: &Gateway) {
+        let rest = gateway.take_unreported();
         self.add_side_calls(rest.aside, rest.warnings);
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
         if !self.aside.is_empty() {
-            let turn = self.beside();
+            let turn = self.turn_without_words();
             self.report(turn).await;
         }
     }
@@ -558,16 +559,16 @@ impl<'a> TurnLog<'a> {
     }
 
     /// A turn for what belongs to none: what was spent beside the conversations, or a program that never asked.
-    fn remains(&self) -> Option<Turn> {
+    fn final_turn(&self) -> Option<Turn> {
         let nothing = self.aside.is_empty() && self.warnings.is_empty();
         if self.reported > 0 && nothing {
             return None;
         }
-        Some(self.beside())
+        Some(self.turn_without_words())
     }
 
     /// A turn without words.
-    fn beside(&self) -> Turn {
+    fn turn_without_words(&self) -> Turn {
         Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() }
     }
 

@@ -76,7 +76,7 @@ impl Replay {
     }
 
     /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do, or a
-/// title would be answered with the agent's own answer.
+    /// title would be answered with the agent's own answer.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let plain = |recorded: &RecordedConversation| {

@@ -246,7 +246,7 @@ impl Worker {
             }
         };
         // Before anything is cut off: a secret is not known by a part of it.
-        end.stderr = self.engine.redactor.text(&turns.take_beside()).into_owned();
+        end.stderr = self.engine.redactor.text(&turns.take_stderr()).into_owned();
         let stderr = end.stderr.clone();
         end.note_refused(bounds.as_deref(), self.workspace.root(), [stderr.as_str()]);
         Ok(reply)
@@ -437,7 +437,7 @@ impl Worker {
         let engine = Arc::clone(&self.engine);
         let Some(scribe) = engine.scribe.as_ref().filter(|_| self.workspace.carries_turns()) else { return Ok(None) };
         if self.allowance.limits.needs_prices() && scribe.is_unpriced() {
-            changes.warn(scribe.tell_unpriced());
+            changes.warn(scribe.unpriced_warning());
             return Ok(None);
         }
         let Some(patch) = block(|| self.workspace.patch(changes))? else { return Ok(None) };

@@ -60,7 +60,7 @@ pub(super) fn tail(request: &Request) -> Vec<Message> {
 }
 
 /// Whether a client's message repeats an answer: it asks for the same tools, or without tools has the same words.
-pub(super) fn says_the_same(said: &Message, answer: &Message) -> bool {
+pub(super) fn repeats(said: &Message, answer: &Message) -> bool {
     let ids = |message: &Message| message.tool_calls().map(|(id, _, _)| id.to_owned()).collect::<Vec<_>>();
     let (said_ids, answer_ids) = (ids(said), ids(answer));
     if answer_ids.is_empty() && said_ids.is_empty() {

@@ -16,9 +16,9 @@ pub(super) const LATE: &str = "late";
 /// What was spent in the conversations and beside them, and what the user should know of it.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Spending {
-/// What was spent on all calls that have ended, reported or not.
+    /// What was spent on all calls that have ended, reported or not.
     pub total: CallCost,
-/// What was spent outside of exchanges.
+    /// What was spent outside of exchanges.
     aside: Vec<SideCall>,
     pub warnings: Vec<Warning>,
     /// Whether the user knows that calls were estimated.
@@ -56,7 +56,7 @@ impl Spending {
         }
     }
 
-/// The provider did not count the tokens of a call of this model, and they were estimated. The user is warned once.
+    /// The provider did not count the tokens of a call of this model, and they were estimated. The user is warned once.
     pub(in crate::gateway) fn estimated(&mut self, model: &str) {
         if !std::mem::replace(&mut self.estimates, true) {
             self.warn(uncounted(model));

@@ -38,7 +38,7 @@ fn spent() -> CallCost {
 }
 
 fn answer(conversations: &mut Conversations, flight: u64, message: Message) {
-    conversations.landed(flight, AnswerOutcome::Whole(Box::new(response(message))), spent(), None);
+    conversations.finish_call(flight, AnswerOutcome::Whole(Box::new(response(message))), spent(), None);
 }
 
 /// Takes a request in and answers it.
@@ -63,9 +63,9 @@ fn a_turn_is_an_answer_and_what_its_tools_said() {
     assert_eq!(ended.response.as_ref().unwrap().message, asks("a"));
     assert_eq!(ended.results, [result("a"), reminder]);
     assert_eq!((ended.usage, ended.cost_usd, ended.model.as_str()), (CALL, Some(0.5), "m-2"));
-    let rest = conversations.settle();
+    let rest = conversations.report_all();
     assert_eq!((rest.len(), rest[0].opening.len(), rest[0].results.len()), (1, 0, 0), "the last words");
-    assert!(conversations.settle().is_empty(), "nothing is told twice");
+    assert!(conversations.report_all().is_empty(), "nothing is told twice");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_new_task_in_the_same_conversation_opens_the_next_turn() {
     let next = exchange(&mut conversations, &messages, Message::assistant("Done as well."));
     assert_eq!((next.conversation, next.ended.len()), (0, 1));
     assert!(next.ended[0].results.is_empty());
-    assert_eq!(conversations.settle()[0].opening, [Message::user("two")]);
+    assert_eq!(conversations.report_all()[0].opening, [Message::user("two")]);
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn a_retry_makes_no_turn_but_is_counted() {
     let mut conversations = Conversations::default();
     let ask = request(&[Message::user("task")]);
     let first = conversations.arrive(&ask, None).unwrap();
-    conversations.landed(first.flight, AnswerOutcome::Cut(CALL, "cut".into()), spent(), None);
+    conversations.finish_call(first.flight, AnswerOutcome::Cut(CALL, "cut".into()), spent(), None);
     let second = conversations.arrive(&ask, None).unwrap();
     assert_eq!((second.conversation, second.ended.len(), second.tries), (0, 0, 2));
-    conversations.landed(second.flight, AnswerOutcome::Refused(429, "slow".into()), CallCost::default(), None);
+    conversations.finish_call(second.flight, AnswerOutcome::Refused(429, "slow".into()), CallCost::default(), None);
     let third = conversations.arrive(&ask, None).unwrap();
     assert_eq!(third.tries, 3);
     answer(&mut conversations, third.flight, asks("a"));
@@ -95,7 +95,7 @@ fn a_retry_makes_no_turn_but_is_counted() {
     let fourth = conversations.arrive(&ask, None).unwrap();
     assert_eq!((fourth.conversation, fourth.ended.len()), (0, 0));
     answer(&mut conversations, fourth.flight, asks("b"));
-    let rest = conversations.settle();
+    let rest = conversations.report_all();
     assert_eq!((rest.len(), rest[0].usage.input), (1, 30), "every try that cost something counts");
     assert_eq!(rest[0].response.as_ref().unwrap().message, asks("b"));
 }
@@ -122,7 +122,7 @@ fn parallel_subagents_have_their_own_conversations() {
     let next = exchange(&mut conversations, &messages, Message::assistant("all is done"));
     let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.conversation).collect();
     assert_eq!((next.conversation, told), (0, vec![2]));
-    assert_eq!(conversations.settle()[0].opening, [result("main")], "what the tools said opens the next exchange");
+    assert_eq!(conversations.report_all()[0].opening, [result("main")], "what the tools said opens the next exchange");
 }
 
 #[test]
@@ -135,14 +135,14 @@ fn an_abandoned_conversation_is_reported_when_the_next_starts() {
     assert_eq!((next.conversation, next.ended.len(), &next.ended[0].results), (1, 1, &vec![result("b")]));
     let three = exchange(&mut conversations, &[Message::user("three")], Message::assistant("Done."));
     assert_eq!((three.conversation, three.ended.len(), three.ended[0].conversation), (2, 1, 1));
-    assert_eq!(conversations.settle().len(), 1);
+    assert_eq!(conversations.report_all().len(), 1);
     // Those that run side by side are told when they go on, or at the end.
     let (one, two) = (request(&[Message::user("help one")]), request(&[Message::user("help two")]));
     let (one, two) = (conversations.arrive(&one, None).unwrap(), conversations.arrive(&two, None).unwrap());
     answer(&mut conversations, two.flight, asks("y"));
     answer(&mut conversations, one.flight, asks("x"));
     assert!(conversations.arrive(&request(&[Message::user("help three")]), None).unwrap().ended.is_empty());
-    let told: Vec<usize> = conversations.settle().iter().map(|exchange| exchange.conversation).collect();
+    let told: Vec<usize> = conversations.report_all().iter().map(|exchange| exchange.conversation).collect();
     assert_eq!(told, [3, 4], "in the order of their calls");
 }
 
@@ -207,16 +207,16 @@ fn requests_without_tools_before_the_task_are_side_calls() {
     assert!(conversations.arrive(&probe, None).is_none(), "nobody wants to hear that answer");
     let title = conversations.arrive(&plain(&[Message::user("a title?")]), None).unwrap();
     answer(&mut conversations, title.flight, Message::assistant("Title"));
-    let flying = conversations.arrive(&plain(&[Message::user("a topic?")]), None).unwrap();
-    assert_eq!(flying.ended.len(), 0, "whether the title was a conversation is not known yet");
+    let in_flight = conversations.arrive(&plain(&[Message::user("a topic?")]), None).unwrap();
+    assert_eq!(in_flight.ended.len(), 0, "whether the title was a conversation is not known yet");
     assert_eq!(conversations.pending(), spent());
     let own = exchange(&mut conversations, &[Message::user("task")], asks("a"));
     assert_eq!((own.conversation, own.ended.len()), (0, 0), "the agent's own is the first");
-    answer(&mut conversations, flying.flight, Message::assistant("Topic"));
+    answer(&mut conversations, in_flight.flight, Message::assistant("Topic"));
     let (aside, _) = conversations.spending.take_aside("p");
     assert_eq!((aside.len(), aside[0].purpose.as_str(), aside[0].model.as_str()), (1, "aside", "small"));
     assert_eq!(aside[0].token_usage.input, 20, "both were paid for");
-    assert_eq!(conversations.settle().len(), 1);
+    assert_eq!(conversations.report_all().len(), 1);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn an_agent_without_tools_has_conversations() {
     let other = conversations.arrive(&plain(&[Message::user("words for a commit")]), None).unwrap();
     assert_eq!((other.conversation, other.ended.len()), (1, 1), "each call ends what came before it");
     answer(&mut conversations, other.flight, Message::assistant("Add it"));
-    assert_eq!(conversations.settle()[0].response.as_ref().unwrap().message.text(), "Add it");
+    assert_eq!(conversations.report_all()[0].response.as_ref().unwrap().message.text(), "Add it");
 }
 
 #[test]
@@ -247,12 +247,12 @@ fn an_agent_without_follow_ups_still_has_turns() {
         })
         .collect();
     assert_eq!(ended, [0, 0, 0, 3, 1, 1]);
-    assert_eq!(conversations.settle().len(), 1);
+    assert_eq!(conversations.report_all().len(), 1);
     // A single one is told at the end.
     let mut conversations = Conversations::default();
     let only = conversations.arrive(&plain(&[Message::user("question")]), None).unwrap();
     answer(&mut conversations, only.flight, Message::assistant("Yes."));
-    let rest = conversations.settle();
+    let rest = conversations.report_all();
     assert_eq!((rest.len(), rest[0].opening.len(), rest[0].usage), (1, 1, CALL));
 }
 
@@ -267,7 +267,7 @@ fn a_request_may_name_the_answer_it_continues() {
         let arrived = conversations.arrive(request, None).unwrap();
         let extra = [("openai".to_owned(), json!({"id": id}))].into_iter().collect();
         let response = Response { extra, ..response(message) };
-        conversations.landed(arrived.flight, AnswerOutcome::Whole(Box::new(response)), spent(), None);
+        conversations.finish_call(arrived.flight, AnswerOutcome::Whole(Box::new(response)), spent(), None);
         arrived
     };
     say(&request(&[Message::user("task")]), "r-1", asks("a"));
@@ -297,10 +297,10 @@ fn unreported_spending_is_pending() {
     let ask = request(&[Message::user("three")]);
     let cut = conversations.arrive(&ask, None).unwrap();
     answer(&mut conversations, two.flight, asks("c"));
-    conversations.landed(cut.flight, AnswerOutcome::Cut(CALL, "cut".into()), spent(), None);
+    conversations.finish_call(cut.flight, AnswerOutcome::Cut(CALL, "cut".into()), spent(), None);
     conversations.arrive(&ask, None).unwrap();
     assert_eq!(conversations.pending().usage.input, 20, "an answer and a try");
-    assert_eq!(conversations.settle().len(), 1);
+    assert_eq!(conversations.report_all().len(), 1);
     assert_eq!(
         (conversations.pending(), conversations.spending.take_aside("p").0[0].token_usage),
         (CallCost::default(), CALL)
@@ -316,20 +316,25 @@ fn usage_after_the_last_word_is_counted() {
     // The next request is here before the stream of the answer has ended.
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len(), next.ended[0].usage), (0, 1, Usage::default()));
-    conversations.landed(first.flight, AnswerOutcome::Whole(Box::new(response(asks("a")))), spent(), Some(early));
+    conversations.finish_call(first.flight, AnswerOutcome::Whole(Box::new(response(asks("a")))), spent(), Some(early));
     let (late, _) = conversations.spending.take_aside("p");
     assert_eq!((late.len(), late[0].token_usage, late[0].cost_usd), (1, CALL, Some(0.5)));
     assert_eq!((late[0].purpose.as_str(), late[0].model.as_str(), late[0].provider.as_str()), ("late", "m", "p"));
     conversations.answered(next.flight, response(Message::assistant("Done.")), early);
-    conversations.landed(next.flight, AnswerOutcome::Cut(CALL, "gone".into()), spent(), Some(early));
-    assert_eq!(conversations.settle()[0].usage, CALL, "nobody was told of it yet");
+    conversations.finish_call(next.flight, AnswerOutcome::Cut(CALL, "gone".into()), spent(), Some(early));
+    assert_eq!(conversations.report_all()[0].usage, CALL, "nobody was told of it yet");
 }
 
 #[test]
 fn an_unreadable_answer_is_a_turn_with_a_warning() {
     let mut conversations = Conversations::default();
     let first = conversations.arrive(&request(&[Message::user("task")]), None).unwrap();
-    conversations.landed(first.flight, AnswerOutcome::Counted(CALL, "it is too long to be kept".into()), spent(), None);
+    conversations.finish_call(
+        first.flight,
+        AnswerOutcome::Counted(CALL, "it is too long to be kept".into()),
+        spent(),
+        None,
+    );
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len()), (0, 1));
     assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
@@ -361,7 +366,12 @@ fn a_late_answer_to_a_retried_request_is_counted() {
     let second = conversations.arrive(&again, None).unwrap();
     assert_eq!((second.conversation, second.tries), (first.conversation, 2), "or this tests nothing");
     conversations.answered(first.flight, response(asks("b")), spent());
-    conversations.landed(first.flight, AnswerOutcome::Whole(Box::new(response(asks("b")))), spent(), Some(spent()));
+    conversations.finish_call(
+        first.flight,
+        AnswerOutcome::Whole(Box::new(response(asks("b")))),
+        spent(),
+        Some(spent()),
+    );
     let (aside, _) = conversations.spending.take_aside("p");
     assert_eq!(aside.iter().map(|call| call.token_usage.input).sum::<u64>(), 10, "{aside:?}");
     assert_eq!(aside[0].model, "m-2");

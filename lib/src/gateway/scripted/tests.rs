@@ -123,7 +123,7 @@ fn scripted_answers_have_the_fields_clients_expect() {
         (Format::Chat, &["/id", "/created", "/choices/0/message/tool_calls/0/id"]),
         (Format::Gemini, &["/responseId", "/candidates/0/content/parts/1/functionCall/id"]),
     ] {
-        let body = format.encode_reply(&dressed(format, plain.clone()));
+        let body = format.encode_reply(&with_server_fields(format, plain.clone()));
         for id in ids {
             assert!(body.pointer(id).is_some_and(|id| !id.is_null()), "{format:?} {id}: {body}");
         }

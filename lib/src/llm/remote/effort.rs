@@ -42,7 +42,7 @@ pub(super) fn translate(format: Format, request: &mut Request) {
 }
 
 /// Whether a model takes an effort, as far as its name says. Servers of many models refuse what a model does not know.
-pub(super) fn is_taken(format: Format, model: &str) -> bool {
+pub(super) fn is_supported(format: Format, model: &str) -> bool {
     format != Format::Chat || of_openai(model).is_some_and(thinks)
 }
 

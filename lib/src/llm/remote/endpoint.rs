@@ -16,7 +16,7 @@ use crate::llm::wire::Format;
 pub(super) struct Headers {
     /// As the configuration says. An agent's own of these names do not reach the server.
     pub given: Vec<(HeaderName, HeaderValue)>,
-/// Defaults that a call may override.
+    /// Defaults that a call may override.
     pub usual: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -90,7 +90,7 @@ pub enum Unusable {
     /// It has no address.
     #[error("{0} has no address; set `providers.{0}.base_url`")]
     NoAddress(ProviderName),
-/// The format of its server is not configured.
+    /// The format of its server is not configured.
     #[error("it is not known what the server of {0} speaks; set `providers.{0}.kind`")]
     NoKind(ProviderName),
     /// Its address, or its proxy's, is none.
@@ -109,7 +109,7 @@ pub enum Unusable {
         /// Why not.
         why: String,
     },
-/// No model is configured for this tier.
+    /// No model is configured for this tier.
     #[error("{provider} has no model `{tier}`; set `providers.{provider}.models.{tier}`")]
     NoModel {
         /// The provider.
@@ -172,7 +172,7 @@ impl<'a> ProviderEndpoint<'a> {
         match variables.iter().find_map(|key| Some((*key, self.variable(key)?))) {
             Some((key, value)) if HeaderValue::from_str(value).is_err() => Err(Unusable::Key(key.to_owned())),
             Some((key, value)) => Ok(FoundKey::Key(key.to_owned(), value.to_owned())),
-// A configured variable must be set.
+            // A configured variable must be set.
             None if named.is_none() && self.known.as_ref().is_none_or(|known| known.is_open) => {
                 Ok(FoundKey::NotNeeded(self.key_name()))
             }
@@ -183,7 +183,7 @@ impl<'a> ProviderEndpoint<'a> {
         }
     }
 
-/// The client of its server.
+    /// The client of its server.
     pub fn client(&self) -> Result<HttpClient, Unusable> {
         let Self { name, given, .. } = self;
         let setting = |key: &str| format!("`providers.{name}.{key}`");
@@ -200,17 +200,17 @@ impl<'a> ProviderEndpoint<'a> {
         base.path = versioned(self.format, &base.path);
         let through = match given.settings.proxy.as_deref() {
             Some(proxy) => Some((proxy, setting("settings.proxy"))),
-            None => proxy::of_variables(self.environment, &base),
+            None => proxy::from_environment(self.environment, &base),
         };
         let through = through.map(|(address, place)| {
-// As in other programs, a proxy may be named without a scheme.
+            // As in other programs, a proxy may be named without a scheme.
             let address = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
             Proxy::parse(&address, place.trim_matches('`')).map_err(wrong(place))
         });
         HttpClient::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
     }
 
-/// The headers of every call: those of the configuration, and defaults that a call may override.
+    /// The headers of every call: those of the configuration, and defaults that a call may override.
     pub fn headers(&self) -> Result<Headers, Unusable> {
         let mut headers = Vec::new();
         for (header, text) in &self.given.headers {
@@ -233,7 +233,7 @@ impl<'a> ProviderEndpoint<'a> {
         }
         let expected: &[(&'static str, Option<&str>)] = match self.format {
             Format::Anthropic => &[("anthropic-version", Some("2023-06-01"))],
-// These belong to an OpenAI account and go to no other provider.
+            // These belong to an OpenAI account and go to no other provider.
             Format::Responses if *self.name == ProviderName::OPENAI => &[
                 ("openai-organization", self.variable("OPENAI_ORG_ID")),
                 ("openai-project", self.variable("OPENAI_PROJECT_ID")),

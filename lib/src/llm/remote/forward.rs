@@ -20,14 +20,14 @@ pub(crate) struct ForwardedCall {
     pub headers: HeaderMap,
     /// Its body, as it came.
     pub body: Bytes,
-/// The format it is in.
+    /// The format it is in.
     pub format: Format,
 }
 
 /// Why a call was not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForwardError {
-/// There is no key to forward it with.
+    /// There is no key to forward it with.
     #[error("{0}")]
     Key(LlmError),
     /// The server does not answer.

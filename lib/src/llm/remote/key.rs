@@ -19,7 +19,7 @@ pub(super) enum ApiKey {
     None,
     /// A variable.
     Given(String),
-/// A command that prints it, run once, and again when the server refuses the key.
+    /// A command that prints it, run once, and again when the server refuses the key.
     Command(Box<KeyCommand>),
 }
 
@@ -68,7 +68,7 @@ impl ApiKey {
         }
     }
 
-/// Forgets a key the server refused, if a newer one can be had.
+    /// Forgets a key the server refused, if a newer one can be had.
     pub(super) fn forget(&self) -> bool {
         match self {
             Self::Command(command) => command.said.lock().unwrap_or_else(PoisonError::into_inner).take().is_some(),

@@ -105,8 +105,8 @@ impl Remote {
         })))
     }
 
-/// Sends a request without a key and gives the status of the answer: any answer shows that the server
-/// can be reached.
+    /// Sends a request without a key and gives the status of the answer: any answer shows that the server
+    /// can be reached.
     pub async fn reach(&self) -> Result<u16, String> {
         let answer = self.0.client.call(Method::GET, "/", &[], Bytes::new()).await;
         answer.map(|answer| answer.status).map_err(|error| error.to_string())
@@ -135,7 +135,7 @@ impl Remote {
         matches!(self.0.key, ApiKey::None)
     }
 
-/// The format of its API.
+    /// The format of its API.
     pub fn format(&self) -> Format {
         self.0.format
     }
@@ -151,7 +151,7 @@ impl Remote {
     }
 
     /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
-/// own limit. Where that is unknown, the server decides.
+    /// own limit. Where that is unknown, the server decides.
     pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
         // This format wants a number.
         let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);
@@ -196,7 +196,7 @@ impl Remote {
         usual_model(self.name(), asked).map(str::to_owned).ok_or_else(unknown)
     }
 
-/// Makes one call; a kill drops it.
+    /// Makes one call; a kill drops it.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let answered = tokio::select! {
             biased;
@@ -211,15 +211,15 @@ impl Remote {
 
     /// Whether a model takes an effort, as far as its name says.
     pub fn takes_effort(&self, model: &str) -> bool {
-        effort::is_taken(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
+        effort::is_supported(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
     }
 
-/// Whether calls in this format can be forwarded to it.
-    pub(crate) fn speaks(&self, format: Format) -> bool {
+    /// Whether calls in this format can be forwarded to it.
+    pub(crate) fn supports(&self, format: Format) -> bool {
         use Format::{Anthropic, Chat, Responses};
         match (self.0.format, format) {
             (Responses | Chat, Responses | Chat) => true,
-// Such servers often support several formats; those that do not will say so.
+            // Such servers often support several formats; those that do not will say so.
             (Chat, Anthropic) => self.0.name == ProviderName::COMPATIBLE,
             (own, format) => own == format,
         }
@@ -271,7 +271,7 @@ impl Remote {
         self.without_key(error.to_string())
     }
 
-/// The text without the key and without headers out of variables. No server should repeat them; if one does, they
+    /// The text without the key and without headers out of variables. No server should repeat them; if one does, they
     /// go no further.
     fn without_key(&self, mut text: String) -> String {
         let secret = self.0.headers.given.iter().filter(|(_, value)| value.is_sensitive());
@@ -293,13 +293,13 @@ impl RemoteInner {
             tool.name = wire_name(&tool.name);
         }
         rename_calls(&mut asked, wire_name);
-        asked.messages.iter_mut().for_each(Message::tell_about);
+        asked.messages.iter_mut().for_each(Message::include_about);
         effort::translate(self.format, &mut asked);
         let body = Bytes::from(self.body(&asked).to_string());
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
         let mut answer = self.send(&asked.model, key.as_deref(), body.clone()).await?;
-// A key that worked before may have expired.
+        // A key that worked before may have expired.
         if answer.status == 401 && known && self.key.forget() {
             let (key, _) = self.key.get(cancel).await?;
             answer = self.send(&asked.model, key.as_deref(), body).await?;
@@ -410,7 +410,7 @@ impl RemoteInner {
         if read.is_ok() && !assembler.is_done() {
             read = Err(self.unreadable(&WireError::Cut, model));
         }
-// A call without any part of its answer can be repeated without loss.
+        // A call without any part of its answer can be repeated without loss.
         let begun = assembler.has_begun();
         let body = assembler.so_far();
         read.map_err(|error| {

@@ -36,7 +36,7 @@ pub(crate) enum ScriptedAnswer {
     Reply(Duration, Box<Response>),
     /// An error after a pause, and the status it stands for.
     Fail(Duration, LlmError, Option<u16>),
-/// A malformed answer after a pause.
+    /// A malformed answer after a pause.
     Nonsense(Duration, String),
     /// Nothing at all.
     Hang,

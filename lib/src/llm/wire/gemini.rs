@@ -105,7 +105,7 @@ fn encode_tool(tool: &ToolSpec) -> Value {
         fields["description"] = tool.description.as_str().into();
     }
     if !tool.parameters.is_null() {
-// `parameters` takes a subset of JSON schema.
+        // `parameters` takes a subset of JSON schema.
         fields["parametersJsonSchema"] = tool.parameters.clone();
     }
     with_kept(fields, &tool.extra, FORMAT)

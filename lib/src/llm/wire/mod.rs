@@ -28,7 +28,7 @@ pub enum Format {
     Anthropic,
     /// OpenAI's Responses.
     Responses,
-/// OpenAI's Chat Completions, which many servers support.
+    /// OpenAI's Chat Completions, which many servers support.
     Chat,
     /// Google's generateContent.
     Gemini,

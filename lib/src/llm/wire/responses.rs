@@ -29,8 +29,8 @@ pub(super) fn encode_request(request: &Request, stream: bool) -> Value {
     if let Some(most) = request.max_tokens {
         body["max_output_tokens"] = most.into();
     }
-// Those that an item introduced are still in it.
-    let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_brought(tool)).map(encode_tool).collect();
+    // Those that an item introduced are still in it.
+    let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_introduced(tool)).map(encode_tool).collect();
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }
@@ -82,7 +82,7 @@ const TOOLS: &str = "additional_tools";
 /// Marks a tool that an item introduced.
 const BROUGHT: &str = "brought";
 
-fn is_brought(tool: &ToolSpec) -> bool {
+fn is_introduced(tool: &ToolSpec) -> bool {
     kept(&tool.extra, FORMAT).is_some_and(|known| known.contains_key(BROUGHT))
 }
 

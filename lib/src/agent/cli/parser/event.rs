@@ -16,9 +16,9 @@ pub enum StreamEvent {
     Total(Total),
     /// The agent was not allowed to use a tool.
     Denied(String),
-/// An error the agent may recover from.
+    /// An error the agent may recover from.
     Complaint(String),
-/// The result, as the agent reports it.
+    /// The result, as the agent reports it.
     Result(Claim),
 }
 
