@@ -2,8 +2,8 @@
 
 use crate::process::{Connect, Sandbox};
 
-/// The one sentence about commits for agents of every kind. They could commit, yet the sentence must not differ
-/// from prompt to prompt.
+/// The one sentence about commits for agents of every kind. They could commit, yet the sentence must not differ from
+/// prompt to prompt.
 pub(super) const COMMITS: &str = "What you change is committed for you, so do not commit, and do not switch branches.";
 
 /// The bounds in words for the agent, so that it does not waste its time at them.

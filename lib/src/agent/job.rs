@@ -26,7 +26,7 @@ pub struct Job {
     pub attempt: u32,
     /// The task in words.
     pub prompt: String,
-    /// The root of the working copy, which file tools cannot leave.
+    /// The root of the worktree, which file tools cannot leave.
     pub root: PathBuf,
     /// Where the agent works: the root, or a directory in it.
     pub cwd: PathBuf,
@@ -59,8 +59,8 @@ pub struct Job {
     pub sandbox: Option<Arc<Sandbox>>,
     /// Remarks for the agent while it works.
     pub steering: Steering,
-    /// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes it. It
-    /// stays until the session is removed.
+    /// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes
+    /// it. It stays until the session is removed.
     pub home: PathBuf,
     /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`].
     pub resume: Option<Value>,
@@ -70,7 +70,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A first visit's task in the working copy `root`, with tools and without a past.
+    /// A first visit's task in the worktree `root`, with tools and without a past.
     pub fn new(
         node: NodeId,
         prompt: impl Into<String>,

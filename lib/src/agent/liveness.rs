@@ -9,8 +9,8 @@ use crate::clock;
 use crate::gateway::UsageMeter;
 use crate::process::Signs;
 
-/// How long a program may go without a sign of life where the settings do not say. A model may think for long, and so may
-/// tests.
+/// How long a program may go without a sign of life where the settings do not say. A model may think for long, and so
+/// may tests.
 pub(super) const IDLE: Duration = Duration::from_secs(1800);
 
 /// The signs of a program that works below `root`, and whose model's calls are counted where it is behind the gateway.
@@ -22,8 +22,8 @@ pub(super) fn signs_of_life(root: &Path, meter: Option<UsageMeter>) -> Signs {
     })
 }
 
-/// How long ago something below a directory was changed, if something was in the last `limit`. What is git's own does not
-/// count, and no link is followed.
+/// How long ago something below a directory was changed, if something was in the last `limit`. What is git's own does
+/// not count, and no link is followed.
 fn changed_within(root: PathBuf, limit: Duration) -> Option<Duration> {
     let now = i128::from(clock::now().as_millisecond());
     let age = |found: &Metadata| {

@@ -16,7 +16,8 @@ use crate::text::shorten;
 /// How long a message may take, both tries together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After how many failures in a row the model is not asked for a while: a provider that is down must not delay every turn.
+/// After how many failures in a row the model is not asked for a while: a provider that is down must not delay every
+/// turn.
 const FAILURES: u32 = 2;
 
 /// How long that is the first time. It gets longer with every further failure.

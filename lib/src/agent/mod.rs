@@ -1,5 +1,5 @@
-//! Agents do the work of nodes. All of them take a [`Job`] and report their turns; what they changed
-//! is found and recorded elsewhere.
+//! Agents do the work of nodes. All of them take a [`Job`] and report their turns; what they changed is found and
+//! recorded elsewhere.
 
 mod acp;
 mod bounds;
@@ -49,7 +49,7 @@ pub trait Agent: Send + Sync {
     /// The kind of agent, as records have it: `builtin`, `command`, …
     fn kind(&self) -> &'static str;
 
-    /// Whether an interrupted job goes on after its last recorded turn. Others start again.
+    /// Whether an interrupted job resumes after its last recorded turn. Others restart.
     fn can_continue(&self) -> bool;
 
     /// Whether a conversation can be gone on with from what one of its turns left as [`Turn::state_ref`], although its
@@ -98,8 +98,8 @@ pub trait Agent: Send + Sync {
         None
     }
 
-    /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it at
-    /// once. The turn of an agent that pleach drives itself is then not reported; what a program has left is.
+    /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it
+    /// at once. The turn of an agent that pleach drives itself is then not reported; what a program has left is.
     fn run<'a>(
         &'a self,
         job: Job,

@@ -23,7 +23,7 @@ impl AgentReply {
 pub enum End {
     /// It says that it is done.
     Done,
-    /// It was asked to stop; the job can go on later.
+    /// It was asked to stop; the job can be resumed.
     Stopped,
     /// It came to a limit, said in words.
     Limit(String),
@@ -57,8 +57,9 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Whether the agent could not work at all, rather than that the work failed: then it waits for the user. `attempted`:
-    /// a model has answered before in an attempt that counts, and its next request may be what no model can answer.
+    /// Whether the agent could not work at all, rather than that the work failed: then it waits for the user.
+    /// `attempted`: a model has answered before in an attempt that counts, and its next request may be what no model
+    /// can answer.
     pub fn is_stuck(&self, attempted: bool) -> bool {
         match self {
             Self::Environment(_) => true,

@@ -171,8 +171,8 @@ impl Roster {
         Self { environment: environment.clone(), hook, ..self }
     }
 
-    /// The same for agents that work elsewhere than in a working copy: a program that is named by a path is looked for
-    /// from `root`.
+    /// The same for agents that work elsewhere than in a worktree: a program that is named by a path is looked for from
+    /// `root`.
     pub fn with_programs_below(self, root: &Path) -> Self {
         Self { root: Some(root.to_owned()), ..self }
     }
@@ -205,8 +205,8 @@ impl Roster {
         NoAgent::Unknown { why: error.to_string(), named }
     }
 
-    /// The profile of an agent. One that only says how the agent of the run is to work has that one's model,
-    /// where it names none.
+    /// The profile of an agent. One that only says how the agent of the run is to work has that one's model, where it
+    /// names none.
     fn profile(&self, name: Option<&str>) -> Profile {
         let all = self.config.agent_entries(name).filter_map(|name| self.profiles.get(name)).cloned();
         all.reduce(|below, above| Profile { model: above.model.or(below.model), ..above }).unwrap_or_default()
@@ -363,7 +363,7 @@ impl Roster {
         program.into_iter().chain(words.map(OsString::from)).collect()
     }
 
-    /// Whether it is known where a program is looked for. Without a root a path is seen from the working copy, which is not
+    /// Whether it is known where a program is looked for. Without a root a path is seen from the worktree, which is not
     /// there yet, unless it is absolute.
     fn is_placed(&self, program: &str) -> bool {
         !program.contains('/') || self.place_of(program).is_absolute()

@@ -28,7 +28,7 @@ pub struct Turn {
     pub estimated: bool,
     /// Whether it is not billed by the token: a login has paid for it.
     pub unbilled: bool,
-    /// Model calls beside those of the conversation, such as for a title.
+    /// Side calls, such as for a title.
     pub side_calls: Vec<SideCall>,
     /// The model, as the agent names it.
     pub model: String,
@@ -36,7 +36,7 @@ pub struct Turn {
     pub provider: String,
     /// What the turn was for, in the agent's own words.
     pub intent: String,
-    /// The paths it wrote, relative to the root of the working copy; none when it ran something that may have written
+    /// The paths it wrote, relative to the root of the worktree; none when it ran something that may have written
     /// anywhere, so that only a scan can tell.
     pub writes: Option<Vec<PathBuf>>,
     /// Whether the turn's end is exact rather than inferred.
@@ -45,7 +45,7 @@ pub struct Turn {
     pub is_last: bool,
     /// What the user should know about it.
     pub warnings: Vec<Warning>,
-    /// What the agent needs to go on after this turn, where its messages are not all of it.
+    /// What the agent needs to resume after this turn, where its messages are not all of it.
     pub state_ref: Option<Value>,
     /// Whether it is the last recorded turn again, answered from the record: its files should be those of then.
     pub repeats: bool,
@@ -57,7 +57,7 @@ impl Turn {
         self.messages.is_empty() && self.side_calls.is_empty() && self.usage == Usage::default()
     }
 
-    /// What it cost, with the calls beside it.
+    /// What it cost, with its side calls.
     pub fn spent(&self) -> Amount {
         let own = Amount::of_call(self.usage, self.cost_usd);
         self.side_calls.iter().map(Amount::of_side).fold(own, |sum, call| sum + call)
@@ -67,7 +67,7 @@ impl Turn {
 /// What the engine answers to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnVerdict {
-    /// The turn is recorded; go on.
+    /// The turn is recorded; continue.
     Go,
     /// The turn is recorded; make no further call and end here. One that has come to its end anyway answers with that.
     Stop,

@@ -1,13 +1,12 @@
 //! Which conversation a request belongs to, and which exchanges are over. An agent may hold several conversations at
-//! once, its own and those of its subagents; it may retry a request; it may start over with a summary.
-//! `matching` compares requests and answers, `spending` counts,
-//! `reservations` sets aside what calls on their way may take.
+//! once, its own and those of its subagents; it may retry a request; it may start over with a summary. `matching`
+//! compares requests and answers, `spending` counts, `reservations` sets aside what calls in flight may take.
 //!
-//! A request goes on with the conversation whose newest answer is the last one it repeats, or names. That holds whatever
+//! A request continues the conversation whose newest answer is the last one it repeats, or names. That holds whatever
 //! else a client changes in what it sends, and needs no header. Nothing here touches the world.
 //!
-//! What brings no tools is something beside the conversations, such as a title, where there are any that bring some. An
-//! agent without tools has conversations too; which it is shows only when more has come, so until then they are kept.
+//! A request without tools is a side call, such as one for a title, where there are conversations with tools. An agent
+//! without tools has conversations too; which it is shows only when more has come, so until then they are kept.
 
 mod matching;
 mod reservations;
@@ -27,20 +26,21 @@ use crate::llm::{LlmError, Message, Request, Response, Role};
 
 pub(super) use self::matching::named;
 
-/// So many conversations may begin without tools before one that brings some. An agent that begins more of them has none.
+/// So many conversations may begin without tools before one that brings some. An agent that begins more of them has
+/// none.
 const PRELUDE: usize = 3;
 
 /// All conversations of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Conversations {
     conversations: Vec<Conversation>,
-    /// The calls that are on their way.
+    /// The calls in flight.
     pub reservations: Reservations,
     /// What was spent, and what the user should know of it.
     pub spending: Spending,
     /// Whether the agent has conversations without tools.
     plain: bool,
-    /// The models of calls that turned out to be beside the conversations while they were on their way.
+    /// The models of calls that turned out to be side calls while they were in flight.
     beside: BTreeMap<u64, String>,
     /// Why the newest call in a conversation has no whole answer, where that is so.
     unanswered: Option<LlmError>,
@@ -149,7 +149,7 @@ impl Conversations {
                 let tail = tail(request);
                 let (conversation, opening) = match continued {
                     Some(conversation) => {
-                        // What it goes on with may be half an answer.
+                        // What it continues may be half an answer.
                         ended.extend(self.report_broken(conversation));
                         let (exchange, opening) = self.report(conversation, tail);
                         ended.extend(exchange);
@@ -185,8 +185,7 @@ impl Conversations {
         self.unanswered.clone()
     }
 
-    /// Whether the agent has something to do but to ask: a call of a conversation is on its way, or the tools of an answer
-    /// may run.
+    /// Whether the agent is busy: a call of a conversation is in flight, or the tools of an answer may run.
     pub(super) fn is_at_work(&self) -> bool {
         self.conversations.iter().any(|conversation| match &conversation.state {
             ConversationState::Asked(_) => true,
@@ -210,7 +209,7 @@ impl Conversations {
         total
     }
 
-    /// Something was spent beside the conversations. Without a model, it is that of the newest request.
+    /// Counts spending on side calls. Without a model, it is that of the newest request.
     fn spend(&mut self, purpose: &str, model: &str, spent: CallCost) {
         let newest = self.conversations.last().map(|conversation| conversation.model.as_str()).unwrap_or_default();
         self.spending.add(purpose, if model.is_empty() { newest } else { model }, spent);
@@ -237,8 +236,8 @@ impl Conversations {
         }
     }
 
-    /// The conversation this very request was asked in. Helpers may begin alike, at the same time or one after the other;
-    /// these are two.
+    /// The conversation this very request was asked in. Helpers may begin alike, at the same time or one after the
+    /// other; these are two.
     fn find_retry(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
         let begins =
             named(request).is_none() && !request.messages.iter().any(|message| message.role == Role::Assistant);
@@ -252,7 +251,7 @@ impl Conversations {
         })
     }
 
-    /// The conversation this request goes on with.
+    /// The conversation this request continues.
     fn find_continued(&self, request: &Request, session: Option<&str>) -> Option<usize> {
         if let Some(id) = named(request) {
             let says_so = |conversation: &Conversation| {
@@ -286,8 +285,8 @@ impl Conversations {
         }
     }
 
-    /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is beside
-    /// the conversations, tells nothing of them.
+    /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is
+    /// beside the conversations, tells nothing of them.
     pub(super) fn failed(&mut self, flight: u64, why: LlmError) {
         if self.in_flight(flight).is_some() {
             self.unanswered = Some(why);
@@ -318,14 +317,14 @@ impl Conversations {
         true
     }
 
-    /// A call beside the conversations is over.
+    /// A side call is over.
     pub(super) fn finish_side_call(&mut self, model: &str, spent: CallCost) {
         self.spending.total += spent;
         self.spend(ASIDE, model, spent);
     }
 
-    /// A flight is over. `before` is what was counted for it when it was answered. Says whether a conversation waited for it
-    /// until now.
+    /// A flight is over. `before` is what was counted for it when it was answered. Says whether a conversation waited
+    /// for it until now.
     pub(super) fn finish_call(
         &mut self,
         flight: u64,
@@ -383,12 +382,12 @@ impl Conversations {
             .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))
     }
 
-    /// Exchanges of other conversations that are over when a request arrives that goes on with `goes_on`, or begins a
+    /// Exchanges of other conversations that are over when a request arrives that continues `goes_on`, or begins a
     /// conversation.
     ///
-    /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation begins
-    /// and nothing else is under way: the agent has left it, or sends out its first helper, and what it has done so far
-    /// is this exchange's. Helpers side by side are waited for, each until it goes on.
+    /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation
+    /// begins and nothing else is under way: the agent has left it, or sends out its first helper, and what it has done
+    /// so far is this exchange's. Parallel subagents are waited for, each until it continues.
     fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
         let (mut over, mut open) = (Vec::new(), Vec::new());
         for (at, conversation) in self.conversations.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
@@ -409,8 +408,8 @@ impl Conversations {
         over.into_iter().filter_map(|(_, conversation)| self.report(conversation, Vec::new()).0).collect()
     }
 
-    /// The exchange a conversation's newest answer ends, which is reported now, and what opens the next one. `tail` is what
-    /// the client says after the answer.
+    /// The exchange a conversation's newest answer ends, which is reported now, and what opens the next one. `tail` is
+    /// what the client says after the answer.
     fn report(&mut self, conversation: usize, tail: Vec<Message>) -> (Option<Exchange>, Vec<Message>) {
         let known = &mut self.conversations[conversation];
         let answer = match std::mem::replace(&mut known.state, ConversationState::Failed) {
@@ -443,8 +442,8 @@ impl Conversations {
         (Some(exchange), opening)
     }
 
-    /// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing arrived is
-    /// aside then.
+    /// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing
+    /// arrived is aside then.
     fn report_broken(&mut self, conversation: usize) -> Option<Exchange> {
         let known = &mut self.conversations[conversation];
         if !matches!(known.state, ConversationState::Failed) {

@@ -8,8 +8,8 @@ use crate::llm::by_length;
 /// How many tokens an answer may have whose request sets it no bounds: about what models say at most.
 const UNBOUNDED: u64 = 32_000;
 
-/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no fewer
-/// than one has said before.
+/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no
+/// fewer than one has said before.
 pub(super) fn bound(said: Option<u32>, longest: u64) -> u64 {
     said.map_or_else(|| UNBOUNDED.max(longest), u64::from)
 }
@@ -21,13 +21,13 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
-    /// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a
-    /// provider does not stop for a caller who goes.
+    /// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a provider does
+    /// not stop for a caller who goes.
     pub unseen: u64,
 }
 
-/// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off was
-/// counted at its beginning at most.
+/// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off
+/// was counted at its beginning at most.
 pub(super) fn taken(outcome: &AnswerOutcome, length: Option<Length>) -> (Usage, bool) {
     let (told, is_cut) = match outcome {
         AnswerOutcome::Whole(response) => (response.usage, false),

@@ -64,8 +64,8 @@ pub struct Exchange {
 /// A model call that is held until its gate is opened.
 #[derive(Debug)]
 pub struct HeldCall {
-    /// Which of the agent's conversations it belongs to, by the order in which they began. None beside them: titles, and
-    /// what cannot be read.
+    /// Which of the agent's conversations it belongs to, by the order in which they began. None for side calls: titles,
+    /// and what cannot be read.
     pub conversation: Option<usize>,
     /// What is asked; where that cannot be read, only the model, if the path names it.
     pub request: Arc<Request>,
@@ -77,7 +77,7 @@ pub struct HeldCall {
     pub number: u64,
     /// What the call may take.
     pub at_most: CallCost,
-    /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
+    /// What was spent on side calls since the last held call: titles, calls that broke off.
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
@@ -99,12 +99,12 @@ pub enum CallDecision {
 /// What was spent and is not reported yet, and what may still be.
 #[derive(Debug)]
 pub struct Outstanding {
-    /// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may
-    /// have gone on without a word about the answer.
+    /// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may have
+    /// gone on without a word about the answer.
     pub pending: CallCost,
-    /// What the calls that were let through may still take; none when there are no such calls.
+    /// What the forwarded calls may still take; none when there are no such calls.
     pub reserved: Option<CallCost>,
-    /// What was spent beside the conversations.
+    /// What was spent on side calls.
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,

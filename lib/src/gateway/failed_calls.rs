@@ -2,8 +2,8 @@
 
 use crate::llm::LlmError;
 
-/// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in. Each one
-/// more is accounted for at once.
+/// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in.
+/// Each one more is accounted for at once.
 pub const FEW: u32 = 3;
 
 /// What becomes of a call that the gateway itself refuses, in a few words.
@@ -14,8 +14,8 @@ pub(super) const NOT_FORWARDED: &str = "the call is not passed on";
 pub struct FailedCalls {
     /// How many.
     pub calls: u32,
-    /// How many of them were beside the conversations. A whole answer there says nothing of those in them: a program whose
-    /// titles come has not got on with its work.
+    /// How many of them were side calls. A whole answer there says nothing of those in them: a program whose titles
+    /// come has not got on with its work.
     beside: u32,
     /// What the provider does, in two or three words.
     pub words: String,

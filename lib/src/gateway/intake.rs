@@ -1,5 +1,4 @@
-//! Receiving requests: all those in flight are held in bounded memory, and one that does not arrive
-//! times out.
+//! Receiving requests: all those in flight are held in bounded memory, and one that does not arrive times out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +90,8 @@ impl BodyMemory {
         }
     }
 
-    /// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of
-    /// the greatest size: no request there waits for more.
+    /// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of the
+    /// greatest size: no request there waits for more.
     pub(super) async fn grow(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
         permit.held = self.take(LONGEST, permit.until).await?;
         Ok(())

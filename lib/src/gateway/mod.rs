@@ -1,9 +1,8 @@
 //! A proxy on loopback between an agent and its model provider.
 //!
 //! The request for an agent's next model call comes only after the tools of the call before are done. It is held there
-//! until the recorder decides: that is the moment to commit, to record and to check what was spent. So
-//! the turns of any agent that takes a base URL are exact, its messages and tokens are known, and the real key stays
-//! here.
+//! until the recorder decides: that is the moment to commit, to record and to check what was spent. So the turns of any
+//! agent that takes a base URL are exact, its messages and tokens are known, and the real key stays here.
 //!
 //! ```text
 //! agent ──request──▶ gateway ──HeldCall──▶ recorder
@@ -11,9 +10,9 @@
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
 //!
-//! `path` reads what a client wants, `conversations` which conversation that belongs to, `watch` what is answered, `estimate` what it
-//! took where nobody says; they are pure. `intake` takes requests in, `serve` and `relay` move the bytes, without waiting for
-//! more of them than they have.
+//! `path` reads what a client wants, `conversations` which conversation that belongs to, `watch` what is answered,
+//! `estimate` what it took where nobody says; they are pure. `intake` takes requests in, `serve` and `relay` move the
+//! bytes, without waiting for more of them than they have.
 
 mod body;
 mod conversations;
@@ -117,12 +116,12 @@ impl Gateway {
         self.shared.upstream.name()
     }
 
-    /// Whether a script answers what is let through.
+    /// Whether a script answers.
     pub fn is_scripted(&self) -> bool {
         matches!(self.shared.upstream, Upstream::Script(_))
     }
 
-    /// Lets nothing through any more, for this reason. What is under way goes on.
+    /// Refuses all further calls, for this reason. Calls in flight continue.
     pub fn refuse(&self, reason: &str) {
         let mut closed = self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.get_or_insert_with(|| reason.to_owned());
@@ -145,12 +144,12 @@ impl Gateway {
         UsageMeter(Arc::clone(&self.shared))
     }
 
-    /// Sets aside what a call may take that is about to be let through, until it is known what it took.
+    /// Reserves what a call may take that is about to be forwarded, until it is known what it took.
     pub fn reserve(&self, arrival: &HeldCall) {
         self.shared.conversations().reservations.reserve(arrival.number, arrival.at_most);
     }
 
-    /// Whether every call that was let through waits for the agent to read its answer.
+    /// Whether every forwarded call waits for the agent to read its answer.
     pub fn is_unread(&self) -> bool {
         self.shared.conversations().reservations.is_unread()
     }
@@ -170,13 +169,13 @@ impl Gateway {
         self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }
 
-    /// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which
-    /// is then aside.
+    /// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which is
+    /// then aside.
     pub fn broken_off(&self) -> Vec<Exchange> {
         self.shared.conversations().broken_off()
     }
 
-    /// Waits until no call is on its way: what each has cost is known then.
+    /// Waits until no call is in flight: what each has cost is known then.
     pub async fn idle(&self) {
         // The sender lives as long as the gateway.
         let _ = self.shared.flights.subscribe().wait_for(|flights| flights.all == 0).await;
@@ -191,7 +190,7 @@ impl Gateway {
     pub async fn close(mut self) -> Unreported {
         self.refuse("the agent's work is over");
         drop(self.closing.take());
-        // It ends when all connections have, and with them every call on its way.
+        // It ends when all connections have, and with them every call in flight.
         let _ = (&mut self.accepting).await;
         // Calls whose clients had gone end as well.
         self.idle().await;
@@ -248,7 +247,7 @@ async fn accept(listener: TcpListener, shared: Arc<GatewayState>, mut closed: wa
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             let service = service_fn(move |request| serve::serve(Arc::clone(&shared), request));
-            // A client that hangs up is no error of anybody's.
+            // A client that hangs up is not an error.
             let _ =
                 http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service).await;
         });

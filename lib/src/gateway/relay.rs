@@ -18,20 +18,20 @@ use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
 use crate::event::Usage;
 use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
-/// How long an answer is read whose client has gone: its cost comes at its end. Of one that takes longer, what
-/// has come counts.
+/// How long an answer is read whose client has gone: its cost comes at its end. Of one that takes longer, what has come
+/// counts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the count is waited for once everything else is said.
+/// How long the token counts are waited for once the answer is complete.
 const AFTERTHOUGHT: Duration = Duration::from_secs(2);
 
 /// A call in flight. However it ends, its conversation is notified: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flight {
     shared: Arc<GatewayState>,
-    /// What its conversation knows it by; none for calls beside the conversations.
+    /// Its number in its conversation; none for side calls.
     number: Option<u64>,
-    /// What it is known by while it is on its way; none for what costs nothing.
+    /// The call while it is in flight; none for what costs nothing.
     call: Option<BilledCall>,
     /// The model that was asked.
     model: String,
@@ -81,21 +81,22 @@ impl Flight {
         }
     }
 
-    /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
+    /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one
+    /// piece.
     pub(super) fn sends(&mut self, bytes: usize, is_whole: bool) {
         let unseen = self.call.as_ref().filter(|_| is_whole).map_or(0, |call| call.bound);
         self.length = Some(Length { sent: bytes as u64, received: 0, unseen });
     }
 
-    /// Until everybody is hung up on.
+    /// Until all connections are to be closed.
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut closing = self.shared.closing.clone();
         // Nothing is ever said there.
         async move { while closing.changed().await.is_ok() {} }
     }
 
-    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had no
-    /// answer: who leaves and asks again does so at once. Says until when the rest is listened to.
+    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had
+    /// no answer: who leaves and asks again does so at once. Says until when the rest is listened to.
     pub(super) fn hang_up(&mut self, is_whole: bool) -> Instant {
         if let Some(until) = self.unheard_until {
             return until;
@@ -137,8 +138,8 @@ impl Flight {
         }
     }
 
-    /// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once; and
-    /// again when what comes after it says more about its cost.
+    /// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once;
+    /// and again when what comes after it says more about its cost.
     fn answered(&mut self, response: Response) {
         let Some(number) = self.number else { return };
         let spent = self.spent(&response);
@@ -174,7 +175,7 @@ impl Flight {
         self.unanswered(NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
     }
 
-    /// The call is not let through, for this reason. That says nothing of the model.
+    /// The call is refused, for this reason. That says nothing of the model.
     pub(super) fn refused(&mut self, why: &str) {
         let why = || (NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
         self.failure.get_or_insert_with(why);

@@ -20,11 +20,11 @@ pub struct Facts {
     pub metadata: BTreeMap<String, String>,
     /// Where the agent works: some want whole paths from their model.
     pub cwd: PathBuf,
-    /// Whether it works with tools: a call without any is then something beside its work.
+    /// Whether it works with tools: a call without any is then a side call.
     pub has_tools: bool,
     /// The prompts that tell it to continue after an interruption.
     pub interruptions: &'static [&'static str],
-    /// How many answers to its task are on record, where it goes on after an interruption.
+    /// How many answers to its task are on record, where it is resumed.
     pub answered: Option<usize>,
 }
 
@@ -97,8 +97,8 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
 }
 
 /// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
-/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up to
-/// there is what is on record, whatever it has made of that.
+/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up
+/// to there is what is on record, whatever it has made of that.
 fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
     let remark = |message: &Message| Message { content: message.content.clone(), ..Message::steering("") };
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
@@ -140,7 +140,7 @@ pub fn is_beside_the_script(response: &Response) -> bool {
     response.extra.contains_key(BESIDE)
 }
 
-/// What is said to a question beside the work, such as one for a title: a short text, or what a schema asks for.
+/// The answer to a side call, such as one for a title: a short text, or what a schema asks for.
 fn aside_reply(request: &Request) -> Response {
     let text = match schema(request) {
         Some(schema) => sample(schema, 0).to_string(),

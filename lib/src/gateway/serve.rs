@@ -287,7 +287,7 @@ impl ReceivedRequest {
         self.hold(self.shared.conversations(), &request, None)
     }
 
-    /// Holds a request that has arrived, in a conversation or beside them.
+    /// Holds a request, in a conversation or as a side call.
     fn hold(
         &self,
         mut conversations: MutexGuard<'_, Conversations>,
@@ -352,7 +352,7 @@ fn flag(body: &Value, name: &str) -> Result<bool, Rejected> {
     }
 }
 
-/// A request that waits for its gate.
+/// A request that waits for its decision.
 struct PendingDecision {
     flight: Flight,
     gate: oneshot::Receiver<CallDecision>,
@@ -360,7 +360,7 @@ struct PendingDecision {
 }
 
 impl PendingDecision {
-    /// Waits for the gate. Then the call goes on, or is answered here.
+    /// Waits for the decision. Then the call is forwarded, or answered here.
     async fn opened(self, format: Format, shape: AnswerShape) -> ControlFlow<HttpReply, Flight> {
         let Self { flight, gate, .. } = self;
         ControlFlow::Break(match gate.await {
@@ -380,7 +380,8 @@ fn session(headers: &HeaderMap) -> Option<String> {
 /// Passes a call on; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
 async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: Flight, is_words: bool) -> HttpReply {
     let format = call.format;
-    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
+    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without
+    // it.
     let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
         let answer = begin_answer(&remote, &call, flight, is_words, gone).await;

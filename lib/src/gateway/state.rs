@@ -15,7 +15,7 @@ use super::upstream::Upstream;
 use crate::event::Usage;
 use crate::llm::{ErrorClass, LlmError, ModelNames, Pricing};
 
-/// The calls that are on their way.
+/// The calls in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flights {
     /// All of them.
@@ -60,15 +60,15 @@ pub(super) struct GatewayState {
     pub(super) conversations: Mutex<Conversations>,
     /// Where requests are held.
     pub(super) memory: BodyMemory,
-    /// The calls that are on their way.
+    /// The calls in flight.
     pub(super) flights: Sender<Flights>,
     /// The calls that ended without a whole answer.
     pub(super) failed_calls: Sender<FailedCalls>,
     /// When a call last came or went, or when it all began.
     pub(super) touched: Mutex<Instant>,
-    /// Closed when everybody is to be hung up on.
+    /// Closed when all connections are to be closed.
     pub(super) closing: Receiver<()>,
-    /// Why nothing is let through any more.
+    /// Why no more calls are forwarded.
     pub(super) closed: Mutex<Option<String>>,
 }
 
@@ -91,8 +91,8 @@ impl GatewayState {
         self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_FORWARDED.to_owned(), why));
     }
 
-    /// A request that is not forwarded. Programs make such requests beside their work, which continues; one
-    /// that has nothing else to do gets nowhere.
+    /// A request that is not forwarded. Programs make such requests beside their work, which continues; one that has
+    /// nothing else to do is failing.
     pub(super) fn refuse_unknown(&self, why: &str) {
         if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {
             return;

@@ -167,7 +167,7 @@ impl<'a> ScriptedAction<'a> {
     }
 }
 
-/// A file of the agent's working copy, and no other.
+/// A file of the agent's worktree, and no other.
 fn read(cwd: &Path, path: &str) -> Option<String> {
     let inside = Path::new(path).strip_prefix(cwd).unwrap_or(Path::new(path));
     let bytes = ConfinedDir::at(cwd).and_then(|cwd| cwd.read(inside, LONGEST)).ok().flatten()?;

@@ -1,5 +1,5 @@
-//! Reads an answer while it is relayed, for its content and its cost. It holds a bounded part of it:
-//! of an answer too long to keep, only the tokens are counted.
+//! Reads an answer while it is relayed, for its content and its cost. It holds a bounded part of it: of an answer too
+//! long to keep, only the tokens are counted.
 
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
@@ -281,8 +281,8 @@ impl Events {
     }
 }
 
-/// Reads a body in one piece. Google sends a list of pieces without `alt=sse`. What is not made of words
-/// only has to be JSON: it is no answer of a model, nor is it meant to be.
+/// Reads a body in one piece. Google sends a list of pieces without `alt=sse`. What is not made of words only has to be
+/// JSON: it is no answer of a model, nor is it meant to be.
 fn whole(format: Format, body: &[u8], is_words: bool) -> AnswerOutcome {
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,

@@ -10,8 +10,8 @@ use crate::event::Usage;
 pub enum ErrorClass {
     /// Worth a retry: overload, server error, network.
     Transient,
-    /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
-    /// not made again often.
+    /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it
+    /// is not made again often.
     Cut,
     /// Not worth a retry.
     Terminal,

@@ -83,7 +83,7 @@ pub enum HttpError {
     /// The server sent nothing for too long.
     #[error("{address} said nothing for {} s", waited.as_secs())]
     Silent {
-        /// Who.
+        /// Where.
         address: String,
         /// How long.
         waited: Duration,
@@ -91,7 +91,7 @@ pub enum HttpError {
     /// The connection broke.
     #[error("the connection to {address} broke: {why}")]
     Broken {
-        /// With whom.
+        /// Where.
         address: String,
         /// What happened.
         why: String,

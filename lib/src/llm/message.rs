@@ -1,5 +1,5 @@
-//! Messages as conversations and records hold them. Reading and writing one loses nothing: fields and parts this
-//! pleach does not know are kept as they came.
+//! Messages as conversations and records hold them. Reading and writing one loses nothing: fields and parts this pleach
+//! does not know are kept as they came.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -213,8 +213,8 @@ impl Message {
         }
     }
 
-    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can go on
-    /// from it.
+    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can
+    /// continue from it.
     pub fn mark_failed(&mut self, why: &str) {
         self.extra.insert(FAILED.to_owned(), why.into());
     }
@@ -230,7 +230,7 @@ impl Message {
         self.extra.contains_key(BROKEN_OFF)
     }
 
-    /// Why nothing can go on from it, if that is so.
+    /// Why nothing can continue from it, if that is so.
     pub fn failure(&self) -> Option<&str> {
         self.extra.get(FAILED).and_then(Value::as_str)
     }

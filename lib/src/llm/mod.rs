@@ -1,7 +1,7 @@
 //! Model calls: one type of request and response for every provider.
 //!
-//! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
-//! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.
+//! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the request.
+//! The caller retries, so that a retry is seen where budgets and records are kept.
 
 mod error;
 mod estimate;

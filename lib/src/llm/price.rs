@@ -74,7 +74,8 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_str(include_str!("prices.json")).expect("the table was read by this module's tests")
 });
 
-/// The rows that say something of other versions, each with its family: every call of every agent is priced several times.
+/// The rows that say something of other versions, each with its family: every call of every agent is priced several
+/// times.
 static FAMILIES: LazyLock<Vec<(String, &'static Price)>> = LazyLock::new(|| {
     TABLE.models.iter().filter(|price| !price.old).map(|price| (family(&price.model), price)).collect()
 });
@@ -236,8 +237,8 @@ fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// The dearest price of the models a name is another version of: those that differ in their numbers alone, else all that
-/// begin with the same word.
+/// The dearest price of the models a name is another version of: those that differ in their numbers alone, else all
+/// that begin with the same word.
 fn dearest_of_family(model: &str) -> Option<Price> {
     let model = bare(model);
     if TABLE.unlike.iter().any(|name| model.starts_with(name.as_str())) {

@@ -71,8 +71,8 @@ impl Providers {
         }
     }
 
-    /// The provider and the model for small things beside the work, if the user has said who may see the code: by a
-    /// provider, by a cheap model, or by an agent that asks the same one anyway.
+    /// The provider and the model for side tasks such as commit messages, if the user has said who may see the code: by
+    /// a provider, by a cheap model, or by an agent that asks the same one anyway.
     pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
         let name = self.default.as_ref()?;
         let Provider::Remote(remote) = self.get(None).ok()? else { return None };

@@ -82,8 +82,8 @@ impl AcpAgent {
         self
     }
 
-    /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does when
-    /// it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
+    /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does
+    /// when it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
     /// does not get at keys by giving it that name.
     #[must_use]
     pub fn as_known(mut self, environment: &Environment) -> Self {
@@ -253,8 +253,8 @@ fn variables(all: &BTreeMap<String, String>) -> Variables {
     all.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
 }
 
-/// What is known of a program, by its name: the agent itself, or what makes it speak the protocol. A program is known by
-/// its bare name, as PATH finds it.
+/// What is known of a program, by its name: the agent itself, or what makes it speak the protocol. A program is known
+/// by its bare name, as PATH finds it.
 pub(in crate::agent) fn known(program: &str) -> Option<&'static Preset> {
     let ends = ["-agent-acp", "-code-acp", "-acp"];
     Preset::of(ends.iter().find_map(|end| program.strip_suffix(end)).unwrap_or(program))

@@ -26,7 +26,7 @@ pub(super) struct AcpTask {
     pub prompt: String,
     /// Where it works.
     pub cwd: PathBuf,
-    /// The session to go on with.
+    /// The session to resume.
     pub resume: Option<AcpState>,
     /// The model it shall use.
     pub model: Option<String>,
@@ -62,7 +62,7 @@ pub(super) enum AcpEnd {
     Cancelled,
     /// It came to a limit.
     Limit(String),
-    /// It cannot go on.
+    /// It failed.
     Failed(AgentError),
 }
 
@@ -161,7 +161,7 @@ impl AcpClient {
         self.is_cancelled
     }
 
-    /// What is needed to go on with the session later; none when the agent could not take it up.
+    /// What is needed to resume the session later; none when the agent cannot.
     pub fn state(&self) -> Option<Value> {
         let session = self.session.as_ref().filter(|_| self.can_load)?;
         let cost_usd = self.turn_builder.as_ref().map(TurnBuilder::cost).unwrap_or_default();

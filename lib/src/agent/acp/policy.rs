@@ -1,4 +1,4 @@
-//! What an agent is allowed when it asks: everything in its working copy. Beyond that the sandbox is what holds it; this
+//! What an agent is allowed when it asks: everything in its worktree. Beyond that the sandbox is what holds it; this
 //! answers only the honest.
 
 use std::path::{Component, Path, PathBuf};

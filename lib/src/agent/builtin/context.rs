@@ -1,5 +1,5 @@
-//! Keeping a conversation within what its model takes. What is recorded stays whole: a mark in the conversation says which
-//! old outputs of tools are left out of what is sent, so a resumed run sends the same.
+//! Keeping a conversation within what its model takes. What is recorded stays whole: a mark in the conversation says
+//! which old outputs of tools are left out of what is sent, so a resumed run sends the same.
 
 use serde_json::{Value, json};
 

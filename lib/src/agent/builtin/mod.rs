@@ -1,5 +1,5 @@
-//! The built-in agent: a model, six tools and a loop. Its messages are its whole state, so it goes on after any turn
-//! as if nothing had happened.
+//! The built-in agent: a model, six tools and a loop. Its messages are its whole state, so it resumes after any turn as
+//! if nothing had happened.
 
 mod ask;
 mod context;
@@ -77,7 +77,7 @@ impl Builtin {
         asked.or(self.profile.model.as_deref()).unwrap_or_default().to_owned()
     }
 
-    /// How a run ends whose conversation ends with this message; none when it goes on.
+    /// How a run ends whose conversation ends with this message; none when it continues.
     fn end_of(&self, last: &Message) -> Option<Result<AgentReply, AgentError>> {
         if last.role != Role::Assistant || last.tool_calls().next().is_some() {
             return None;
@@ -151,7 +151,7 @@ impl Agent for Builtin {
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(async move {
-            // Nothing goes on from half an answer: it was asked for again.
+            // Half an answer is not continued: it was asked for again.
             job.history.retain(|message| message.failure().is_none());
             let last = job.history.last().filter(|_| job.continues);
             if let Some(end) = last.and_then(|last| self.end_of(last)) {
@@ -546,8 +546,8 @@ fn mark_cut(message: &mut Message, stop: &Stop) {
 /// How much is kept of a call that was cut off: enough to know it again.
 const CUT_ARGUMENTS: usize = 500;
 
-/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as servers
-/// want it.
+/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as
+/// servers want it.
 fn cut_call(message: &mut Message) -> Option<String> {
     let Some(Part::ToolCall { id, arguments, .. }) = message.content.last_mut() else { return None };
     if !arguments.is_object() {

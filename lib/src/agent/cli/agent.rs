@@ -97,7 +97,7 @@ impl CliAgent {
         self.settings.prices.cost(ModelNames { asked: &asked, answered: model }, usage)
     }
 
-    /// What the agent needs to go on with its conversation, if that is known.
+    /// What the agent needs to resume its conversation, if that is known.
     pub(super) fn state(&self, transcript: &Transcript) -> Option<Value> {
         transcript.session.as_ref().filter(|_| self.preset.resumes()).map(|session| {
             let mut state = json!({"agent": self.kind, "session": session, "home": self.home_word()});
@@ -179,8 +179,8 @@ impl CliAgent {
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
     }
 
-    /// Whether a node that names this model, or none, can be worked on: a program that gets its model from pleach never gets
-    /// a tier without a model.
+    /// Whether a node that names this model, or none, can be worked on: a program that gets its model from pleach never
+    /// gets a tier without a model.
     pub(super) fn knows_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
         let is_told = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
         self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| check_tier(&model, &self.preset.provider))

@@ -16,7 +16,7 @@ use crate::process::{Cancel, Canceller, Command, Stream};
 /// How long the stream may lag behind a hook that tells of the same tools.
 const LAG: Duration = Duration::from_secs(5);
 
-/// One run of the program while it goes on.
+/// A run of the program.
 pub(super) struct StreamFollower<'a> {
     pub agent: &'a CliAgent,
     pub job: &'a Job,

@@ -1,5 +1,5 @@
-//! An agent behind the gateway: its model's calls go through pleach, which makes its turns exact and keeps the real key.
-//! `gateway_setup` is how it comes there.
+//! An agent behind the gateway: its model's calls go through pleach, which makes its turns exact and keeps the real
+//! key. `gateway_setup` is how it comes there.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,6 +1,6 @@
-//! Sets a program up for the gateway: a home of its own, so that nothing it finds in the user's can
-//! lead it elsewhere, another address, and a key that opens nothing but the gateway. Everybody on the machine can read a
-//! command line, so the secret is in variables only.
+//! Sets a program up for the gateway: a home of its own, so that nothing it finds in the user's can lead it elsewhere,
+//! another address, and a key that opens nothing but the gateway. Everybody on the machine can read a command line, so
+//! the secret is in variables only.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -94,7 +94,8 @@ impl GatewaySetup<'_> {
         let made = || {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.home)?;
             std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
-            // The agent can write there, and may have been here before: what is there is left, what is made stays below.
+            // The agent can write there, and may have been here before: what is there is left, what is made stays
+            // below.
             let home = ConfinedDir::at(self.home)?;
             let own = HOMES.iter().map(|(_, below)| *below).filter(|below| !below.is_empty());
             for dir in own.chain(self.preset.gateway.directories.iter().map(String::as_str)) {
@@ -149,7 +150,7 @@ impl GatewaySetup<'_> {
         let home = |(name, below): &(&str, &str)| (OsString::from(name), Some(self.home.join(below).into()));
         let mut env: Variables = HOMES.iter().map(home).collect();
         env.extend(gateway_setup.unset.iter().map(|name| (OsString::from(name), None)));
-        // Whatever proxy the user has, the way to the gateway is not its business: its secret is in the address.
+        // No proxy of the user's may see calls to the gateway: its secret is in the address.
         for name in ["NO_PROXY", "no_proxy"] {
             let usual = self.environment.get_os(name).filter(|usual| !usual.is_empty());
             let mut direct =

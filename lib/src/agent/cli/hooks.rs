@@ -1,8 +1,8 @@
-//! Hooks of an agent that wait until a turn is committed: the hook is pleach itself, which asks the pleach that runs the
-//! agent over a socket and waits for its answer.
+//! Hooks of an agent that wait until a turn is committed: the hook is pleach itself, which asks the pleach that runs
+//! the agent over a socket and waits for its answer.
 //!
-//! The socket lies in a directory whose path may be longer than a socket's name can be, so both ends reach it through the
-//! directory's descriptor.
+//! The socket lies in a directory whose path may be longer than a socket's name can be, so both ends reach it through
+//! the directory's descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -126,7 +126,7 @@ impl WaitingHook {
         self.event.get("hook_event_name").and_then(Value::as_str) == Some("Stop")
     }
 
-    /// Lets the agent go on, or not.
+    /// Lets the agent continue, or not.
     pub async fn answer(mut self, go_on: bool) {
         let answer = match go_on {
             true => json!({}),
@@ -165,7 +165,7 @@ pub fn hook_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match passed_on() {
         Ok(()) => ExitCode::SUCCESS,
-        // The agent goes on; the turn is committed with the next one.
+        // The agent continues; the turn is committed with the next one.
         Err(_) => ExitCode::FAILURE,
     }
 }

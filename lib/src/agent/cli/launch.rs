@@ -22,7 +22,7 @@ const OUTPUT: usize = 1 << 20;
 /// What differs from one start to the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LaunchOptions<'a> {
-    /// The conversation to go on with.
+    /// The conversation to resume.
     pub session: Option<&'a str>,
     /// The settings with the hooks.
     pub hooks: Option<&'a str>,
@@ -195,8 +195,8 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The end of the prompt of every agent that works by itself. `sandbox` is the agent's, which may be wider
-/// than what holds other work of the node.
+/// The end of the prompt of every agent that works by itself. `sandbox` is the agent's, which may be wider than what
+/// holds other work of the node.
 pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
     let bounds = match sandbox {
         Some(sandbox) if job.tools => format!(" {}", bounds::describe(sandbox)),
@@ -212,7 +212,7 @@ pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String
     )
 }
 
-/// Writes the task beside the status file, outside the working copy.
+/// Writes the task beside the status file, outside the worktree.
 fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
     const NAME: &str = "prompt.md";
     let dir = status_file.parent().ok_or(std::io::ErrorKind::InvalidInput)?;

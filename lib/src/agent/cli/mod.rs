@@ -1,7 +1,8 @@
 //! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
 //!
 //! `preset` is what is known of them, `parser` what they say while they work, `transcript` makes turns of it, `outcome`
-//! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `gateway_setup` is their way to the gateway.
+//! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `gateway_setup` is their way to
+//! the gateway.
 
 mod agent;
 mod follow;
@@ -54,7 +55,7 @@ impl Agent for CliAgent {
         self.knows_model(asked)
     }
 
-    /// Where its conversations are kept, it goes on with them by itself.
+    /// Where its conversations are kept, it resumes them by itself.
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let Some(state) = state else { return self.preset.resumes() };
         let is = |key: &str, value: &str| state.get(key).and_then(Value::as_str) == Some(value);

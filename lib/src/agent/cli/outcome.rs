@@ -22,7 +22,7 @@ pub(super) struct ProgramRun {
     pub stopped: bool,
     /// Why it has not done its work, whatever it says.
     pub undone: Option<AgentError>,
-    /// Why it was ended before it was done, where its calls could not go on.
+    /// Why it was ended before it was done, where its calls could not continue.
     pub given_up: Option<AgentError>,
     /// Why its model's newest call has no answer, where that is known.
     pub unanswered: Option<LlmError>,

@@ -42,7 +42,7 @@ pub struct Preset {
     pub turns: Vec<TurnMode>,
     /// Its arguments. A word that is a placeholder without a value is left out, with the option before it.
     pub argv: Vec<String>,
-    /// Its arguments where it goes on with a conversation, if they are others.
+    /// Its arguments where it resumes a conversation, if they are others.
     #[serde(default)]
     pub resume: Vec<String>,
     /// What stands for `{permissions}`.
@@ -68,8 +68,8 @@ pub struct Preset {
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
-    /// Files below the home directory by which its user may have given it another way to a model. Where they are listed and
-    /// none of them is there, it can do nothing without a key or a login.
+    /// Files below the home directory by which its user may have given it another way to a model. Where they are listed
+    /// and none of them is there, it can do nothing without a key or a login.
     #[serde(default)]
     pub other_ways: Vec<String>,
     /// What it must be able to write below the home directory: its conversations and state, and nothing that says what
@@ -99,8 +99,8 @@ pub struct SeparateHome {
     pub env: BTreeMap<String, String>,
     /// What of the user's home it finds there by links: its settings and its login.
     pub links: Vec<String>,
-    /// Which of these it writes beside its login: further logins it renews, and the lock by which it takes turns at that
-    /// with others of its kind.
+    /// Which of these it writes beside its login: further logins it renews, and the lock by which it takes turns at
+    /// that with others of its kind.
     #[serde(default)]
     pub written: Vec<String>,
 }
@@ -351,7 +351,7 @@ impl Preset {
         (!oldest.is_empty() && is_older(version, oldest)).then(says)
     }
 
-    /// Whether it can go on with an earlier conversation.
+    /// Whether it can resume a conversation.
     pub fn resumes(&self) -> bool {
         !self.resume.is_empty() || self.argv.iter().any(|word| word.contains("{session}"))
     }

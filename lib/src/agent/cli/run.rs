@@ -40,8 +40,8 @@ pub(super) async fn work(agent: &CliAgent, job: Job, turns: &Turns, cancel: &Can
     finish(agent, &job, ran, last, warning.into_iter().collect(), turns).await
 }
 
-/// Runs the program to its end, and reports the turns that are found while it runs. The last one is given
-/// back where it is known already.
+/// Runs the program to its end, and reports the turns that are found while it runs. The last one is given back where it
+/// is known already.
 async fn run_once(
     agent: &CliAgent,
     job: &Job,
@@ -167,8 +167,8 @@ async fn finish(
     }
 }
 
-/// What all of an agent's work in one turn was for: what it says came of it, or where that says nothing, what it said on
-/// the way.
+/// What all of an agent's work in one turn was for: what it says came of it, or where that says nothing, what it said
+/// on the way.
 fn overall_intent(last: &str, turn: &Turn) -> String {
     let at_last = intent_of(last, &turn.tool_calls);
     if says_what_was_done(&intent_of(last, &[])) {

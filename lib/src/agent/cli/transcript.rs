@@ -69,8 +69,8 @@ impl Transcript {
         }
     }
 
-    /// Whether a call that used tools waits to be reported, or one of which the stream says so: a turn has ended. The last
-    /// words of an agent wait for its end.
+    /// Whether a call that used tools waits to be reported, or one of which the stream says so: a turn has ended. The
+    /// last words of an agent wait for its end.
     pub fn has_turn(&self) -> bool {
         self.calls.iter().any(|call| self.over || !call.tools.is_empty())
     }
@@ -139,8 +139,8 @@ impl Transcript {
         let words = self.words();
         let claimed = self.claim.as_ref().map(|claim| claim.text.trim()).filter(|text| !text.is_empty());
         let is_words = |message: &Message| message.role == Role::Assistant;
-        // Its last words are its answer, and words are what a failure can be marked on. Where nothing was said since the
-        // last turn, there is nothing to mark.
+        // Its last words are its answer, and words are what a failure can be marked on. Where nothing was said since
+        // the last turn, there is nothing to mark.
         let marks = failed.is_some() && !turn.messages.is_empty();
         if !turn.messages.last().is_some_and(is_words) && (claimed.is_some() || marks) {
             turn.messages.push(Message::assistant(claimed.unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Programs behind the gateway: every model call of theirs ends a turn before it is let through.
+//! Programs behind the gateway: every model call of theirs ends a turn before it is forwarded.
 //!
 //! ```text
 //! program ──call n+1──▶ gateway ──arrival──▶ turn n is reported, recorded, committed, paid for
@@ -48,11 +48,11 @@ pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was i
 /// What some versions of Claude Code put into a conversation before that, with a made-up answer.
 const MADE_UP: &str = "Continue from where you left off.";
 
-/// Messages with these are no task: they come from pleach, or from a program that goes on.
+/// Messages with these are not tasks: they come from pleach, or from a resumed program.
 const INTERRUPTIONS: [&str; 3] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED, MADE_UP];
 
-/// How long a program that is to end is left its calls that are on their way, and those are waited for that one which has
-/// ended has left behind.
+/// How long a program that is to end is left its calls that are on their way, and those are waited for that one which
+/// has ended has left behind.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a call waits for others whose answers the program does not read: it may read on only when this one is
@@ -92,8 +92,8 @@ impl StateRef {
 pub struct RunOutcome<T> {
     /// What running the program gave.
     pub ended: T,
-    /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every turn
-    /// was.
+    /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every
+    /// turn was.
     pub last: Option<Turn>,
     /// Whether it was stopped after a turn.
     pub stopped: bool,
@@ -103,7 +103,7 @@ pub struct RunOutcome<T> {
     pub asked: bool,
     /// Whether its model answered any of that.
     pub answered: bool,
-    /// Why it was ended, where no more of its calls could be let through.
+    /// Why it was ended, where its calls could not continue.
     pub given_up: Option<AgentError>,
     /// Why its newest call in a conversation has no whole answer, where that is so.
     pub unanswered: Option<LlmError>,
@@ -112,8 +112,8 @@ pub struct RunOutcome<T> {
 }
 
 impl<T> RunOutcome<T> {
-    /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it asked, it
-    /// cannot know that it has.
+    /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it
+    /// asked, it cannot know that it has.
     pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
         let ended = format!("the agent `{program}` ended, but");
         if let Some(why) = &self.unanswered {
@@ -132,8 +132,8 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever it
-/// made of it.
+/// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever
+/// it made of it.
 pub fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
     let why = unanswered_error(*class, format!("the agent `{program}` got no answer from its model: {message}"));
@@ -217,8 +217,8 @@ impl GatewayRun {
         self.state.clone()
     }
 
-    /// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn
-    /// is reported before the next call of the program is let through; the last one is given back.
+    /// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn is
+    /// reported before the next call of the program is forwarded; the last one is given back.
     pub async fn run<T, F: Future<Output = T>>(
         self,
         turns: &Turns,
@@ -238,30 +238,30 @@ impl GatewayRun {
         let mut ending = None;
         let ended = loop {
             tokio::select! {
-                            // A turn that is over is recorded before the program's end is looked at.
-                            biased;
-                            Some(held) = held_calls.recv() => {
-                                log.take(held).await;
-                            }
-                            // One call less on its way may leave room for another.
-                            Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
-                            () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
-                                log.may_overtake = gateway.is_unread();
-                            }
-            // Unanswered calls are paid for too, and may be all that comes for a while.
-                            Ok(()) = failed.changed() => log.report_failures(&gateway).await,
-                            () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
-                            // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
-                            () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
-                                killed = true;
-                                canceller.kill();
-                            }
-                            () = cancel.killed(), if !killed => {
-                                killed = true;
-                                canceller.kill();
-                            }
-                            ended = &mut running => break ended,
-                        }
+                // A turn that is over is recorded before the program's end is looked at.
+                biased;
+                Some(held) = held_calls.recv() => {
+                    log.take(held).await;
+                }
+                // One call less in flight may leave room for another.
+                Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
+                () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
+                    log.may_overtake = gateway.is_unread();
+                }
+                // Unanswered calls are paid for too, and may be all that comes for a while.
+                Ok(()) = failed.changed() => log.report_failures(&gateway).await,
+                () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
+                // Calls of its subagents in flight are paid for: cut off, they would not be counted.
+                () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
+                    killed = true;
+                    canceller.kill();
+                }
+                () = cancel.killed(), if !killed => {
+                    killed = true;
+                    canceller.kill();
+                }
+                ended = &mut running => break ended,
+            }
             // What comes and goes from here on is looked at again.
             flights.mark_unchanged();
             if log.is_stopping && gateway.failed_calls().borrow().calls > 0 && flights.borrow().awaited() == 0 {
@@ -276,7 +276,7 @@ impl GatewayRun {
         gateway.refuse(OVER);
         log.stopped_by = log.stopped_by.or(Some(OVER));
         log.release_calls(&gateway, &mut held_calls).await;
-        // Who is over need not be stopped.
+        // A program that has ended need not be stopped.
         let stopped = log.stopped_by == Some(STOPPED);
         if !killed {
             // What the program did not wait for is paid for as well.
@@ -308,7 +308,7 @@ async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
     let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.unattended()).await;
 }
 
-/// Waits until no call is on its way, but not longer than until then.
+/// Waits until no call is in flight, at most until then.
 async fn idle_until(gateway: &Gateway, end: Option<Instant>) {
     // One that takes longer is cut off, and counts as far as it has come.
     let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.idle()).await;
@@ -328,11 +328,11 @@ struct TurnLog<'a> {
     said: String,
     asked: bool,
     answered: bool,
-    /// Whether an answer was none that is given beside a script.
+    /// Whether an answer came from the script.
     scripted: bool,
     stopped_by: Option<&'static str>,
     given_up: Option<AgentError>,
-    /// Somebody wants it to stop: the next call is not let through.
+    /// It is to stop: the next call is refused.
     is_stopping: bool,
     /// How many calls in a row may end without a whole answer.
     max_failed_calls: u32,
@@ -466,8 +466,8 @@ impl<'a> TurnLog<'a> {
         self.give_up(unanswered_error(why.class, message));
     }
 
-    /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be far. Whatever tools
-    /// have written meanwhile belongs to another.
+    /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be
+    /// far. Whatever tools have written meanwhile belongs to another.
     async fn report_failures(&mut self, gateway: &Gateway) {
         match gateway.failed_calls().borrow().calls {
             0 => return self.turns.stop_waiting(),
@@ -490,8 +490,8 @@ impl<'a> TurnLog<'a> {
         self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
     }
 
-    /// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one
-    /// more call is made is not for the program to decide by ending its turns or not.
+    /// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one more
+    /// call is made is not for the program to decide by ending its turns or not.
     async fn report_unreported(&mut self, gateway: &Gateway) {
         let rest = gateway.take_unreported();
         self.add_side_calls(rest.aside, rest.warnings);
@@ -558,7 +558,7 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// A turn for what belongs to none: what was spent beside the conversations, or a program that never asked.
+    /// A turn for what belongs to none: what was spent on side calls, or a program that never asked.
     fn final_turn(&self) -> Option<Turn> {
         let nothing = self.aside.is_empty() && self.warnings.is_empty();
         if self.reported > 0 && nothing {
@@ -572,7 +572,7 @@ impl<'a> TurnLog<'a> {
         Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() }
     }
 
-    /// The turn with what was spent and noticed beside it.
+    /// The turn with its side calls and warnings.
     fn with_aside(&mut self, mut turn: Turn) -> Turn {
         turn.side_calls.append(&mut self.aside);
         turn.warnings.append(&mut self.warnings);

@@ -1,5 +1,5 @@
-//! Answering an agent from the record. A program that keeps no session is run again from where its node began; the calls it
-//! made before are answered as they were, until what is recorded is used up and it is live again.
+//! Answering an agent from the record. A program that keeps no session is run again from where its node began; the
+//! calls it made before are answered as they were, until what is recorded is used up and it is live again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +48,7 @@ impl Replay {
         self.given.remove(&conversation);
         let recorded = match self.playing.get(&conversation) {
             Some(recorded) => *recorded,
-            // What brings no tools may turn out to be beside the conversations; the number is free again then.
+            // A request without tools may turn out to be a side call; the number is free again then.
             None if request.tools.is_empty() => {
                 let recorded = self.find_plain(request)?;
                 self.playing.insert(conversation, Some(recorded));
@@ -75,8 +75,8 @@ impl Replay {
         Some(found)
     }
 
-    /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do, or a
-    /// title would be answered with the agent's own answer.
+    /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do,
+    /// or a title would be answered with the agent's own answer.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let plain = |recorded: &RecordedConversation| {

@@ -1,4 +1,4 @@
-//! What calls on their way may take: it counts as spent until what they took is known, so that no limit is passed by many
+//! What calls in flight may take: it counts as spent until what they took is known, so that no limit is passed by many
 //! at once.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::event::Usage;
 use crate::gateway::exchange::CallCost;
 
-/// A call that is on its way.
+/// A call in flight.
 #[derive(Debug)]
 struct Reservation {
     /// What it may take; none as long as it is held.
@@ -19,12 +19,12 @@ struct Reservation {
     is_unread: Arc<AtomicBool>,
 }
 
-/// The calls that are on their way, with what they may take.
+/// The calls in flight, with what they may take.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Reservations {
     /// How many calls there were.
     calls: u64,
-    /// Those on their way, by their numbers.
+    /// Those in flight, by their numbers.
     under_way: BTreeMap<u64, Reservation>,
     /// The most that a request and an answer had up to now.
     most: Usage,
@@ -58,7 +58,7 @@ impl Reservations {
         is_unread
     }
 
-    /// A call is let through, and may take this. One that is over already takes nothing.
+    /// A call is forwarded, and may take this. One that is over already takes nothing.
     pub(in crate::gateway) fn reserve(&mut self, call: u64, spent: CallCost) {
         if let Some(known) = self.under_way.get_mut(&call) {
             known.reserved = Some(spent);
@@ -73,7 +73,7 @@ impl Reservations {
         }
     }
 
-    /// What the calls on their way have taken up to now, as far as that is known.
+    /// What the calls in flight have taken up to now, as far as that is known.
     pub(super) fn counted_so_far(&self) -> CallCost {
         self.under_way.values().fold(CallCost::default(), |mut sum, call| {
             sum += call.counted;
@@ -86,7 +86,7 @@ impl Reservations {
         self.under_way.remove(&call);
     }
 
-    /// What the calls that were let through may take; none when there are no such calls.
+    /// What the forwarded calls may take; none when there are no such calls.
     pub(in crate::gateway) fn reserved(&self) -> Option<CallCost> {
         self.under_way.values().filter_map(|call| call.reserved).reduce(|mut sum, call| {
             sum += call;
@@ -94,7 +94,7 @@ impl Reservations {
         })
     }
 
-    /// Whether every call that was let through waits for its client to read.
+    /// Whether every forwarded call waits for its client to read.
     pub(in crate::gateway) fn is_unread(&self) -> bool {
         let mut through = self.under_way.values().filter(|call| call.reserved.is_some());
         through.all(|call| call.is_unread.load(Ordering::Relaxed))

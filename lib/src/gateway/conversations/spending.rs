@@ -1,10 +1,10 @@
-//! What was spent, in the conversations and beside them.
+//! What was spent on conversations and on side calls.
 
 use crate::event::{SideCall, Usage, Warning};
 use crate::gateway::exchange::CallCost;
 use crate::llm::uncounted;
 
-/// What calls beside the conversations are for: something without tools, such as a title.
+/// The purpose of side calls: something without tools, such as a title.
 pub(super) const ASIDE: &str = "aside";
 
 /// A call that broke off before its answer was whole.
@@ -13,7 +13,7 @@ pub(super) const BROKEN_OFF: &str = "broken_off";
 /// What an answer cost beyond what was known when it was reported.
 pub(super) const LATE: &str = "late";
 
-/// What was spent in the conversations and beside them, and what the user should know of it.
+/// What was spent on conversations and on side calls, and what the user should know of it.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Spending {
     /// What was spent on all calls that have ended, reported or not.
@@ -26,7 +26,7 @@ pub(in crate::gateway) struct Spending {
 }
 
 impl Spending {
-    /// Something was spent beside the conversations.
+    /// Adds spending on side calls.
     pub(super) fn add(&mut self, purpose: &str, model: &str, spent: CallCost) {
         if spent.usage == Usage::default() {
             return;
@@ -63,7 +63,7 @@ impl Spending {
         }
     }
 
-    /// What was spent beside the conversations, and what the user should know, since the last time.
+    /// What was spent on side calls, and what the user should know, since the last time.
     pub(in crate::gateway) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<Warning>) {
         let mut aside = std::mem::take(&mut self.aside);
         aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));

@@ -19,8 +19,9 @@ pub(super) fn versioned(format: Format, path: &str) -> String {
     }
 }
 
-/// Lets the server keep what does not change from turn to turn: rules and tools, of which the first `shared` bytes are the
-/// same for every agent, and the conversation, both up to here and as the call before has it, which the server knows.
+/// Lets the server keep what does not change from turn to turn: rules and tools, of which the first `shared` bytes are
+/// the same for every agent, and the conversation, both up to here and as the call before has it, which the server
+/// knows.
 pub(super) fn remember_prompt(body: &mut Value, shared: Option<usize>) {
     let mark = |block: Option<&mut Value>| {
         if let Some(Value::Object(block)) = block {

@@ -53,8 +53,8 @@ fn of_openai(model: &str) -> Option<&str> {
     (is_o || name.starts_with("gpt-") || name.starts_with("codex")).then_some(name)
 }
 
-/// Completes the body of a request with an effort: thoughts are switched on where that is needed, and their budget stays
-/// below the limit of the answer, which counts them.
+/// Completes the body of a request with an effort: thoughts are switched on where that is needed, and their budget
+/// stays below the limit of the answer, which counts them.
 pub(super) fn complete(format: Format, request: &Request, body: &mut Value) {
     let Some(effort) = request.effort.as_deref() else { return };
     match (format, thinking(&request.model)) {

@@ -1,5 +1,5 @@
-//! The address, key and headers of a provider's server: the defaults of known providers, and what the
-//! configuration sets.
+//! The address, key and headers of a provider's server: the defaults of known providers, and what the configuration
+//! sets.
 
 use std::time::Duration;
 

@@ -63,12 +63,12 @@ const OF_CALLER: [&str; 11] = [
     "x-forwarded-for",
 ];
 
-/// The headers a call is forwarded with: the caller's own, but for those that are the gateway's business, then those of the
+/// The headers a call is forwarded with: the caller's own, but for those the gateway sets itself, then those of the
 /// configuration, then what the server expects where the caller does not say it.
 pub(super) fn headers_of(call: &ForwardedCall, of_provider: &Headers) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = end_to_end_headers(&call.headers);
     headers.retain(|(name, _)| !OF_CALLER.contains(&name.as_str()) && !of_provider.gives(name));
-    // What comes back is looked at on its way.
+    // The answer is read while it is relayed.
     headers.push((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
     headers.extend(of_provider.given.iter().cloned());
     headers.extend(of_provider.usual.iter().filter(|(name, _)| !call.headers.contains_key(name)).cloned());

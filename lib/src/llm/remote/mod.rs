@@ -105,8 +105,8 @@ impl Remote {
         })))
     }
 
-    /// Sends a request without a key and gives the status of the answer: any answer shows that the server
-    /// can be reached.
+    /// Sends a request without a key and gives the status of the answer: any answer shows that the server can be
+    /// reached.
     pub async fn reach(&self) -> Result<u16, String> {
         let answer = self.0.client.call(Method::GET, "/", &[], Bytes::new()).await;
         answer.map(|answer| answer.status).map_err(|error| error.to_string())
@@ -150,8 +150,8 @@ impl Remote {
         self.0.name.as_str()
     }
 
-    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
-    /// own limit. Where that is unknown, the server decides.
+    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the
+    /// model's own limit. Where that is unknown, the server decides.
     pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
         // This format wants a number.
         let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);

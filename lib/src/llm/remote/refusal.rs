@@ -1,4 +1,4 @@
-//! What it means when a server says no, and what to do about it.
+//! The error a refusal of a server stands for, and what to do about it.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ impl RefusedCall<'_> {
     }
 }
 
-/// Why a server says no, where it has a word for that beside its message.
+/// The reason of an error, where a server has a field for it beside its message.
 fn reason(body: &Value) -> &str {
     let details = body.pointer("/error/details").and_then(Value::as_array).into_iter().flatten();
     details.filter_map(|detail| detail.get("reason")?.as_str()).next().unwrap_or_default()

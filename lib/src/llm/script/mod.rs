@@ -1,8 +1,8 @@
 //! A provider that answers from a file: for demonstrations, tests and dry runs, through the real loop and real git,
 //! without a key and without a network. `docs/scripted-provider.md` describes the file.
 //!
-//! It keeps no state. Which script answers follows from the task and the request's metadata, which step of it from
-//! the number of answers the conversation already holds. A resumed run therefore gets the answers it would have got.
+//! It keeps no state. Which script answers follows from the task and the request's metadata, which step of it from the
+//! number of answers the conversation already holds. A resumed run therefore gets the answers it would have got.
 
 mod entry;
 mod file;

@@ -1,8 +1,8 @@
 //! The API formats of model providers: JSON in, conversations out, and back. No network, no clock.
 //!
 //! Reading and writing loses nothing. What a provider says that pleach has no field for is kept under the name of the
-//! format it came in (`extra["anthropic"]`), and goes back to servers of that format only; a kind of content pleach does
-//! not know is kept whole. Thoughts go back to no other format than their own, whose server alone can check them.
+//! format it came in (`extra["anthropic"]`), and goes back to servers of that format only; a kind of content pleach
+//! does not know is kept whole. Thoughts go back to no other format than their own, whose server alone can check them.
 
 mod anthropic;
 mod chat;

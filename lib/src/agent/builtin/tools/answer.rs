@@ -13,7 +13,7 @@ pub(in crate::agent::builtin) struct ToolAnswer {
     pub wrote: Wrote,
 }
 
-/// What a tool wrote, relative to the root of the working copy.
+/// What a tool wrote, relative to the root of the worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::agent::builtin) enum Wrote {
     Nothing,

@@ -1,4 +1,4 @@
-//! Searching the working copy. Directories are listed by path; contents are only read through the jail.
+//! Searching the worktree. Directories are listed by path; contents are only read through the jail.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -179,8 +179,8 @@ impl Filter {
     }
 }
 
-/// The files below a place, in the order of their paths, without what git ignores and without git's own. Links are
-/// not followed.
+/// The files below a place, in the order of their paths, without what git ignores and without git's own. Links are not
+/// followed.
 fn files_below<'a>(jail: &'a Jail, start: &Path) -> impl Iterator<Item = PathBuf> + 'a {
     let root = jail.real_root();
     WalkBuilder::new(root.join(start))

@@ -1,7 +1,7 @@
 //! The stream of `claude -p --output-format stream-json --verbose --include-partial-messages`.
 //!
-//! A call is a run of `assistant` events with one `message.id`; each of them holds one block. The usage in them is the one
-//! the call began with: what it came to is only in the partial messages, and the sum in the result.
+//! A call is a run of `assistant` events with one `message.id`; each of them holds one block. The usage in them is the
+//! one the call began with: what it came to is only in the partial messages, and the sum in the result.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Parsers for the streams of agents: lines in, events out. Nothing here touches the world.
 //!
-//! Every program has its own format, none of them versioned. So lines that are not JSON and unknown kinds
-//! are ignored, and what a stream leaves out is left out here.
+//! Every program has its own format, none of them versioned. So lines that are not JSON and unknown kinds are ignored,
+//! and what a stream leaves out is left out here.
 
 mod claude;
 mod codex;
