@@ -78,7 +78,7 @@ pub struct HeldCall {
     /// What the call may take.
     pub at_most: CallCost,
     /// What was spent on side calls since the last held call: titles, calls that broke off.
-    pub aside: Vec<SideCall>,
+    pub side_calls: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// What is to be done with it. Dropped, the call is refused.
@@ -105,7 +105,7 @@ pub struct Outstanding {
     /// What the forwarded calls may still take; none when there are no such calls.
     pub reserved: Option<CallCost>,
     /// What was spent on side calls.
-    pub aside: Vec<SideCall>,
+    pub side_calls: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
 }
@@ -118,7 +118,7 @@ pub struct Unreported {
     /// What arrived of answers that broke off.
     pub broken: Vec<Exchange>,
     /// What was spent besides.
-    pub aside: Vec<SideCall>,
+    pub side_calls: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Why the newest call in a conversation has no whole answer, where that is so.

@@ -130,11 +130,11 @@ impl Gateway {
     /// What is not reported yet. Side calls are reported with this.
     pub fn outstanding(&self) -> Outstanding {
         let mut conversations = self.shared.conversations();
-        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
+        let (side_calls, warnings) = conversations.spending.take_side_calls(self.shared.upstream.name());
         Outstanding {
             pending: conversations.pending(),
             reserved: conversations.reservations.reserved(),
-            aside,
+            side_calls,
             warnings,
         }
     }
@@ -201,8 +201,8 @@ impl Gateway {
     pub fn take_unreported(&self) -> Unreported {
         let mut conversations = self.shared.conversations();
         let (exchanges, broken) = (conversations.report_all(), conversations.broken_off());
-        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
-        Unreported { exchanges, broken, aside, warnings, unanswered: conversations.unanswered() }
+        let (side_calls, warnings) = conversations.spending.take_side_calls(self.shared.upstream.name());
+        Unreported { exchanges, broken, side_calls, warnings, unanswered: conversations.unanswered() }
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
     let length = body.len();
     let asked = ReceivedRequest { shared, parts, body, length, bound: None, permit };
     Ok(match target {
-        Target::Aside(aside) => asked.aside(aside).await,
+        Target::Aside(aside) => asked.side_request(aside).await,
         Target::Call(call) => asked.call(call).await,
         Target::Ping | Target::Unknown => unreachable!("both are answered above"),
     })
@@ -139,7 +139,7 @@ impl Rejected {
 
 impl ReceivedRequest {
     /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
-    async fn aside(mut self, aside: SideRequest) -> HttpReply {
+    async fn side_request(mut self, aside: SideRequest) -> HttpReply {
         let SideRequest { mut format, path, kind } = aside;
         // Its answer is no words, or a few.
         self.bound = Some(0);
@@ -294,7 +294,7 @@ impl ReceivedRequest {
         request: &Arc<Request>,
         arrived: Option<MatchedRequest>,
     ) -> PendingDecision {
-        let (aside, warnings) = conversations.spending.take_aside(self.shared.upstream.name());
+        let (side_calls, warnings) = conversations.spending.take_side_calls(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
         let (conversation, flight, before, tries) = match arrived {
             Some(MatchedRequest { conversation, flight, ended, tries }) => {
@@ -313,7 +313,7 @@ impl ReceivedRequest {
         let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
         let at_most = self.shared.spent(ModelNames::asked(&request.model), usage);
         // The lock is held, so that they come in the order in which the conversations took them in.
-        let arrival = HeldCall { conversation, request, before, tries, number, at_most, aside, warnings, answer };
+        let arrival = HeldCall { conversation, request, before, tries, number, at_most, side_calls, warnings, answer };
         let _ = self.shared.arrivals.send(arrival);
         drop(conversations);
         PendingDecision { flight, gate, tries }

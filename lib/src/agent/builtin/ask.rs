@@ -49,11 +49,11 @@ pub(super) struct Asker<'a> {
 
 impl Asker<'_> {
     /// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
-    /// `aside`, and no further one is made when that may be too much.
+    /// `tries_so_far`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
         request: &mut Request,
-        aside: &mut FailedTries,
+        tries_so_far: &mut FailedTries,
         cancel: &Cancel,
     ) -> Result<AskOutcome, AgentError> {
         let mut tries = 0;
@@ -66,8 +66,8 @@ impl Asker<'_> {
             if cancel.is_stopped() {
                 return Ok(AskOutcome::Stopped);
             }
-            let owed = aside.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
-            if !aside.calls.is_empty() && !self.turns.allow(owed) {
+            let owed = tries_so_far.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
+            if !tries_so_far.calls.is_empty() && !self.turns.allow(owed) {
                 return Ok(AskOutcome::Unpaid);
             }
             tries += 1;
@@ -84,8 +84,8 @@ impl Asker<'_> {
                 },
                 Err(error) => error,
             };
-            aside.calls.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
-            aside.messages.extend(error.arrived.as_deref().map(|arrived| {
+            tries_so_far.calls.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
+            tries_so_far.messages.extend(error.arrived.as_deref().map(|arrived| {
                 let mut arrived = arrived.clone();
                 arrived.mark_failed(&error.message);
                 arrived

@@ -171,7 +171,7 @@ struct Run<'a> {
     /// Messages of the request that are not reported yet: the task, until the first turn.
     unreported: usize,
     /// Tries without a usable answer that are not reported yet.
-    aside: FailedTries,
+    tries_so_far: FailedTries,
     /// The user knows that calls count by their length.
     has_warned: bool,
     /// The newest call was too long, and room was made since.
@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
             toolbox,
             request,
             unreported,
-            aside: FailedTries::default(),
+            tries_so_far: FailedTries::default(),
             has_warned: false,
             was_too_long: false,
             deadline,
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
             let mut request =
                 Request { messages: context::sent(&self.request.messages), ..self.request.without_messages() };
-            let answered = match asker.ask(&mut request, &mut self.aside, cancel).await {
+            let answered = match asker.ask(&mut request, &mut self.tries_so_far, cancel).await {
                 Ok(AskOutcome::Answer(answered)) => *answered,
                 Ok(AskOutcome::Unpaid) if self.report_tries(turns).await == TurnVerdict::Go => continue,
                 Ok(AskOutcome::Unpaid) => return Ok(self.reply(End::Stopped)),
@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
 
     /// Reports what was spent without an answer, if anything was, as a turn without one.
     async fn report_tries(&mut self, turns: &Turns) -> TurnVerdict {
-        let FailedTries { calls, messages } = std::mem::take(&mut self.aside);
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         if calls.is_empty() && messages.is_empty() {
             return TurnVerdict::Go;
         }
@@ -332,7 +332,7 @@ impl<'a> Run<'a> {
         ));
         self.request.messages.push(mark);
         self.unreported += 1;
-        let FailedTries { calls, messages } = std::mem::take(&mut self.aside);
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         let turn = Turn {
             messages: self.new_messages(messages),
             side_calls: calls,
@@ -414,7 +414,7 @@ impl<'a> Run<'a> {
             }
         }
         self.unreported += self.request.messages.len() - before;
-        let FailedTries { calls, messages } = std::mem::take(&mut self.aside);
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         let turn = Turn {
             messages: self.new_messages(messages),
             tool_calls,

@@ -288,7 +288,7 @@ impl GatewayRun {
         turns.stop_waiting();
         let is_script = gateway.is_scripted();
         let rest = gateway.close().await;
-        log.add_side_calls(rest.aside, rest.warnings);
+        log.add_side_calls(rest.side_calls, rest.warnings);
         let mut last = None;
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             if let Some(turn) = last.replace(log.turn(exchange)) {
@@ -296,7 +296,7 @@ impl GatewayRun {
             }
         }
         let last = last.or_else(|| log.final_turn());
-        let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
+        let last = last.map(|turn| Turn { is_last: true, ..log.with_side_calls(turn) });
         let TurnLog { said, asked, answered, scripted, given_up, .. } = log;
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
         RunOutcome { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
@@ -322,7 +322,7 @@ struct TurnLog<'a> {
     /// Whether the last turn on record is still to come again.
     repeating: bool,
     state: StateRef,
-    aside: Vec<SideCall>,
+    side_calls: Vec<SideCall>,
     warnings: Vec<Warning>,
     reported: usize,
     said: String,
@@ -350,7 +350,7 @@ impl<'a> TurnLog<'a> {
             replay: Replay::default(),
             repeating: false,
             state: StateRef::default(),
-            aside: Vec::new(),
+            side_calls: Vec::new(),
             warnings: Vec::new(),
             reported: 0,
             said: String::new(),
@@ -369,7 +369,7 @@ impl<'a> TurnLog<'a> {
     /// Takes in a call: what has ended before it is reported. Then it is answered from the record, or it waits.
     async fn take(&mut self, mut held: HeldCall) {
         self.asked |= held.conversation.is_some();
-        self.add_side_calls(std::mem::take(&mut held.aside), std::mem::take(&mut held.warnings));
+        self.add_side_calls(std::mem::take(&mut held.side_calls), std::mem::take(&mut held.warnings));
         for exchange in std::mem::take(&mut held.before) {
             let turn = self.turn(exchange);
             self.report(turn).await;
@@ -397,7 +397,7 @@ impl<'a> TurnLog<'a> {
     ) -> TurnVerdict {
         loop {
             let outstanding = gateway.outstanding();
-            self.add_side_calls(outstanding.aside, outstanding.warnings);
+            self.add_side_calls(outstanding.side_calls, outstanding.warnings);
             // What these bring to be reported may be missing from what is owed, or is counted twice.
             let mut is_old = false;
             while let Ok(held) = held_calls.try_recv() {
@@ -430,7 +430,7 @@ impl<'a> TurnLog<'a> {
                 continue;
             }
             let spent =
-                self.aside.iter().map(Amount::of_side).fold(amount(outstanding.pending), |sum, call| sum + call);
+                self.side_calls.iter().map(Amount::of_side).fold(amount(outstanding.pending), |sum, call| sum + call);
             if spent != Amount::default() && !self.turns.allow(spent) {
                 self.report_unreported(gateway).await;
                 continue;
@@ -476,9 +476,9 @@ impl<'a> TurnLog<'a> {
         }
         let broken = gateway.broken_off();
         let outstanding = gateway.outstanding();
-        self.add_side_calls(outstanding.aside, outstanding.warnings);
+        self.add_side_calls(outstanding.side_calls, outstanding.warnings);
         let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
-        let turn_without_words = (turns.is_empty() && !self.aside.is_empty()).then(|| self.turn_without_words());
+        let turn_without_words = (turns.is_empty() && !self.side_calls.is_empty()).then(|| self.turn_without_words());
         for turn in turns.into_iter().chain(turn_without_words) {
             self.report(Turn { writes: Some(Vec::new()), ..turn }).await;
         }
@@ -494,25 +494,25 @@ impl<'a> TurnLog<'a> {
     /// call is made is not for the program to decide by ending its turns or not.
     async fn report_unreported(&mut self, gateway: &Gateway) {
         let rest = gateway.take_unreported();
-        self.add_side_calls(rest.aside, rest.warnings);
+        self.add_side_calls(rest.side_calls, rest.warnings);
         for exchange in rest.exchanges.into_iter().chain(rest.broken) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
-        if !self.aside.is_empty() {
+        if !self.side_calls.is_empty() {
             let turn = self.turn_without_words();
             self.report(turn).await;
         }
     }
 
     fn add_side_calls(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
-        self.aside.extend(spent);
+        self.side_calls.extend(spent);
         self.warnings.extend(warnings);
     }
 
     async fn report(&mut self, turn: Turn) {
         self.reported += 1;
-        let turn = self.with_aside(turn);
+        let turn = self.with_side_calls(turn);
         if self.turns.report(turn).await == TurnVerdict::Stop {
             self.stopped_by = self.stopped_by.or(Some(STOPPED));
         }
@@ -560,7 +560,7 @@ impl<'a> TurnLog<'a> {
 
     /// A turn for what belongs to none: what was spent on side calls, or a program that never asked.
     fn final_turn(&self) -> Option<Turn> {
-        let nothing = self.aside.is_empty() && self.warnings.is_empty();
+        let nothing = self.side_calls.is_empty() && self.warnings.is_empty();
         if self.reported > 0 && nothing {
             return None;
         }
@@ -573,8 +573,8 @@ impl<'a> TurnLog<'a> {
     }
 
     /// The turn with its side calls and warnings.
-    fn with_aside(&mut self, mut turn: Turn) -> Turn {
-        turn.side_calls.append(&mut self.aside);
+    fn with_side_calls(&mut self, mut turn: Turn) -> Turn {
+        turn.side_calls.append(&mut self.side_calls);
         turn.warnings.append(&mut self.warnings);
         turn
     }

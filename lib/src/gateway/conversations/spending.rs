@@ -19,7 +19,7 @@ pub(in crate::gateway) struct Spending {
     /// What was spent on all calls that have ended, reported or not.
     pub total: CallCost,
     /// What was spent outside of exchanges.
-    aside: Vec<SideCall>,
+    side_calls: Vec<SideCall>,
     pub warnings: Vec<Warning>,
     /// Whether the user knows that calls were estimated.
     estimates: bool,
@@ -32,13 +32,13 @@ impl Spending {
             return;
         }
         let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
-        match self.aside.iter_mut().find(same) {
+        match self.side_calls.iter_mut().find(same) {
             Some(call) => {
                 let mut sum = CallCost { usage: call.token_usage, cost_usd: call.cost_usd, estimated: call.estimated };
                 sum += spent;
                 (call.token_usage, call.cost_usd, call.estimated) = (sum.usage, sum.cost_usd, sum.estimated);
             }
-            None => self.aside.push(SideCall {
+            None => self.side_calls.push(SideCall {
                 purpose: purpose.to_owned(),
                 model: model.to_owned(),
                 provider: String::new(),
@@ -64,9 +64,9 @@ impl Spending {
     }
 
     /// What was spent on side calls, and what the user should know, since the last time.
-    pub(in crate::gateway) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<Warning>) {
-        let mut aside = std::mem::take(&mut self.aside);
-        aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
-        (aside, std::mem::take(&mut self.warnings))
+    pub(in crate::gateway) fn take_side_calls(&mut self, provider: &str) -> (Vec<SideCall>, Vec<Warning>) {
+        let mut side_calls = std::mem::take(&mut self.side_calls);
+        side_calls.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
+        (side_calls, std::mem::take(&mut self.warnings))
     }
 }

@@ -213,7 +213,7 @@ fn requests_without_tools_before_the_task_are_side_calls() {
     let own = exchange(&mut conversations, &[Message::user("task")], asks("a"));
     assert_eq!((own.conversation, own.ended.len()), (0, 0), "the agent's own is the first");
     answer(&mut conversations, in_flight.flight, Message::assistant("Topic"));
-    let (aside, _) = conversations.spending.take_aside("p");
+    let (aside, _) = conversations.spending.take_side_calls("p");
     assert_eq!((aside.len(), aside[0].purpose.as_str(), aside[0].model.as_str()), (1, "aside", "small"));
     assert_eq!(aside[0].token_usage.input, 20, "both were paid for");
     assert_eq!(conversations.report_all().len(), 1);
@@ -302,7 +302,7 @@ fn unreported_spending_is_pending() {
     assert_eq!(conversations.pending().usage.input, 20, "an answer and a try");
     assert_eq!(conversations.report_all().len(), 1);
     assert_eq!(
-        (conversations.pending(), conversations.spending.take_aside("p").0[0].token_usage),
+        (conversations.pending(), conversations.spending.take_side_calls("p").0[0].token_usage),
         (CallCost::default(), CALL)
     );
 }
@@ -317,7 +317,7 @@ fn usage_after_the_last_word_is_counted() {
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len(), next.ended[0].usage), (0, 1, Usage::default()));
     conversations.finish_call(first.flight, AnswerOutcome::Whole(Box::new(response(asks("a")))), spent(), Some(early));
-    let (late, _) = conversations.spending.take_aside("p");
+    let (late, _) = conversations.spending.take_side_calls("p");
     assert_eq!((late.len(), late[0].token_usage, late[0].cost_usd), (1, CALL, Some(0.5)));
     assert_eq!((late[0].purpose.as_str(), late[0].model.as_str(), late[0].provider.as_str()), ("late", "m", "p"));
     conversations.answered(next.flight, response(Message::assistant("Done.")), early);
@@ -338,7 +338,7 @@ fn an_unreadable_answer_is_a_turn_with_a_warning() {
     let next = conversations.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.conversation, next.ended.len()), (0, 1));
     assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
-    assert!(conversations.spending.take_aside("p").1[0].text.contains("too long to be kept"));
+    assert!(conversations.spending.take_side_calls("p").1[0].text.contains("too long to be kept"));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_late_answer_to_a_retried_request_is_counted() {
         spent(),
         Some(spent()),
     );
-    let (aside, _) = conversations.spending.take_aside("p");
+    let (aside, _) = conversations.spending.take_side_calls("p");
     assert_eq!(aside.iter().map(|call| call.token_usage.input).sum::<u64>(), 10, "{aside:?}");
     assert_eq!(aside[0].model, "m-2");
 }
