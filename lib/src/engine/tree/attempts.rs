@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use super::Error;
+use super::ended::TreeEnded;
 use super::plan::TreePlan;
-use super::run::TreeEnded;
-use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
 use crate::engine::{Ended, Engine, Pause, Session};
@@ -15,11 +14,11 @@ use crate::git::Repo;
 use crate::ids::{CommitId, NodeId, RepoPath};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::Found;
-use crate::route;
 use crate::schedule::{self, After, Failure, Reason};
 use crate::step::report::{Report, TaskResult};
-use crate::step::text::Body;
-use crate::step::{Attempt, Step, StepKind, text};
+use crate::step::text::{self, Body};
+use crate::step::{Attempt, Step, StepKind};
+use crate::{clock, route};
 
 /// What the attempts at a task have to know.
 #[derive(Debug)]

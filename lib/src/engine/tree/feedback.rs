@@ -15,7 +15,7 @@ use crate::step::{Feedback, StepKind};
 
 /// What steps tell the next attempt, oldest first. A commit has the end of what was said. The record of its session has
 /// more; where that is gone, or nobody can read it, the commit counts.
-pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<Found>]) -> Vec<Feedback> {
+pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<Found>]) -> Vec<Feedback> {
     let mut records = Records { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
     let mut all = Vec::new();
     for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {

@@ -3,10 +3,11 @@
 
 use jiff::Timestamp;
 
+use super::open::{check_target, target_lock};
 use super::progress::Reader;
-use super::refusal::begins_anew;
-use super::run::{check_target, run_start, start_message, target_lock};
-use super::unfinished::left_in;
+use super::refuse::begins_anew;
+use super::start::{run_start, start_message};
+use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::Session;
@@ -82,7 +83,7 @@ impl Marking<'_> {
         let run_start = (!progress.is_begun(self.tree)).then(|| start_message(self.target, self.path));
         let Some(message) = self.message(node, mark, &progress, redactor) else { return Ok(None) };
         let removed = progress.unread(task).map(|unread| unread.branch.name.clone());
-        let session = left_in(self.repo, self.target, self.path, task)?;
+        let session = open_session_of(self.repo, self.target, self.path, task)?;
         Ok(Some(Prepared { run_start, message, session, removed }))
     }
 
@@ -183,7 +184,7 @@ impl Marking<'_> {
 
     /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.
     fn call_off(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
-        let Some(id) = left_in(self.repo, self.target, self.path, task)? else { return Ok(None) };
+        let Some(id) = open_session_of(self.repo, self.target, self.path, task)? else { return Ok(None) };
         Session::put_aside(self.repo, redactor, &id, None)?;
         Ok(Some(id))
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Error;
-use super::edited::Stamp;
 use super::progress::Reader;
+use super::stamp::Stamp;
 use crate::engine::secret_check;
 use crate::event::Commits;
 use crate::ids::{BranchName, RepoName};
