@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::tree::{feedback, logs};
+use pleach::engine::tree::{self, logs};
 use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
@@ -285,14 +285,14 @@ fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> 
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => feedback(repo, &grown.progress, &ground.settings.redactor(), state.telling()),
+        _ => tree::feedback(repo, &grown.progress, &ground.settings.redactor(), state.telling()),
     }
 }
 
 /// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
 fn gate_feedback(ground: &Ground, grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
-    feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
+    tree::feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
 
 fn what_failed(feedback: &Feedback) -> String {

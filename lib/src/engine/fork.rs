@@ -8,6 +8,7 @@ use super::locks::worktree_lock;
 use super::resume::recorded_state;
 use super::{Error, Session};
 use crate::clock;
+use crate::engine::context::{begin_node, recording, worktrees};
 use crate::event::{ContextForked, Event, ForkKind, Recorded};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
 use crate::record::{self, Batch, History, Recorder, context_ref};
@@ -36,16 +37,16 @@ impl Session {
                 kind: ForkKind::Parallel,
                 node_id: node.clone(),
                 base: parent.state.work.clone(),
-                branches: parent.fork_branches(&context)?,
+                branches: fork_branches(parent, &context)?,
                 extra: Default::default(),
             };
             let lock = worktree_lock(&self.repo, &self.plan.id, &context)?;
-            let origin = self.context_mut(from).record_fork(forked)?;
+            let origin = record_fork(self.context_mut(from), forked)?;
             let child = self.begin_fork(from, origin, lock)?;
             self.add(child);
             Ok::<_, Error>(context)
         })?;
-        let made = self.context_mut(&context).make_copy().await;
+        let made = worktrees::make_copy(self.context_mut(&context)).await;
         self.pause_if_interrupted(made)?;
         Ok(context)
     }
@@ -137,25 +138,23 @@ impl Session {
     }
 }
 
-impl Context {
-    /// The branches of a context that forks from this one.
-    fn fork_branches(&self, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
-        let beside = |(repo, branch): (&RepoName, &BranchName)| {
-            let branch = BranchName::new(format!("{branch}--{context}"));
-            Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
-        };
-        self.plan.started.branches.iter().map(beside).collect()
-    }
+/// The branches of a context that forks from this one.
+fn fork_branches(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
+    let beside = |(repo, branch): (&RepoName, &BranchName)| {
+        let branch = BranchName::new(format!("{branch}--{context}"));
+        Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
+    };
+    parent.plan.started.branches.iter().map(beside).collect()
+}
 
-    /// Tells of a context that forks from this one.
-    fn record_fork(&mut self, forked: ContextForked) -> Result<Origin, Error> {
-        let batch = Batch {
-            summary: format!("fork {} at {}", forked.context, forked.node_id),
-            work: forked.base.values().copied().collect(),
-            ..Batch::default()
-        };
-        let told = Recorded { at: clock::now(), event: forked.into() };
-        self.record(batch, vec![told.event.clone()], told.at)?;
-        Ok(Origin { record: self.newest_record(), told, state: State::clone(&self.state) })
-    }
+/// Tells of a context that forks from this one.
+fn record_fork(context: &mut Context, forked: ContextForked) -> Result<Origin, Error> {
+    let batch = Batch {
+        summary: format!("fork {} at {}", forked.context, forked.node_id),
+        work: forked.base.values().copied().collect(),
+        ..Batch::default()
+    };
+    let told = Recorded { at: clock::now(), event: forked.into() };
+    recording::record(context, batch, vec![told.event.clone()], told.at)?;
+    Ok(Origin { record: begin_node::newest_record(context), told, state: State::clone(&context.state) })
 }

@@ -6,9 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Error;
-use super::context::Context;
-use super::executor::{Heard, Wanted, newest_answer};
-use super::session::SessionPlan;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
@@ -194,29 +191,6 @@ impl Question {
     pub fn choices_in_words(&self) -> String {
         let shown = self.shown().map(|choice| choice.label.as_str());
         listed(shown.chain(self.free.map(|_| "your own words")), usize::MAX)
-    }
-}
-
-/// What a person at a gate judges.
-pub(super) fn judged(plan: &SessionPlan, state: &State, heard: &Heard) -> Result<Judged, Error> {
-    let mut changes = Vec::new();
-    for (name, repo) in &plan.repos {
-        if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
-            && base != work
-        {
-            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
-        }
-    }
-    let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
-    Ok(Judged { session: plan.id.clone(), answer, changes })
-}
-
-impl Context {
-    /// What a person judges at the gate it waits at.
-    pub(super) fn judged(&mut self) -> Result<Judged, Error> {
-        let wanted = Wanted { answers: newest_answer(&self.state).into_iter().collect(), thread: None };
-        self.hear(&wanted)?;
-        judged(&self.plan, &self.state, &self.memory.heard)
     }
 }
 

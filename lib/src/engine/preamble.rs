@@ -228,7 +228,7 @@ fn head(result: &NodeResult) -> String {
 }
 
 /// What the nodes have told each other, but for what is shown anyway.
-fn known(state: &State) -> String {
+pub(in crate::engine) fn known(state: &State) -> String {
     const HIDDEN: [&str; 10] = [
         "human.gate.text",
         "human.gate.comment",

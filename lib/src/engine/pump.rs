@@ -14,11 +14,12 @@ use tokio::task::JoinSet;
 use super::budget::{BudgetVerdict, unpriced_in};
 use super::context::{Begun, Context, NodeEnd, RecordedTurn};
 use super::executor::{Assignment, Conversation, Job as Assigned, Running};
-use super::run::Ended;
+use super::run::{self, Ended};
 use super::worker::{Finished, Report, Stopped, TurnAnswer};
 use super::{Error, Session};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
+use crate::engine::context::{begin_node, end_node, recording, turn};
 use crate::event::PauseReason;
 use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
@@ -149,8 +150,8 @@ impl<'a> Pump<'a> {
             let context = self.session.context(&id);
             // The end of a node waits for the start of the next one that does something, or for the end of all.
             let is_over = context.state.phase == Phase::Completed;
-            if context.pending.is_some() && (is_stopped || !is_over && !context.starts_at_once(action.as_ref())) {
-                self.away(&id, |context| context.flush().map(|()| After::Flushed));
+            if context.pending.is_some() && (is_stopped || !is_over && !run::starts_at_once(context, action.as_ref())) {
+                self.away(&id, |context| recording::flush(context).map(|()| After::Flushed));
                 continue;
             }
             match action {
@@ -215,14 +216,16 @@ impl<'a> Pump<'a> {
         let Some(node) = self.session.plan.pipeline.node(&visit.node).cloned() else {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
-        let conversation = self.session.context_mut(id).conversation(&node, &visit, continues);
+        let conversation = begin_node::conversation(self.session.context_mut(id), &node, &visit, continues);
         let allowance = match self.session.engine.is_of_agent(&node) {
             true => self.session.allowance(&node)?,
             false => Allowance::default(),
         };
         let unpriced = self.session.unpriced(&node);
         let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
-        if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
+        if let Some(over) =
+            over.clone().filter(|_| !(continues && begin_node::is_answered(self.session.context(id), &node)))
+        {
             self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
@@ -230,7 +233,9 @@ impl<'a> Pump<'a> {
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
         self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
         let limits = (allowance, order);
-        self.away(id, move |context| context.begin(&at.0, &at.1, continues, &told, limits).map(After::Begun));
+        self.away(id, move |context| {
+            begin_node::begin(context, &at.0, &at.1, continues, &told, limits).map(After::Begun)
+        });
         Ok(())
     }
 
@@ -248,7 +253,7 @@ impl<'a> Pump<'a> {
             Report::Turn(turn) => {
                 let unpriced = unpriced_in(&turn.turn);
                 self.away(id, move |context| {
-                    let turn = context.record_turn(*turn, &conversation)?;
+                    let turn = turn::record_turn(context, *turn, &conversation)?;
                     Ok(After::Turn { turn, unpriced })
                 });
             }
@@ -259,7 +264,7 @@ impl<'a> Pump<'a> {
                     return self.set_up(Assignment { job: Assigned::Node, ..assignment }, *finished);
                 }
                 self.away(id, move |context| {
-                    context.node_ended(&node, &visit, *finished, &conversation).map(After::Ended)
+                    end_node::node_ended(context, &node, &visit, *finished, &conversation).map(After::Ended)
                 });
             }
             Report::Lost(why) => return Err(Error::Worker { node: node.id, why }),
@@ -297,7 +302,7 @@ impl<'a> Pump<'a> {
             }
             After::Begun(Begun::Started(assignment, known)) => {
                 self.session.executor.keep(&assignment, known);
-                let lost = self.session.context(id).has_lost_setup(&assignment.visit.node);
+                let lost = run::has_lost_setup(self.session.context(id), &assignment.visit.node);
                 let job = if lost { Assigned::Setup } else { Assigned::Node };
                 self.set_to_work(Assignment { job, ..*assignment });
             }

@@ -9,6 +9,7 @@ use super::start::{OnOpen, start_node};
 use super::task::TaskJob;
 use super::{Engine, Error, Session};
 use crate::clock;
+use crate::engine::context::{recording, worktrees};
 use crate::event::{PipelineStarted, Resumed};
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, NodeId, SessionId};
@@ -137,7 +138,7 @@ impl Session {
     pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
         let mut kept = Vec::new();
         for context in self.open_contexts() {
-            let went_on = self.context_mut(&context).go_on().await;
+            let went_on = worktrees::go_on(self.context_mut(&context)).await;
             kept.extend(self.pause_if_interrupted(went_on)?);
         }
         Ok((!kept.is_empty()).then(|| kept.join(" and ")))
@@ -178,7 +179,7 @@ impl Session {
             let from = from.clone().filter(|_| context == root);
             let batch = Batch { summary: summary.clone(), ..Batch::default() };
             let event = Resumed { from, extra: Default::default() };
-            self.context_mut(&context).record(batch, vec![event.into()], clock::now())?;
+            recording::record(self.context_mut(&context), batch, vec![event.into()], clock::now())?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::executor::is_told_of_the_run;
 use super::pump::Pump;
 use super::{Error, Pause, Question, Session};
 use crate::clock;
+use crate::engine::context::{history, recording};
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::ids::NodeId;
 use crate::plan::pipeline::HandlerKind;
@@ -34,7 +35,7 @@ impl Session {
     pub async fn run(&mut self) -> Result<Ended, Error> {
         let ended = self.run_attempt().await?;
         self.at_root(|context| {
-            context.flush()?;
+            recording::flush(context)?;
             context.catch_up()
         })?;
         tokio::task::block_in_place(|| {
@@ -58,7 +59,9 @@ impl Session {
             Phase::Paused { reason, why } => {
                 let (reason, why, node) = (*reason, why.clone(), self.state().next_node().cloned());
                 let question = match Question::waiting(self.pipeline(), self.state()) {
-                    Some(question) => Some(Box::new(Question { work: Some(self.root_mut().judged()?), ..question })),
+                    Some(question) => {
+                        Some(Box::new(Question { work: Some(history::judged_in(self.root_mut())?), ..question }))
+                    }
                     None => None,
                 };
                 Some(Ended::Paused(Pause { reason, node, why, question }))
@@ -83,25 +86,23 @@ impl Session {
             let event = PipelinePaused { reason, node_id, why, extra: Default::default() };
             (format!("pause at {}", root.here()), event.into())
         };
-        self.root_mut().record(Batch { summary, ..Batch::default() }, vec![event], clock::now())
+        recording::record(self.root_mut(), Batch { summary, ..Batch::default() }, vec![event], clock::now())
     }
 }
 
-impl Context {
-    /// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
-    pub(super) fn starts_at_once(&self, action: Option<&Action>) -> bool {
-        let Some(Action::Start(visit)) = action else { return false };
-        let node = self.plan.pipeline.node(&visit.node);
-        node.is_some_and(|node| match node.handler {
-            HandlerKind::Codergen => self.engine.is_of_agent(node) && !is_told_of_the_run(&self.plan, node),
-            HandlerKind::WaitHuman => false,
-            _ => true,
-        })
-    }
+/// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
+pub(super) fn starts_at_once(context: &Context, action: Option<&Action>) -> bool {
+    let Some(Action::Start(visit)) = action else { return false };
+    let node = context.plan.pipeline.node(&visit.node);
+    node.is_some_and(|node| match node.handler {
+        HandlerKind::Codergen => context.engine.is_of_agent(node) && !is_told_of_the_run(&context.plan, node),
+        HandlerKind::WaitHuman => false,
+        _ => true,
+    })
+}
 
-    /// Whether the worktrees have to be set up again before a node is carried out in them.
-    pub(super) fn has_lost_setup(&self, node: &NodeId) -> bool {
-        let works = self.plan.pipeline.node(node).is_some_and(|node| !self.engine.only_waits(node));
-        works && self.working().copies().any(WorkingCopy::has_lost_setup)
-    }
+/// Whether the worktrees have to be set up again before a node is carried out in them.
+pub(super) fn has_lost_setup(context: &Context, node: &NodeId) -> bool {
+    let works = context.plan.pipeline.node(node).is_some_and(|node| !context.engine.only_waits(node));
+    works && context.working().copies().any(WorkingCopy::has_lost_setup)
 }

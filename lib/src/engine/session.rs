@@ -15,6 +15,7 @@ use super::worker::Report;
 use super::{Engine, Error, Subscription};
 use crate::agent::Roster;
 use crate::budget::{Exceeded, Spent};
+use crate::engine::context::worktrees;
 use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
@@ -293,7 +294,7 @@ impl Session {
     /// Brings the branches of a session that has ended up to its record.
     pub(super) fn bring_up(&mut self) -> Result<(), Error> {
         let root = self.root_mut();
-        root.make_followers();
+        worktrees::make_followers(root);
         Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
     }
 

@@ -13,6 +13,7 @@ use super::session::SessionPlan;
 use super::task::{TREE_FILE, TaskStart};
 use super::{Engine, Error, RemoveError, Session, remove, secret_check};
 use crate::clock;
+use crate::engine::context::worktrees;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::{Repo, Worktree};
 use crate::ids::{ContextId, RepoName, SessionId};
@@ -78,7 +79,7 @@ impl Session {
 
     /// Branch and working copy of the root context. A setup that is cut short pauses the session.
     pub(super) async fn make_copy(&mut self) -> Result<Option<String>, Error> {
-        let made = self.root_mut().make_copy().await;
+        let made = worktrees::make_copy(self.root_mut()).await;
         self.pause_if_interrupted(made)
     }
 
@@ -105,7 +106,7 @@ impl Session {
         let is_shared = plan.started.task.is_some();
         if !is_shared {
             for name in plan.started.branches.keys() {
-                let path = root.copy_path(name);
+                let path = worktrees::copy_path(&root, name);
                 Worktree::remove(&repo, &path)?;
                 remove::remove_run_directory(&path)?;
             }

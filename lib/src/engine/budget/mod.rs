@@ -18,6 +18,7 @@ use super::{Engine, Error, Session, Supervisor};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
+use crate::engine::context::recording;
 use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown, Warning};
 use crate::git::Repo;
 use crate::ids::NodeId;
@@ -172,7 +173,7 @@ impl Session {
         }
         if !news.is_empty() {
             let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
-            tokio::task::block_in_place(|| self.root_mut().record(batch, news, clock::now()))?;
+            tokio::task::block_in_place(|| recording::record(self.root_mut(), batch, news, clock::now()))?;
         }
         reached.extend(unpriced.and_then(|model| allowance.limits.unpriced(&node.id, model)));
         Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
@@ -196,7 +197,7 @@ impl Session {
         };
         let batch = Batch { summary: format!("fail at {node}"), ..Batch::default() };
         let event = PipelineFailed { reason, node_id: Some(node.clone()), extra: Default::default() };
-        self.root_mut().record(batch, vec![event.into()], clock::now())
+        recording::record(self.root_mut(), batch, vec![event.into()], clock::now())
     }
 
     /// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its

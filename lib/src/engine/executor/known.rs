@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::assignment::{Assignment, Start};
 use super::work::{Recording, is_told_of_the_run};
 use crate::engine::session::SessionPlan;
-use crate::engine::{Engine, Error, preamble};
+use crate::engine::{Engine, Error, Judged, preamble};
 use crate::event::{Event, MessageRange};
 use crate::git::Repo;
 use crate::ids::NodeId;
@@ -184,4 +184,18 @@ pub(in crate::engine) fn messages(
         messages.push(message);
     }
     Ok(messages)
+}
+
+/// What a person at a gate judges.
+pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Heard) -> Result<Judged, Error> {
+    let mut changes = Vec::new();
+    for (name, repo) in &plan.repos {
+        if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
+            && base != work
+        {
+            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
+        }
+    }
+    let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
+    Ok(Judged { session: plan.id.clone(), answer, changes })
 }

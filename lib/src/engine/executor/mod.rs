@@ -5,10 +5,17 @@
 //! in them, and what it knows of its record, which is then not read again.
 
 mod assignment;
-mod known;
+pub(super) mod known;
 mod place;
 mod setup;
-mod work;
+pub(super) mod work;
+
+pub use assignment::{Assignment, Conversation, Job, Start};
+pub(super) use known::{Heard, Known, Wanted, interrupted, messages, newest_answer};
+pub(super) use place::own_refs;
+pub(super) use setup::Setup;
+pub use work::{AgentWork, Offered, Recording, Work};
+pub(super) use work::{is_answered, is_told_of_the_run};
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -17,13 +24,6 @@ use std::{fmt, io};
 
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-
-pub use assignment::{Assignment, Conversation, Job, Start};
-pub(super) use known::{Heard, Known, Wanted, interrupted, messages, newest_answer};
-pub(super) use place::own_refs;
-pub(super) use setup::Setup;
-pub use work::{AgentWork, Offered, Recording, Work};
-pub(super) use work::{is_answered, is_told_of_the_run};
 
 use self::place::run_dir;
 use self::work::Making;

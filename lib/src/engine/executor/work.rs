@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::assignment::{Assignment, Job};
-use super::known::Known;
+use super::known::{Known, judged};
 use super::place::run_dir;
 use crate::agent::Agent;
-use crate::engine::human::{Question, judged};
+use crate::engine::human::Question;
 use crate::engine::preamble::{self, NodeResult, Telling};
 use crate::engine::session::SessionPlan;
 use crate::engine::task::asked;

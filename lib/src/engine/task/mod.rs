@@ -4,7 +4,7 @@
 //! what the branch carries; what became of the task is read from those commits alone.
 
 pub(super) mod asked;
-mod step;
+pub(super) mod step;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use super::worker::{Finished, Report, Stopped};
 use super::{Engine, Error, Session, StartRequest, secret_check};
 use crate::budget::Allowance;
 use crate::clock;
+use crate::engine::context::{begin_node, recording};
 use crate::event::{AttemptStarted, Event, Landed, Landing, PipelineStarted, Snapshot, TaskOf, Warning};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId};
@@ -30,10 +31,10 @@ use crate::plan::OF_TASKS;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
-use crate::state::{Phase, TaskWork, Visit};
-use crate::step::text::Body;
-use crate::step::{Attempt, Counts, Step, StepKind, report, text};
-use crate::workspace::{Lock, Position, WorkingCopy, Workspace, branch_key};
+use crate::state::{Phase, Visit};
+use crate::step::text::{self, Body};
+use crate::step::{Attempt, Counts, Step, StepKind, report};
+use crate::workspace::{Lock, Position, Workspace, branch_key};
 
 pub use step::{StepReport, TaskReport};
 pub(super) use step::{code_of, in_the_record};
@@ -192,7 +193,7 @@ impl Session {
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(start)))?;
         let (mut session, kept) = session.make_first_copy().await?;
-        tokio::task::block_in_place(|| session.root_mut().lay())?;
+        tokio::task::block_in_place(|| lay(session.root_mut()))?;
         Ok((session, kept))
     }
 
@@ -225,7 +226,7 @@ impl Session {
             }
             _ => session.make_copy().await?,
         };
-        tokio::task::block_in_place(|| session.root_mut().lay())?;
+        tokio::task::block_in_place(|| lay(session.root_mut()))?;
         Ok((session, kept))
     }
 
@@ -251,22 +252,22 @@ impl Session {
 
     /// Begins the next attempt.
     pub fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
-        self.at_root(|context| context.begin_attempt(attempt))
+        self.at_root(|context| begin_attempt(context, attempt))
     }
 
     /// Records which branches are about to move.
     pub fn record_landing(&mut self, landing: Vec<Landing>) -> Result<(), Error> {
-        self.at_root(|context| context.record_landing(landing))
+        self.at_root(|context| record_landing(context, landing))
     }
 
     /// Records that they have moved.
     pub fn record_landed(&mut self, landed: Vec<Landed>) -> Result<(), Error> {
-        self.at_root(|context| context.record_landed(landed))
+        self.at_root(|context| record_landed(context, landed))
     }
 
     /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
     pub fn fail_attempt(&mut self, reason: &str) -> Result<(), Error> {
-        self.at_root(|context| context.fail_attempt(reason))
+        self.at_root(|context| step::fail_attempt(context, reason))
     }
 
     /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
@@ -278,32 +279,32 @@ impl Session {
         attempt: Option<Attempt>,
         report: Option<TaskReport>,
     ) -> Result<(), Error> {
-        self.at_root(|context| context.end_task(facts, body, attempt, report))
+        self.at_root(|context| step::end_task(context, facts, body, attempt, report))
     }
 
     /// Writes the end of the task, if that is not done yet.
     pub fn write_end_of_task(&mut self) -> Result<(), Error> {
-        self.at_root(Context::flush)
+        self.at_root(recording::flush)
     }
 
     /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
     pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
-        self.at_root(|context| context.turn_red(built, report))
+        self.at_root(|context| step::turn_red(context, built, report))
     }
 
     /// The code there is now.
     pub fn code(&mut self) -> Result<CommitId, Error> {
-        self.at_root(Context::code)
+        self.at_root(step::code)
     }
 
     /// The commit of the task's last step and what it is built on, as long as it is not written.
     pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
-        self.root().unwritten_step()
+        step::unwritten_step(self.root())
     }
 
     /// The facts every step of the session shares.
     pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
-        self.root().facts(kind, passed)
+        step::facts(self.root(), kind, passed)
     }
 
     /// The task of a session that works on one.
@@ -343,7 +344,7 @@ impl Session {
 
     /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
     pub fn leave_branch(&mut self) -> Result<Vec<Warning>, Error> {
-        tokio::task::block_in_place(|| self.root_mut().leave_branches())
+        tokio::task::block_in_place(|| leave_branches(self.root_mut()))
     }
 
     /// What the newest test step counted.
@@ -363,9 +364,9 @@ impl Session {
     pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
         let root = self.root();
         let tree = root.task_copy().tree()?;
-        Ok(match root.no_directory(tree, dir)? {
+        Ok(match step::no_directory(root, tree, dir)? {
             Some(found) => Err(found),
-            None => Ok(root.free_path(&format!("{dir}/{file}"), tree)?),
+            None => Ok(step::free_path(root, &format!("{dir}/{file}"), tree)?),
         })
     }
 
@@ -411,7 +412,7 @@ impl Session {
         let assignment = Assignment {
             session: self.plan.id.clone(),
             context: root.id.clone(),
-            record: root.newest_record(),
+            record: begin_node::newest_record(root),
             visit: Visit { node: node.clone(), visit: 1, attempt: 1, from: None },
             start: Start::First,
             conversation: Conversation::none(),
@@ -436,82 +437,43 @@ impl Session {
     }
 }
 
-impl Context {
-    /// Lays the code of the budget before over the working copy, as long as nothing was committed since.
-    fn lay(&mut self) -> Result<(), Error> {
-        let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
-        let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
-        let copy = self.task_copy_mut();
-        let tree = copy.repo.tree_of(laid)?;
-        Ok(copy.lay(tree)?)
-    }
+/// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+fn lay(context: &mut Context) -> Result<(), Error> {
+    let laid = context.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
+    let Some(laid) = laid.filter(|_| context.state.work == context.state.base) else { return Ok(()) };
+    let copy = context.task_copy_mut();
+    let tree = copy.repo.tree_of(laid)?;
+    Ok(copy.lay(tree)?)
+}
 
-    fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
-        let summary = format!("attempt {} of {}", attempt.number, attempt.of);
-        // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
-        self.memory = Default::default();
-        self.record(Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
-    }
+fn begin_attempt(context: &mut Context, attempt: AttemptStarted) -> Result<(), Error> {
+    let summary = format!("attempt {} of {}", attempt.number, attempt.of);
+    // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+    context.memory = Default::default();
+    recording::record(context, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
+}
 
-    fn record_landing(&mut self, landing: Vec<Landing>) -> Result<(), Error> {
-        let summary = format!("land on {}", branches(landing.iter().map(|landing| &landing.target)));
-        let work: Vec<CommitId> = landing.iter().map(|landing| landing.to).collect();
-        let events = landing.into_iter().map(Event::from).collect();
-        if self.unwritten_step().is_some_and(|(step, _)| work.contains(&step)) {
-            self.defer(&summary, events)?;
-            return self.flush();
-        }
-        self.record(Batch { summary, work, ..Batch::default() }, events, clock::now())
+fn record_landing(context: &mut Context, landing: Vec<Landing>) -> Result<(), Error> {
+    let summary = format!("land on {}", branches(landing.iter().map(|landing| &landing.target)));
+    let work: Vec<CommitId> = landing.iter().map(|landing| landing.to).collect();
+    let events = landing.into_iter().map(Event::from).collect();
+    if step::unwritten_step(context).is_some_and(|(step, _)| work.contains(&step)) {
+        recording::defer(context, &summary, events)?;
+        return recording::flush(context);
     }
+    recording::record(context, Batch { summary, work, ..Batch::default() }, events, clock::now())
+}
 
-    fn record_landed(&mut self, landed: Vec<Landed>) -> Result<(), Error> {
-        let summary = format!("landed on {}", branches(landed.iter().map(|landed| &landed.target)));
-        let events = landed.into_iter().map(Event::from).collect();
-        self.record(Batch { summary, ..Batch::default() }, events, clock::now())
-    }
+fn record_landed(context: &mut Context, landed: Vec<Landed>) -> Result<(), Error> {
+    let summary = format!("landed on {}", branches(landed.iter().map(|landed| &landed.target)));
+    let events = landed.into_iter().map(Event::from).collect();
+    recording::record(context, Batch { summary, ..Batch::default() }, events, clock::now())
+}
 
-    /// The worktree of its task's repository.
-    pub(super) fn task_copy(&self) -> &WorkingCopy {
-        let copy = self.working().copy(&self.task_of().repo);
-        copy.expect("a session on a task has a worktree of the task's repository")
-    }
-
-    pub(super) fn task_copy_mut(&mut self) -> &mut WorkingCopy {
-        let repo = self.task_of().repo.clone();
-        let copy = self.working_mut().copy_mut(&repo);
-        copy.expect("a session on a task has a worktree of the task's repository")
-    }
-
-    /// Where the record has the task's branch.
-    fn task_branch_tip(&self) -> CommitId {
-        let follower = self.followers.get(&self.task_of().repo);
-        follower.expect("a session on a task has a branch in the task's repository").tip()
-    }
-
-    /// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
-    fn leave_branches(&mut self) -> Result<Vec<Warning>, Error> {
-        let stays = self.followers.values_mut().map(|follower| follower.leave());
-        Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-    }
-
-    pub(super) fn task_of(&self) -> &TaskOf {
-        self.plan.started.task.as_ref().expect("only sessions on tasks do this")
-    }
-
-    /// What has become of its task.
-    fn task_work(&self) -> &TaskWork {
-        self.state.task.as_deref().expect("only sessions on tasks do this")
-    }
-
-    fn task_tip(&self) -> CommitId {
-        self.task_work().step
-    }
-
-    fn attempt(&self) -> Option<Attempt> {
-        let attempt = self.task_work().attempt.as_ref()?;
-        let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
-        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
-    }
+/// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
+fn leave_branches(context: &mut Context) -> Result<Vec<Warning>, Error> {
+    let stays = context.followers.values_mut().map(|follower| follower.leave());
+    Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
 /// Branches in one line.
