@@ -216,8 +216,8 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
 }
 
 /// Says which agents no budget can hold, because they do not tell what they spend.
-pub fn say_unheld(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
-    for agent in unheld {
+pub fn say_unmetered(unmetered: impl IntoIterator<Item = UnmeteredAgent>) {
+    for agent in unmetered {
         warning!(AgentUnmetered, "{agent}");
     }
 }

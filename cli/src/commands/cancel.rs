@@ -52,7 +52,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
     let redactor = settings::below(globals, &globals.dir)?.redactor();
-    let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
+    let cancelled = cancel_session(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };
             say!("{more} {}", holder.text);

@@ -39,7 +39,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
             say!("{what} {}", holder.text);
         }
     };
-    let interrupted = Session::ask_to_pause(&repo, &id, args.grace.map(Duration::from_secs), asked);
+    let interrupted = pause_session(&repo, &id, args.grace.map(Duration::from_secs), asked);
     let interrupted = interrupted.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
             held.hint("it did not pause when asked, or runs on another machine or for another user; stop it there")

@@ -33,7 +33,7 @@ use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, introduce, say_unheld};
+use crate::session::{Place, Protection, build, introduce, say_unmetered};
 use crate::settings::Settings;
 use crate::trust::User;
 
@@ -141,7 +141,7 @@ impl Site<'_> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
+        say_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let mut told = engine.events.subscribe();

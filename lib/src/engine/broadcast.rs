@@ -5,18 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
-use super::Engine;
-use crate::clock;
-use crate::event::{AgentSpoke, AgentWaits, Event, Recorded, Told, Warning};
-use crate::ids::{ContextId, NodeId, SessionId};
-use crate::llm::Message;
+use crate::event::Told;
 
 /// Tells events to all subscriptions, in the order in which they happened. What is recorded is told once it is on disk.
 #[derive(Debug, Clone, Default)]
 pub struct Broadcast {
     listeners: Arc<Mutex<Vec<Listener>>>,
     /// Somebody wants to hear what agents say in turns that are not over.
-    words: Arc<AtomicBool>,
+    pub(super) words: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -100,39 +96,6 @@ impl Subscription {
         if std::mem::take(&mut self.is_reading) {
             self.read.send_modify(|read| *read += 1);
         }
-    }
-}
-
-impl Engine {
-    /// Tells what happens to a whole tree. Nothing secret is told.
-    pub(super) fn tell(&self, event: impl Into<Event>) {
-        let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: None, recorded: Arc::new(recorded) });
-    }
-
-    /// Tells what a person should know.
-    pub(super) fn warn(&self, warning: Warning) {
-        self.tell(warning);
-    }
-
-    /// Tells what an agent said, as soon as it is known.
-    pub(super) fn announce(&self, by: (&SessionId, &ContextId), node: &NodeId, messages: &[Message]) {
-        let wanted = self.events.words.load(Ordering::Relaxed);
-        for message in messages.iter().filter(|_| wanted) {
-            let Ok(message) = serde_json::to_value(message) else { continue };
-            self.tell_under_way(by, AgentSpoke { node_id: node.clone(), message, extra: Default::default() });
-        }
-    }
-
-    /// Tells what an agent waits for, or that it goes on.
-    pub(super) fn tell_wait(&self, by: (&SessionId, &ContextId), node: &NodeId, why: Option<&str>) {
-        let why = why.map(str::to_owned);
-        self.tell_under_way(by, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
-    }
-
-    fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
-        let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }
 }
 

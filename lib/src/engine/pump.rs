@@ -12,19 +12,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::budget::{BudgetVerdict, unpriced_in};
-use super::context::{Begun, Context, NodeEnd, RecordedTurn};
-use super::executor::{Assignment, Conversation, Job as Assigned, Running};
-use super::run::{self, Ended};
+use super::context::{Begun, Context, NodeEnd, RecordedTurn, history};
+use super::ended::Ended;
+use super::executor::{Assignment, Conversation, Job as Assigned, Running, is_told_of_the_run};
 use super::worker::{Finished, Report, Stopped, TurnAnswer};
-use super::{Error, Session};
+use super::{Error, Pause, Question, Session, pausing};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
+use crate::engine::budget::spending;
 use crate::engine::context::{begin_node, end_node, recording, turn};
+use crate::engine::executor::work;
 use crate::event::PauseReason;
 use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
+use crate::workspace::WorkingCopy;
 
 /// How many reports wait at most until they are taken in.
 const REPORTS: usize = 64;
@@ -120,7 +123,7 @@ impl<'a> Pump<'a> {
             self.session.announce();
             let wake = self.start_all()?;
             if self.running.is_empty() && self.jobs.is_empty() && self.waiting.is_empty() && wake.is_none() {
-                if let Some(ended) = tokio::task::block_in_place(|| self.session.ended())? {
+                if let Some(ended) = tokio::task::block_in_place(|| ended(self.session))? {
                     return Ok(ended);
                 }
                 self.pause()?;
@@ -150,7 +153,7 @@ impl<'a> Pump<'a> {
             let context = self.session.context(&id);
             // The end of a node waits for the start of the next one that does something, or for the end of all.
             let is_over = context.state.phase == Phase::Completed;
-            if context.pending.is_some() && (is_stopped || !is_over && !run::starts_at_once(context, action.as_ref())) {
+            if context.pending.is_some() && (is_stopped || !is_over && !starts_at_once(context, action.as_ref())) {
                 self.away(&id, |context| recording::flush(context).map(|()| After::Flushed));
                 continue;
             }
@@ -218,18 +221,18 @@ impl<'a> Pump<'a> {
         };
         let conversation = begin_node::conversation(self.session.context_mut(id), &node, &visit, continues);
         let allowance = match self.session.engine.is_of_agent(&node) {
-            true => self.session.allowance(&node)?,
+            true => spending::allowance(self.session, &node)?,
             false => Allowance::default(),
         };
-        let unpriced = self.session.unpriced(&node);
-        let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
+        let unpriced = spending::unpriced_node(self.session, &node);
+        let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
         if let Some(over) =
             over.clone().filter(|_| !(continues && begin_node::is_answered(self.session.context(id), &node)))
         {
             self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
-        let order = self.session.order(over);
+        let order = spending::order(self.session, over);
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
         self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
         let limits = (allowance, order);
@@ -302,17 +305,17 @@ impl<'a> Pump<'a> {
             }
             After::Begun(Begun::Started(assignment, known)) => {
                 self.session.executor.keep(&assignment, known);
-                let lost = run::has_lost_setup(self.session.context(id), &assignment.visit.node);
+                let lost = has_lost_setup(self.session.context(id), &assignment.visit.node);
                 let job = if lost { Assigned::Setup } else { Assigned::Node };
                 self.set_to_work(Assignment { job, ..*assignment });
             }
             After::Turn { turn, unpriced } => {
                 let Some(begins) = self.running.get(id) else { return Ok(()) };
                 let node = begins.node.clone();
-                let allowance = self.session.allowance(&node)?;
-                let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
+                let allowance = spending::allowance(self.session, &node)?;
+                let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
                 let stop = self.session.plan.cancel.is_stopped() || turn.is_stopped;
-                let order = if stop { BudgetVerdict::Halt } else { self.session.order(over) };
+                let order = if stop { BudgetVerdict::Halt } else { spending::order(self.session, over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
                 if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
                     worker.answer(TurnAnswer { changes, order, allowance, followed });
@@ -348,12 +351,12 @@ impl<'a> Pump<'a> {
         let (reason, why, error) = match halt {
             Halt::Pauses { reason, why, error } => (reason, why, error),
             Halt::OverBudget(node, over) => {
-                tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
+                tokio::task::block_in_place(|| spending::end_over_budget(self.session, &node, over))?;
                 return Ok(());
             }
         };
-        let why = why.or_else(|| self.session.pause_reason().filter(|_| reason == PauseReason::OverBudget));
-        tokio::task::block_in_place(|| self.session.pause_because(reason, why))?;
+        let why = why.or_else(|| spending::pause_reason(self.session).filter(|_| reason == PauseReason::OverBudget));
+        tokio::task::block_in_place(|| pausing::pause_because(self.session, reason, why))?;
         error.map_or(Ok(()), Err)
     }
 
@@ -374,4 +377,40 @@ async fn sleep_until(time: Option<Timestamp>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Whether the worktrees have to be set up again before a node is carried out in them.
+pub(super) fn has_lost_setup(context: &Context, node: &NodeId) -> bool {
+    let works = context.plan.pipeline.node(node).is_some_and(|node| !work::only_waits(&context.engine, node));
+    works && context.working().copies().any(WorkingCopy::has_lost_setup)
+}
+
+/// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
+pub(super) fn starts_at_once(context: &Context, action: Option<&Action>) -> bool {
+    let Some(Action::Start(visit)) = action else { return false };
+    let node = context.plan.pipeline.node(&visit.node);
+    node.is_some_and(|node| match node.handler {
+        HandlerKind::Codergen => context.engine.is_of_agent(node) && !is_told_of_the_run(&context.plan, node),
+        HandlerKind::WaitHuman => false,
+        _ => true,
+    })
+}
+
+pub(super) fn ended(session: &mut Session) -> Result<Option<Ended>, Error> {
+    Ok(match &session.state().phase {
+        Phase::Completed => Some(Ended::Completed),
+        Phase::Failed { reason } => Some(Ended::Failed { reason: reason.clone() }),
+        Phase::Cancelled => Some(Ended::Cancelled),
+        Phase::Paused { reason, why } => {
+            let (reason, why, node) = (*reason, why.clone(), session.state().next_node().cloned());
+            let question = match Question::waiting(session.pipeline(), session.state()) {
+                Some(question) => {
+                    Some(Box::new(Question { work: Some(history::judged_in(session.root_mut())?), ..question }))
+                }
+                None => None,
+            };
+            Some(Ended::Paused(Pause { reason, node, why, question }))
+        }
+        Phase::New | Phase::Running => None,
+    })
 }

@@ -5,16 +5,18 @@
 
 mod known;
 
+pub(super) use known::copied_in;
+
 use std::path::{Path, PathBuf};
 
 use known::{Known, read_work};
 
-pub(super) use known::copied_in;
-
+use super::Error;
 use super::locks::Locks;
+use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
-use super::{Error, RUN_DIR, Session};
 use crate::confined_fs;
+use crate::engine::remove::known::Records;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
@@ -121,7 +123,7 @@ pub enum Obstacle {
 
 /// One step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RemovalStep {
     /// Save what would be lost.
     Keep {
         /// The ref; before it is made, its beginning.
@@ -162,9 +164,6 @@ pub enum Step {
     },
 }
 
-/// Refs of records, each with the newest one; none where the ref names none.
-type Records = Vec<(String, Option<CommitId>)>;
-
 /// Something to be saved.
 #[derive(Debug)]
 pub(super) struct Keep {
@@ -195,99 +194,97 @@ pub struct Removal {
     state_dir: PathBuf,
 }
 
-impl Session {
-    /// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
-    /// working copies from the user's checkout, in case nobody can read which were.
-    pub fn prepare_removal(
-        repo: &Repo,
-        id: &SessionId,
-        state_dir: &Path,
-        copied_in: &[RepoPath],
-    ) -> Result<Removal, RemoveError> {
-        let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
-            let records = records(repo, id)?;
-            let known = Known::of(repo, id, &records, copied_in)?;
-            Ok((records, known))
-        })?;
-        let mut obstacles = Vec::new();
-        obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
-        obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
-        let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
-        let mut worktrees = Vec::new();
-        let mut keeps = Vec::new();
-        for listed in session_worktrees(repo, id)? {
-            if let Some(why) = listed.locked {
-                return Err(RemoveError::WorktreeLocked { path: listed.path, why });
-            }
-            if listed.path.is_dir() {
-                keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
-            }
-            worktrees.push(listed.path);
+/// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
+/// working copies from the user's checkout, in case nobody can read which were.
+pub fn prepare_removal(
+    repo: &Repo,
+    id: &SessionId,
+    state_dir: &Path,
+    copied_in: &[RepoPath],
+) -> Result<Removal, RemoveError> {
+    let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
+        let records = records(repo, id)?;
+        let known = Known::of(repo, id, &records, copied_in)?;
+        Ok((records, known))
+    })?;
+    let mut obstacles = Vec::new();
+    obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
+    obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
+    let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
+    let mut worktrees = Vec::new();
+    let mut keeps = Vec::new();
+    for listed in session_worktrees(repo, id)? {
+        if let Some(why) = listed.locked {
+            return Err(RemoveError::WorktreeLocked { path: listed.path, why });
         }
-        // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
-        unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
-        if unmerged && keeps.is_empty() {
-            keeps.extend(unmerged_commits(repo, &known)?);
+        if listed.path.is_dir() {
+            keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
         }
-        // What is kept has to be whole: git refuses to pack what leads to something that is not.
-        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
-        let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
-        for keep in &mut keeps {
-            keep.unmerged = unmerged;
-            keep.parents.extend(&whole);
-        }
-        let session = id.clone();
-        Ok(Removal {
-            session,
-            goes_on: known.goes_on,
-            obstacles,
-            repo: repo.clone(),
-            keeps,
-            worktrees,
-            home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
-            branch,
-            records,
-            locks,
-            state_dir: state_dir.to_owned(),
-        })
+        worktrees.push(listed.path);
     }
+    // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
+    unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
+    if unmerged && keeps.is_empty() {
+        keeps.extend(unmerged_commits(repo, &known)?);
+    }
+    // What is kept has to be whole: git refuses to pack what leads to something that is not.
+    let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
+    let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
+    for keep in &mut keeps {
+        keep.unmerged = unmerged;
+        keep.parents.extend(&whole);
+    }
+    let session = id.clone();
+    Ok(Removal {
+        session,
+        goes_on: known.goes_on,
+        obstacles,
+        repo: repo.clone(),
+        keeps,
+        worktrees,
+        home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
+        branch,
+        records,
+        locks,
+        state_dir: state_dir.to_owned(),
+    })
 }
 
 impl Removal {
     /// What [`Removal::execute`] would do.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<RemovalStep> {
         let prefix = format!("{KEEP}{}-", self.session);
         let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
-        let worktrees = self.worktrees.iter().map(|path| Step::RemoveWorktree { path: path.clone() });
-        let home = self.home.iter().map(|path| Step::RemoveHome { path: path.clone() });
+        let worktrees = self.worktrees.iter().map(|path| RemovalStep::RemoveWorktree { path: path.clone() });
+        let home = self.home.iter().map(|path| RemovalStep::RemoveHome { path: path.clone() });
         let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
         keeps.chain(worktrees).chain(home).chain(branch).chain([self.record_step()]).collect()
     }
 
-    fn record_step(&self) -> Step {
-        Step::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
+    fn record_step(&self) -> RemovalStep {
+        RemovalStep::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
     }
 
     /// Does it. `done` is told of each step after it was done.
-    pub fn execute(self, done: &mut dyn FnMut(&Step)) -> Result<(), RemoveError> {
+    pub fn execute(self, done: &mut dyn FnMut(&RemovalStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
         for keep in self.keeps {
             let step = keep.step(String::new());
             let reference = keep.save(&self.repo, &self.session)?;
-            if let Step::Keep { unmerged, uncommitted, .. } = step {
-                done(&Step::Keep { reference, unmerged, uncommitted });
+            if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
+                done(&RemovalStep::Keep { reference, unmerged, uncommitted });
             }
         }
         for path in self.worktrees {
             Worktree::remove(&self.repo, &path)?;
             remove_run_directory(&path)?;
-            done(&Step::RemoveWorktree { path });
+            done(&RemovalStep::RemoveWorktree { path });
         }
         // A run of it that was killed could not remove its temporary files.
         Scratch::clear_up(&self.state_dir);
         if let Some(path) = self.home {
             remove_directory(&path)?;
-            done(&Step::RemoveHome { path });
+            done(&RemovalStep::RemoveHome { path });
         }
         if let Some((branch, at, own)) = self.branch {
             if own {
@@ -335,14 +332,14 @@ pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> 
     Ok(())
 }
 
-fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> Step {
+fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {
     let branch = branch.clone();
-    if own { Step::RemoveBranch { branch, at } } else { Step::LeaveBranch { branch, at } }
+    if own { RemovalStep::RemoveBranch { branch, at } } else { RemovalStep::LeaveBranch { branch, at } }
 }
 
 impl Keep {
-    fn step(&self, reference: String) -> Step {
-        Step::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
+    fn step(&self, reference: String) -> RemovalStep {
+        RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
     }
 
     /// Saves it, unless a removal that was cut short has done so.

@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-use super::{Ended, Error, Session, Subscription};
+use super::Subscription;
 use crate::event::Told;
 
 /// Something that goes on by itself, and what is told of it.
@@ -38,17 +38,5 @@ impl<T> SpawnedRun<T> {
             Ok(ended) => ended,
             Err(broken) => std::panic::resume_unwind(broken.into_panic()),
         }
-    }
-}
-
-impl Session {
-    /// Runs by itself until the pipeline ends or pauses.
-    pub fn spawn(mut self) -> SpawnedRun<(Self, Result<Ended, Error>)> {
-        let events = self.events();
-        let work = tokio::spawn(async move {
-            let ended = self.run().await;
-            (self, ended)
-        });
-        SpawnedRun { events, work }
     }
 }

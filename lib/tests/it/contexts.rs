@@ -172,7 +172,7 @@ async fn both_contexts_go_on_after_a_kill() {
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
-    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(session.run().await.unwrap(), Ended::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
@@ -196,7 +196,7 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
-    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::whole_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(session.run().await.unwrap(), Ended::Completed);

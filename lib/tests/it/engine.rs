@@ -106,7 +106,7 @@ impl World {
     pub async fn start(&self, dot: &str, engine: Arc<Engine>) -> Session {
         let (pipeline, diagnostics) = plan::load(dot, &Inputs::default(), &[]);
         let pipeline = pipeline.unwrap_or_else(|| panic!("{diagnostics:?}"));
-        Session::start(engine, self.request(dot, pipeline), &mut |_| {}).await.unwrap()
+        start_session(engine, self.request(dot, pipeline), &mut |_| {}).await.unwrap()
     }
 
     /// What a session in the repository is started with.

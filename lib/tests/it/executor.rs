@@ -141,7 +141,7 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
     let repo = world.repo();
     let tip = repo.reference(&root_ref(&id)).unwrap().unwrap();
     let engine_again = engine(&world, None);
-    let (mut session, _) = Session::resume(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
     session.watch(watch(&seen));
     assert_eq!(session.run().await.unwrap(), Ended::Completed);
     drop(session);

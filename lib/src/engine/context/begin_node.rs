@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::end_node::{self, DEFER_AT_MOST};
 use super::pending::Writers;
+use super::worktrees::node_base;
 use super::{NodeEnd, history, recording, turn};
 use crate::agent::Agent;
 use crate::budget::Allowance;
@@ -77,7 +78,7 @@ pub(in crate::engine) fn begin(
         // What the agent said before is not part of any conversation any more.
         context.memory.heard_mut().threads.clear();
     }
-    if let Some(outcome) = context.engine.passes(&context.plan, &context.state, node) {
+    if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
         return pass(context, (node, visit), start, conversation, outcome).map(Begun::Passed);
     }
     let known = know(context, node, conversation)?;
@@ -100,11 +101,11 @@ pub(in crate::engine) fn begin(
 /// What an executor is to know of the record, where the node needs that. What can be wrong with it is found out before
 /// the node counts as started.
 fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<Known>, Error> {
-    if context.engine.needs_no_record(node) {
+    if work::needs_no_record(&context.engine, node) {
         return Ok(None);
     }
     if context.engine.is_of_agent(node) {
-        context.engine.agent_of(node)?;
+        work::agent_of(&context.engine, node)?;
     }
     let thread = conversation.thread.as_deref();
     let wanted = Wanted::by(&context.engine, &context.plan, &context.state, node, thread);
@@ -223,13 +224,6 @@ fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: S
         }
     }
     Ok(())
-}
-
-pub(in crate::engine) fn node_base(context: &Context) -> Snapshot {
-    match &context.state.position {
-        Position::Running { base, .. } => base.clone(),
-        _ => context.state.work.clone(),
-    }
 }
 
 /// Whether the interrupted node has its answer already, so that nothing more is done or spent on it.

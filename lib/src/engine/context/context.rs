@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::PendingRecord;
 use super::memory::Memory;
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Recorded, TaskOf, Told, Warning};
 use crate::git::{Repo, TreeId};

@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::pending::{MadeStep, PendingRecord, Writers};
-use super::{Context, recording, turn};
+use super::turn::{self, first_message};
+use super::{Context, recording};
 use crate::clock;
 use crate::engine::executor::Conversation;
 use crate::engine::task::{StepReport, step};
@@ -307,14 +308,6 @@ fn trees(context: &Context, changes: Option<&Changes>) -> Result<Snapshot, Error
         trees.insert(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()));
     }
     Ok(trees)
-}
-
-/// The number of the running node's first message: its prompt.
-pub(super) fn first_message(context: &Context) -> Option<u64> {
-    match &context.state.position {
-        Position::Running { turns, .. } => turns.iter().find_map(|turn| turn.messages).map(|range| range.first),
-        _ => None,
-    }
 }
 
 /// The number of the running node's last message: its answer, or a tool's output.

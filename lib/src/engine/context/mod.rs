@@ -16,4 +16,3 @@ pub(super) use context::{Context, Opened};
 pub(super) use end_node::NodeEnd;
 pub(super) use pending::{MadeStep, PendingRecord, Writers};
 pub(super) use turn::RecordedTurn;
-pub(super) use worktrees::moved_aside_warning;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Context, MadeStep, PendingRecord, Writers};
 use crate::clock;
-use crate::engine::{Engine, Error};
+use crate::engine::Error;
 use crate::event::{Commits, Event, Recorded, Snapshot};
 use crate::ids::RepoName;
 use crate::record::Batch;
@@ -177,12 +177,4 @@ fn write(context: &mut Context, mut writers: Writers, mut batch: Batch) -> Resul
 /// Whether the session's branch carries the commits of turns.
 pub(in crate::engine) fn carries_turns(context: &Context) -> bool {
     context.state.task.as_ref().is_none_or(|task| task.of.commits == Commits::Turns)
-}
-
-impl Engine {
-    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
-    pub(in crate::engine) fn without_secrets(&self, event: Recorded) -> Recorded {
-        let clean = event.without_secrets(&self.redactor);
-        clean.and_then(|clean| Recorded::from_json(clean).ok()).unwrap_or(event)
-    }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::pending::Writers;
-use super::{end_node, recording};
+use super::recording;
 use crate::engine::Error;
 use crate::engine::context::Context;
 use crate::engine::executor::Conversation;
@@ -12,6 +12,7 @@ use crate::event::{AgentTurn, Event, MessageRange, Snapshot, TurnCommitted};
 use crate::ids::{CommitId, NodeId, RepoName, TurnId};
 use crate::llm::Message;
 use crate::record::Batch;
+use crate::state::Position;
 use crate::workspace::Changes;
 
 /// A turn that is on record.
@@ -78,7 +79,7 @@ pub(super) fn numbered(context: &Context, mut turn: AgentTurn, messages: usize) 
     let first = context.recorder.next_message();
     turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
     // The built-in agent goes on from its conversation: everything since the node's prompt.
-    let begin = end_node::first_message(context).unwrap_or(first);
+    let begin = first_message(context).unwrap_or(first);
     let spoken = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
     turn.agent_state_ref = match (turn.agent_state_ref.take(), spoken) {
         // Agents with a state of their own go on from that; the messages are there for those that lost it.
@@ -118,4 +119,12 @@ fn turn_summary(turn: &str, node: &NodeId, changes: &Changes) -> String {
         n => format!(" and {} more", n - 1),
     };
     format!("turn {turn}: {node}{first}{more}")
+}
+
+/// The number of the running node's first message: its prompt.
+pub(super) fn first_message(context: &Context) -> Option<u64> {
+    match &context.state.position {
+        Position::Running { turns, .. } => turns.iter().find_map(|turn| turn.messages).map(|range| range.first),
+        _ => None,
+    }
 }

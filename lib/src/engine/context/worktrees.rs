@@ -1,12 +1,12 @@
 //! The place a context works in: its branch and its worktree, made where they are missing. Both follow from the record,
 //! so this is also how a session comes back on another machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{Context, begin_node, history, recording};
+use super::{Context, history, recording};
 use crate::engine::Error;
-use crate::engine::executor::Setup;
-use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, WarningCode, WorktreeCreated};
+use crate::engine::executor::{Setup, moved_aside_warning};
+use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated};
 use crate::git::Worktree;
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
@@ -88,7 +88,7 @@ fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
 fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut Making) -> Result<(), Error> {
     let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
     let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
-    let at = Position { base: base_of(&begin_node::node_base(context)), tip: base_of(&context.state.work) };
+    let at = Position { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };
     let base = base_of(&context.state.base);
     if bring_branch(context, name)? {
         let (repo, branch) = (name.clone(), branch.clone());
@@ -187,18 +187,17 @@ fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
     Ok(follower.bring(kept)?)
 }
 
-/// What is said of something that stood in the way of a working copy.
-pub(in crate::engine) fn moved_aside_warning(place: &Path) -> Warning {
-    WarningCode::MovedAside.with(format!(
-        "what stood in the way of the working copy is now at `{}`; delete it if nobody needs it",
-        place.display()
-    ))
-}
-
 /// Brings branch and worktree to the newest record.
 pub(in crate::engine) async fn go_on(context: &mut Context) -> Result<Option<String>, Error> {
     let kept = make_copy(context).await?;
     history::load_interrupted(context)?;
     context.degrade = true;
     Ok(kept)
+}
+
+pub(super) fn node_base(context: &Context) -> Snapshot {
+    match &context.state.position {
+        state::Position::Running { base, .. } => base.clone(),
+        _ => context.state.work.clone(),
+    }
 }

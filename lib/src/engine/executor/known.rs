@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::assignment::{Assignment, Start};
-use super::work::{Recording, is_told_of_the_run};
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error, Judged, preamble};
 use crate::event::{Event, MessageRange};
-use crate::git::Repo;
-use crate::ids::NodeId;
+use crate::git::{Repo, TreeId};
+use crate::ids::{NodeId, RepoName};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::History;
@@ -198,4 +197,19 @@ pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Heard
     }
     let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
     Ok(Judged { session: plan.id.clone(), answer, changes })
+}
+
+/// What an agent said and did before its node starts over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// What was said.
+    pub messages: Vec<Message>,
+    /// The files it left, by repository.
+    pub trees: BTreeMap<RepoName, TreeId>,
+}
+
+/// Whether the agent of a node is told of the run so far: one that is asked of the session's task gets that, or what it has
+/// changed, and nothing else.
+pub(in crate::engine) fn is_told_of_the_run(plan: &SessionPlan, node: &Node) -> bool {
+    plan.job.is_none() || !matches!(node.step.as_deref(), Some("implement" | "review"))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::place::own_refs;
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Warning, WarningCode};
 use crate::git::Scan;

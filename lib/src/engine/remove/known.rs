@@ -1,7 +1,6 @@
 //! What is known of a session that is to be removed: by its record, or, where nobody can read that, by what else there is
 //! of it.
 
-use super::Records;
 use crate::engine::Error;
 use crate::engine::view::{Standing, Summary, session_worktrees};
 use crate::git::{self, Repo};
@@ -132,3 +131,6 @@ pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -
     }
     Ok(())
 }
+
+/// Refs of records, each with the newest one; none where the ref names none.
+pub(in crate::engine) type Records = Vec<(String, Option<CommitId>)>;

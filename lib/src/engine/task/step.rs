@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::TaskJob;
+use super::{StepReport, TaskJob, TaskReport};
 use crate::clock;
 use crate::engine::Error;
 use crate::engine::context::{Context, MadeStep, PendingRecord, Writers, recording, turn};
@@ -17,42 +17,12 @@ use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::text::{self, Body, FEEDBACK};
-use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, prompt, report};
+use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, counts, prompt, report};
 use crate::trailer::{Message, attribution};
 use crate::workspace::{Changes, branch_ref};
 
 /// How many failing tests the record names.
 const FAILING: usize = 1_000;
-
-/// What a node's worker found out about the step it stands for.
-#[derive(Debug, Default)]
-pub struct StepReport {
-    /// The text of the commit.
-    pub body: Body,
-    /// What the next attempt is told, where it failed.
-    pub said: String,
-    /// Everything that was said, where a log has it.
-    pub log: Option<String>,
-    /// The facts of a test.
-    pub test: Option<TestFacts>,
-    /// The tests that failed, where not all that was said is there.
-    pub failing: Vec<String>,
-    /// Whether it ended before it could say anything about the code.
-    pub broke_off: bool,
-    /// The kinds and models of the agents it is the work of.
-    pub by: Vec<(String, String)>,
-}
-
-impl StepReport {
-    /// It failed after all, for this reason, whatever was said.
-    pub(in crate::engine) fn fail(&mut self, why: &str) {
-        self.body = text::runner_error(why);
-        let with_why = |text: &str| format!("{}\n{why}\n", text.trim_end());
-        self.log = Some(with_why(self.log.as_ref().unwrap_or(&self.said)));
-        self.said = with_why(&self.said);
-        self.broke_off = true;
-    }
-}
 
 /// A step that is to be committed.
 struct Making {
@@ -69,15 +39,6 @@ struct Making {
     report: Option<Value>,
     /// The kinds and models of the agents it is the work of.
     by: Vec<(String, String)>,
-}
-
-/// The report of a completed task, without secrets, and where it goes.
-#[derive(Debug)]
-pub enum TaskReport {
-    /// Into a file of its last step.
-    Committed(RepoPath, String),
-    /// Into the session's record alone.
-    Recorded(Value),
 }
 
 impl Making {

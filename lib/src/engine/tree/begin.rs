@@ -7,8 +7,9 @@ use super::feedback::feedback;
 use super::resume::{self, OpeningSession};
 use super::run::TreeRun;
 use super::{Error, base, earlier_runs, pipelines, spending};
-use crate::engine::task::{TaskJob, TaskStart, code_of};
-use crate::engine::{Session, StartRequest};
+use crate::engine::StartRequest;
+use crate::engine::start_request::TaskStart;
+use crate::engine::task::{TaskJob, TaskSession, code_of};
 use crate::event::{AttemptStarted, TaskOf, TaskStarted, WarningCode};
 use crate::git::BlobId;
 use crate::plan::tree::TaskNode;
@@ -30,10 +31,10 @@ pub(super) fn open_session(
 /// Takes in a session that is open now.
 pub(super) fn opened(
     run: &mut TreeRun,
-    (mut session, kept): (Session, Option<String>),
+    (mut session, kept): (TaskSession, Option<String>),
     job: &TaskJob,
     resumed: bool,
-) -> Result<Session, Error> {
+) -> Result<TaskSession, Error> {
     spending::tell_spent(run, &mut session)?;
     // A session that was put aside has committed what it did, and yet there is no step of it.
     let what = if resumed { "work nobody had committed" } else { "work that is in no step" };
@@ -126,9 +127,9 @@ pub(super) fn begin(
         branch: beginning.branch,
         base: beginning.base,
         attempt: first,
-        seat: run.state.seat.take().expect("the working copy is back when no task is worked"),
+        worktree: run.state.worktree.take().expect("the working copy is back when no task is worked"),
     };
-    let session = Box::pin(Session::start_task(run.engine.clone(), request, start));
+    let session = Box::pin(TaskSession::start(run.engine.clone(), request, start));
     Ok(OpeningSession { session, resumed: false })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::run::TreeRun;
 use super::unfinished::{Before, Unfinished, is_gate, is_of, newest_of_each, state_of};
 use super::{Error, spending};
-use crate::engine::Session;
+use crate::engine::task::TaskSession;
 use crate::event::TaskOf;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::merge;
@@ -31,7 +31,7 @@ pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
 }
 
 /// Leaves a session that goes on once somebody has agreed to what it would go on with.
-pub(super) fn leave(run: &mut TreeRun, session: Session) -> Result<(), Error> {
+pub(super) fn leave(run: &mut TreeRun, session: TaskSession) -> Result<(), Error> {
     let (task, id) = (session.task().id.clone(), session.id().clone());
     spending::take_back(run, session);
     let history = History::newest(&run.repo, &id)?;
@@ -71,10 +71,10 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
 fn is_unfinished(run: &TreeRun, history: &History, task: &TaskOf) -> Result<bool, Error> {
     let Ok(state) = state_of(history) else { return Ok(false) };
     let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-    if let Some(seat) = &run.state.seat
+    if let Some(worktree) = &run.state.worktree
         && merge::has_landed(&work.landing, |landing| run.is_on_target(&task.id, landing.to))?
     {
-        Session::close_landed(run.engine.clone(), run.repo.clone(), &history.session, seat)?;
+        TaskSession::close_landed(run.engine.clone(), run.repo.clone(), &history.session, worktree)?;
         return Ok(false);
     }
     // What was begun before the run that counts is none of this run's.

@@ -4,7 +4,7 @@ use super::plan::TreePlan;
 use super::run::TreeRun;
 use super::stamp::Stamp;
 use crate::engine::Engine;
-use crate::engine::task::TREE_FILE;
+use crate::engine::start_request::TREE_FILE;
 use crate::event::WarningCode;
 use crate::git::Repo;
 use crate::ids::SessionId;

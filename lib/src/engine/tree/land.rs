@@ -9,9 +9,10 @@ use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::testing::{self, without_tests};
 use super::{Error, delete_branches, kept, refuse, spending, start, steps};
+use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::landing::{self, RebuildError};
-use crate::engine::task::{Retest, Retested, StepReport};
-use crate::engine::{Pause, Session};
+use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
+use crate::engine::{Pause, cancel};
 use crate::event::{self, Landing, TaskLanded, WarningCode};
 use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -42,7 +43,7 @@ pub(super) enum LandOutcome {
 /// A landing under way.
 #[derive(Debug)]
 pub(super) struct LandingRun {
-    pub session: Session,
+    pub session: TaskSession,
     /// The branch it lands on.
     on: BranchName,
     work: LandingWork,
@@ -63,7 +64,7 @@ pub(super) enum LandingStep {
     /// Tests are to be run.
     Tests(Box<LandingTests>),
     /// There is no more to do.
-    End(Box<Session>, LandOutcome),
+    End(Box<TaskSession>, LandOutcome),
 }
 
 /// What came of one thing that was next.
@@ -78,10 +79,10 @@ pub(super) enum Worked {
 }
 
 /// What a try to land means for the run.
-pub(super) fn landed(run: &mut TreeRun, session: Session, tried: LandOutcome) -> Worked {
+pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome) -> Worked {
     let task = session.task().id.clone();
     let newest = session.newest_step();
-    let over = session.task_is_out_of_budget().ok().flatten();
+    let over = task_is_out_of_budget(&session).ok().flatten();
     spending::take_back(run, session);
     match (tried, newest) {
         (LandOutcome::Landed, Some((StepKind::Complete, false))) => {
@@ -98,7 +99,7 @@ pub(super) fn landed(run: &mut TreeRun, session: Session, tried: LandOutcome) ->
 }
 
 /// Begins to land what a session has done.
-pub(super) fn land(run: &mut TreeRun, session: Session) -> Result<LandingStep, Error> {
+pub(super) fn land(run: &mut TreeRun, session: TaskSession) -> Result<LandingStep, Error> {
     let on = run.lands_on(&session.task().id)?;
     let work = work_of(run, &session);
     let target = LandingTarget { repo: session.task().repo.clone(), branch: on.clone() };
@@ -172,7 +173,7 @@ fn go_on_landing(run: &mut TreeRun, mut landing: LandingRun, mut next: LandingAs
 /// What the end of a landing means for its session.
 fn tried(
     run: &TreeRun,
-    session: &mut Session,
+    session: &mut TaskSession,
     end: LandingEnd,
     red: Option<Box<StepReport>>,
 ) -> Result<LandOutcome, Error> {
@@ -191,7 +192,7 @@ fn tried(
 }
 
 /// What a session brings.
-fn work_of(run: &TreeRun, session: &Session) -> LandingWork {
+fn work_of(run: &TreeRun, session: &TaskSession) -> LandingWork {
     let task = &session.task().id;
     match session.newest_step() {
         Some((StepKind::Complete, false)) => LandingWork::FailedTask,
@@ -202,7 +203,7 @@ fn work_of(run: &TreeRun, session: &Session) -> LandingWork {
 
 /// Where the branch stands a session lands on. What the session has done is written then, unless its last step can be
 /// one record with the landing.
-fn look_at_target(run: &mut TreeRun, session: &mut Session, on: &BranchName) -> Result<TargetState, Error> {
+fn look_at_target(run: &mut TreeRun, session: &mut TaskSession, on: &BranchName) -> Result<TargetState, Error> {
     if let Some(tip) = simple_landing(run, session)? {
         return Ok(TargetState::At { tip, base: tip });
     }
@@ -234,7 +235,7 @@ fn look_at_target(run: &mut TreeRun, session: &mut Session, on: &BranchName) -> 
 
 /// Where the target stands when it can move right over a step that is not written yet: the step and the landing are
 /// one record then.
-fn simple_landing(run: &TreeRun, session: &Session) -> Result<Option<CommitId>, Error> {
+fn simple_landing(run: &TreeRun, session: &TaskSession) -> Result<Option<CommitId>, Error> {
     let Some((_, below)) = session.unwritten_step() else { return Ok(None) };
     let task = &session.task().id;
     let complete = session.newest_step() == Some((StepKind::Complete, true));
@@ -282,7 +283,7 @@ fn has_passed_tests(run: &TreeRun, step: CommitId) -> Result<bool, crate::git::E
 /// Has a task go on from steps that were built anew, where they are not fit to land.
 fn turn_red(
     run: &TreeRun,
-    session: &mut Session,
+    session: &mut TaskSession,
     (on, built): (CommitId, CommitId),
     red: StepReport,
 ) -> Result<LandOutcome, Error> {
@@ -295,7 +296,7 @@ fn turn_red(
 /// The steps of a task that is complete up to its tests and reviews, built anew on `tip`. None where nothing comes before
 /// these, something is written behind them or what was said before decides which of them there are, so that only another
 /// attempt can do it all again.
-fn before_tests(run: &mut TreeRun, session: &Session, tip: CommitId) -> Result<Option<CommitId>, Error> {
+fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Result<Option<CommitId>, Error> {
     run.read_again()?;
     let (task, end) = (&session.task().id, session.task_tip());
     let branch = run.branch_of(task)?;
@@ -330,11 +331,11 @@ fn before_tests(run: &mut TreeRun, session: &Session, tip: CommitId) -> Result<O
 }
 
 /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
-pub(super) fn go_back(run: &mut TreeRun, session: Session, begun: CommitId) -> Result<Worked, Error> {
+pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) -> Result<Worked, Error> {
     let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
     kept::keep(run, &task, tip)?;
     spending::take_back(run, session);
-    Session::put_aside(&run.repo, &run.engine.redactor, &id, run.state.seat.as_ref())?;
+    cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
     // Killed before this, what waits to land is looked at once more.
     let moved = run.repo.swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
     moved.map_err(crate::git::Error::from)?;
@@ -343,7 +344,7 @@ pub(super) fn go_back(run: &mut TreeRun, session: Session, begun: CommitId) -> R
 }
 
 /// Whether a session was begun on the files a commit has.
-fn ran_on(run: &TreeRun, session: &Session, commit: CommitId) -> Result<bool, Error> {
+fn ran_on(run: &TreeRun, session: &TaskSession, commit: CommitId) -> Result<bool, Error> {
     Ok(testing::begun_on(run, session.started())? == Some(run.repo.tree_of(commit)?))
 }
 
@@ -365,7 +366,7 @@ pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, of: &[CommitId]) -> Re
 /// The commit a branch would have to move to so that a session's steps are on it.
 fn build_landing(
     run: &TreeRun,
-    session: &Session,
+    session: &TaskSession,
     work: LandingWork,
     build: &BuildAsk,
 ) -> Result<CommitId, RebuildError> {
@@ -392,7 +393,7 @@ fn build_landing(
 }
 
 /// What a session's steps are built on, as seen from where they are to land.
-fn base_for(run: &TreeRun, session: &Session, tip: CommitId) -> Result<CommitId, crate::git::Error> {
+fn base_for(run: &TreeRun, session: &TaskSession, tip: CommitId) -> Result<CommitId, crate::git::Error> {
     let own = session.task().base;
     Ok(match run.repo.merge_base(session.task_tip(), tip)? {
         Some(shared) if !run.repo.is_ancestor(shared, own)? => shared,
@@ -418,7 +419,7 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
 }
 
 /// Records that a session's steps are on the branch they belong to, and takes them in.
-fn note_landed(run: &mut TreeRun, session: &mut Session, landed: Vec<LandedBranch>) -> Result<(), Error> {
+fn note_landed(run: &mut TreeRun, session: &mut TaskSession, landed: Vec<LandedBranch>) -> Result<(), Error> {
     let events = landed.iter().map(|landed| event::Landed {
         repo: landed.target.repo.clone(),
         target: landed.target.branch.clone(),

@@ -10,7 +10,7 @@ use super::start::{run_start, start_message};
 use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
-use crate::engine::Session;
+use crate::engine::cancel;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
@@ -185,7 +185,7 @@ impl Marking<'_> {
     /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.
     fn call_off(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
         let Some(id) = open_session_of(self.repo, self.target, self.path, task)? else { return Ok(None) };
-        Session::put_aside(self.repo, redactor, &id, None)?;
+        cancel::abandon_session(self.repo, redactor, &id, None)?;
         Ok(Some(id))
     }
 }

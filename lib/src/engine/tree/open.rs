@@ -11,7 +11,7 @@ use super::run_state::RunState;
 use super::unfinished::bring_branches;
 use super::{Error, approvals, earlier_runs};
 use crate::engine::Engine;
-use crate::engine::start::refuse_clash;
+use crate::engine::start_request::refuse_clash;
 use crate::engine::task::SharedWorktree;
 use crate::git::Repo;
 use crate::ids::BranchName;
@@ -28,12 +28,12 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
     bring_branches(&repo, &plan.target)?;
     let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-    let seat = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
+    let worktree = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
     let seen = target_tip(&repo, &plan.target)?;
     let progress = plan.progress(&mut reader)?;
     let state = RunState {
         reader,
-        seat: Some(seat),
+        worktree: Some(worktree),
         gated: BTreeMap::new(),
         chosen: plan.limits.only.clone(),
         done: BTreeMap::new(),

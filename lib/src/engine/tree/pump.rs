@@ -13,9 +13,10 @@ use super::phase::{self, PhaseMerge};
 use super::resume::OpeningSession;
 use super::run::TreeRun;
 use super::{Error, begin, earlier_runs, loop_guard, refuse, spending, start, testing};
+use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
-use crate::engine::task::{Retested, TaskJob};
-use crate::engine::{self, Ended, Pause, Session};
+use crate::engine::task::{Retested, TaskJob, TaskSession};
+use crate::engine::{self, Ended, Pause, cancel};
 use crate::event::WarningCode;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{Next, Reason};
@@ -57,11 +58,11 @@ enum Purpose {
 /// What came of something that went on by itself.
 enum Back {
     /// A session has its files.
-    Opened(Box<Result<(Session, Option<String>), engine::Error>>),
+    Opened(Box<Result<(TaskSession, Option<String>), engine::Error>>),
     /// The task of a session is complete or given up, unless it was stopped before.
-    Attempted(Box<Session>, Result<Option<TreeEnded>, Error>),
+    Attempted(Box<TaskSession>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
-    Tested(Box<Session>, Result<Ended, engine::Error>),
+    Tested(Box<TaskSession>, Result<Ended, engine::Error>),
     /// The tests of a task have run where it is to land.
     Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
 }
@@ -202,7 +203,7 @@ impl<'a> TreePump<'a> {
         let job = testing::job(run, gate);
         // One that was cut off tells nothing about what is there now.
         if let Some(cut_off) = run.state.unfinished.remove(gate) {
-            Session::put_aside(&run.repo, &run.engine.redactor, &cut_off.id, run.state.seat.as_ref())?;
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.worktree.as_ref())?;
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
         let opening = tokio::task::block_in_place(|| begin::begin(run, &job, Attempt { number: 1, of: 1 }, runs))?;
@@ -273,7 +274,7 @@ impl<'a> TreePump<'a> {
     }
 
     /// Makes attempts at a task until it is complete or given up; one that is lands.
-    fn attempt(&mut self, task: &TaskId, mut session: Session) -> Result<(), Error> {
+    fn attempt(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
         if session.is_decided() {
             return self.land(task, session);
         }
@@ -285,15 +286,15 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    fn run_tests(&mut self, gate: &TaskId, mut session: Session) {
+    fn run_tests(&mut self, gate: &TaskId, mut session: TaskSession) {
         let gate = gate.clone();
         self.jobs.spawn(async move {
-            let ended = session.run().await;
+            let ended = run_session(&mut session).await;
             (gate, Back::Tested(Box::new(session), ended))
         });
     }
 
-    fn land(&mut self, task: &TaskId, session: Session) -> Result<(), Error> {
+    fn land(&mut self, task: &TaskId, session: TaskSession) -> Result<(), Error> {
         let step = land::land(self.run, session)?;
         self.follow_landing(task, step)
     }
@@ -316,7 +317,7 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn task_landed(&mut self, task: &TaskId, mut session: Session, tried: LandOutcome) -> Result<(), Error> {
+    fn task_landed(&mut self, task: &TaskId, mut session: TaskSession, tried: LandOutcome) -> Result<(), Error> {
         match tried {
             LandOutcome::Red(on) => {
                 self.active_at(task).attempts.next_or_fail(&mut session, None)?;
@@ -348,14 +349,14 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: LandOutcome) -> Result<(), Error> {
+    fn tests_landed(&mut self, gate: &TaskId, session: TaskSession, tried: LandOutcome) -> Result<(), Error> {
         let (run, stopped) = (&mut *self.run, stopped(&session, gate));
         if matches!(tried, LandOutcome::Moved) {
             let again = format!("`{}` moved while the tests of {gate} ran; they run again", run.plan.target);
             run.engine.warn(WarningCode::TestsAgain.with(again));
             let id = session.id().clone();
             spending::take_back(run, session);
-            Session::put_aside(&run.repo, &run.engine.redactor, &id, run.state.seat.as_ref())?;
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
             let because = self.active.remove(gate).and_then(|active| active.because);
             return match stopped {
                 Some(stopped) => {
@@ -428,7 +429,7 @@ impl<'a> TreePump<'a> {
 }
 
 /// The end of a run whose session somebody has stopped, by a wish it was too late for.
-fn stopped(session: &Session, task: &TaskId) -> Option<TreeEnded> {
+fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
     session.is_stopped().then(|| match session.is_called_off() {
         true => TreeEnded::CalledOff(task.clone()),
         false => TreeEnded::Paused(Pause::interrupted()),

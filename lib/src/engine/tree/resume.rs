@@ -9,8 +9,8 @@ use super::run::TreeRun;
 use super::unfinished::{self, OpenSession, Unfinished};
 use super::{Error, kept, pipelines};
 use crate::agent::BoxFuture;
-use crate::engine::task::TaskJob;
-use crate::engine::{self, Session};
+use crate::engine::task::{TaskJob, TaskSession};
+use crate::engine::{self, cancel};
 use crate::event::{PauseReason, WarningCode};
 use crate::ids::TaskId;
 use crate::plan::tree::TaskNode;
@@ -21,7 +21,7 @@ use crate::workspace::branch_ref;
 /// A session that is about to get its files, which takes long: nobody waits for it. Gives where work was saved that lay in its
 /// working copy, too.
 pub(super) struct OpeningSession {
-    pub session: BoxFuture<'static, Result<(Session, Option<String>), engine::Error>>,
+    pub session: BoxFuture<'static, Result<(TaskSession, Option<String>), engine::Error>>,
     /// It was begun by a run before this one.
     pub resumed: bool,
 }
@@ -68,13 +68,13 @@ pub(super) fn take_up(run: &mut TreeRun, task: &TaskId, job: &Arc<TaskJob>) -> R
     }
     run.state.unfinished.remove(task);
     if let Err(aside) = going_on {
-        Session::put_aside(&run.repo, &run.engine.redactor, &id, run.state.seat.as_ref())?;
+        cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
         warn_session_abandoned(run, task, &history, &state, aside)?;
         return Ok(None);
     }
-    let seat = run.state.seat.take().expect("the working copy is back when no task is worked");
+    let worktree = run.state.worktree.take().expect("the working copy is back when no task is worked");
     let (engine, repo, job) = (run.engine.clone(), run.repo.clone(), job.clone());
-    let session = Box::pin(async move { Session::resume_task(engine, repo, &id, job, seat).await });
+    let session = Box::pin(async move { TaskSession::resume(engine, repo, &id, job, worktree).await });
     Ok(Some(OpeningSession { session, resumed: true }))
 }
 

@@ -19,7 +19,7 @@ use crate::workspace::Lock;
 pub(super) struct RunState {
     pub(super) reader: Reader,
     /// The working copy, when no task is worked.
-    pub(super) seat: Option<SharedWorktree>,
+    pub(super) worktree: Option<SharedWorktree>,
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
     /// The one task that is worked: the one that was asked for, or the first that was done where any one was.

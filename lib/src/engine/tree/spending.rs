@@ -3,12 +3,13 @@
 use super::Error;
 use super::run::TreeRun;
 use super::run_state::Spending;
-use crate::engine::Session;
+use crate::engine::budget::spending::spent;
 use crate::engine::budget::{Earlier, Uncounted, spent_in};
+use crate::engine::task::TaskSession;
 use crate::record::{History, root_ref};
 
 /// Tells a session what the others of this run have spent.
-pub(super) fn tell_spent(run: &mut TreeRun, session: &mut Session) -> Result<(), Error> {
+pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result<(), Error> {
     let spends = run.engine.agent_nodes(session.pipeline()).next().is_some();
     if !spends || !run.engine.budget.counts_runs() {
         return Ok(());
@@ -32,12 +33,12 @@ pub(super) fn tell_spent(run: &mut TreeRun, session: &mut Session) -> Result<(),
 }
 
 /// Takes the working copy back from a session that is left, and remembers what it has spent.
-pub(super) fn take_back(run: &mut TreeRun, session: Session) {
+pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(spending) = &mut run.spending {
-        let spent = (session.task().id.clone(), session.spent());
+        let spent = (session.task().id.clone(), spent(&session));
         spending.insert(session.id().clone(), spent);
     }
-    run.state.seat = Some(session.leave());
+    run.state.worktree = Some(session.leave());
 }
 
 fn read_spending(run: &TreeRun) -> Result<Spending, Error> {

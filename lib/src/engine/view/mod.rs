@@ -6,20 +6,20 @@ mod failure;
 mod find;
 mod turn;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::Timestamp;
-use serde::Serialize;
-
 pub use cost::{CostsRead, costs};
 pub use failure::NodeFailure;
 pub use find::{NoSession, resolve_session, session_worktrees};
 pub use turn::{Deed, Milestone, Moment, Turn};
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
 use super::Error;
 use super::locks::lock_name;
-use super::resume::{recorded_pipeline, recorded_state};
 use super::tree::has_landed;
+use crate::engine::recorded::{recorded_pipeline, recorded_state};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
