@@ -7,9 +7,10 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
+use pleach::engine;
 use pleach::engine::{
     AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor,
-    UnmeteredAgent,
+    UnmeteredAgent, spawn_session,
 };
 use pleach::event::{Event, PauseReason, Told};
 use pleach::git::{Limits, Repo};
@@ -264,7 +265,7 @@ pub async fn see_through(globals: &Globals, session: Session, protection: Protec
         protection.hear(globals, &told.recorded.event);
         progress.event(told);
     };
-    let (session, ended) = session.spawn().follow(hear).await;
+    let (session, ended) = spawn_session(session).follow(hear).await;
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,
@@ -324,7 +325,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     match ended {
         Ended::Completed => {
             out.line(format!("{} session {id} ({counted})", head("done:")))?;
-            match session.overspent() {
+            match engine::overspent(session) {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
                 Err(error) => warning!(SpendingUnreadable, "{}", of_engine(&error).sentence()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::Session;
+use pleach::engine::cancel_session;
 use pleach::event::Recorded;
 use pleach::git::Repo;
 use pleach::ids::SessionId;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::config::{AgentChoice, Config};
-use pleach::engine::{Session, StartRequest};
+use pleach::engine::{StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::Repo;
 use pleach::ids::RepoName;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{Session, Standing, Summary};
+use pleach::engine::{Standing, Summary, pause_session};
 use pleach::workspace::Holder;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source};
-use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, wait_for_orphans};
+use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, resume_session, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, Session};
+use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
 use pleach::git::Repo;
 use pleach::ids::{RepoPath, SessionId};
 use pleach::text::shell_word;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, Level, Source as Origin};
-use pleach::engine::{Session, StartRequest};
+use pleach::engine::{StartRequest, start_session};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
 use pleach::trust::for_inputs;

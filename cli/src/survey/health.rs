@@ -10,7 +10,8 @@ use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{Orphan, OrphanPlaces, Session, Standing, Summary, View};
+use pleach::engine;
+use pleach::engine::{Orphan, OrphanPlaces, Standing, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
@@ -359,7 +360,7 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 
 /// What sessions that are gone have left; with `fix` it is removed.
 pub fn leftovers(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
-    let found = match orphans(repo, places) {
+    let found = match engine::orphans(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "look by hand")],
     };

@@ -102,6 +102,7 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Recorded;
     use crate::event::WarningCode;
 
     fn told(text: &str) -> Told {

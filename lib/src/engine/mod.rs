@@ -44,7 +44,7 @@ mod view;
 mod worker;
 
 pub use broadcast::{Broadcast, Subscription};
-pub use budget::spending::{overspent, spent};
+pub use budget::spending::overspent;
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
 pub use cancel::{LOOK, abandon_session, cancel_session};
 pub use ended::{Ended, Pause};
@@ -66,7 +66,7 @@ pub use session::Session;
 pub use session_plan::SessionPlan;
 pub use spawned::SpawnedRun;
 pub use start::{OnOpen, start_session};
-pub use start_request::StartRequest;
+pub use start_request::{StartRequest, TaskStart};
 pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};
 pub use view::{

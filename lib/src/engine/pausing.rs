@@ -2,14 +2,13 @@
 
 use super::{Error, Session};
 use crate::clock;
-use crate::engine::budget::spending;
 use crate::engine::context::recording;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::record::Batch;
 
 /// Records that the run stops here and can be resumed, or not any more when it was called off.
 pub(super) fn pause(session: &mut Session, reason: PauseReason) -> Result<(), Error> {
-    let why = spending::pause_reason(session).filter(|_| reason == PauseReason::OverBudget);
+    let why = pause_reason(session).filter(|_| reason == PauseReason::OverBudget);
     pause_because(session, reason, why)
 }
 
@@ -24,4 +23,15 @@ pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Opt
         (format!("pause at {}", root.here()), event.into())
     };
     recording::record(session.root_mut(), Batch { summary, ..Batch::default() }, vec![event], clock::now())
+}
+
+/// How to go on with a run that waits because of this limit.
+pub(in crate::engine) fn pause_reason(session: &Session) -> Option<String> {
+    let over = session.over.as_ref()?;
+    let again = match session.plan.started.task {
+        Some(_) => "and run again",
+        None => "and resume",
+    };
+    let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
+    Some(format!("{over}; {} {again}{day}", over.advice()))
 }

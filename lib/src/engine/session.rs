@@ -12,7 +12,7 @@ use super::supervisor::Registered;
 use super::worker::Report;
 use super::{Engine, Error, SessionPlan, Subscription};
 use crate::agent::Roster;
-use crate::budget::{Exceeded, Spent};
+use crate::budget::{Amount, Exceeded, Spent};
 use crate::engine::context::worktrees;
 use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
@@ -254,6 +254,15 @@ impl Session {
     /// What a person should know and was not told yet.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
+    }
+
+    /// What its contexts have spent together.
+    pub fn spent(&self) -> Amount {
+        self.spent_by(|spent| spent.total)
+    }
+
+    pub(super) fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
+        self.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
     }
 }
 

@@ -8,6 +8,7 @@ use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
 use pleach::engine::{
     AutoApprove, Broadcast, Ended, Engine, Handler, HandlerContext, Session, StartRequest, Subscription, Supervisor,
+    run_session, spawn_session, start_session,
 };
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
@@ -128,7 +129,7 @@ impl World {
     async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
         let mut session = self.start(dot, engine).await;
         let mut events = session.events();
-        let ended = session.run().await.unwrap();
+        let ended = run_session(&mut session).await.unwrap();
         (session, ended, told(&mut events))
     }
 }
@@ -347,8 +348,7 @@ async fn what_is_told_of_a_branch_is_there_when_it_is_told() {
     let session = world.start(dot, world.engine(None, BTreeMap::new())).await;
     let repo = world.repo();
     let mut told = 0;
-    let (_, ended) = session
-        .spawn()
+    let (_, ended) = spawn_session(session)
         .follow(|event| {
             if let Event::TurnCommitted(turn) = &event.recorded.event {
                 let at = repo.reference(&format!("refs/heads/{}", turn.branch)).unwrap().expect("the branch is there");

@@ -65,7 +65,7 @@ fn measure(size: usize, options: &Options) -> Result<Measured, Box<dyn Error>> {
     println!("\n== {size} files");
     let scans = scan::run(&world, &checkout, size, options.rounds)?;
     show_scans(&scans);
-    let mut session = start::start_session(&world, &checkout)?;
+    let mut session = Session::start(&world, &checkout)?;
     let mut changes = Changes::new(size);
     let mut turns = Vec::new();
     fill(&mut session, &mut changes, FEW_TURNS)?;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
+use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, day_of};
 use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::context::recording;
@@ -15,15 +15,6 @@ use crate::ids::NodeId;
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::state::limit_mark;
-
-/// What its contexts have spent together.
-pub fn spent(session: &Session) -> Amount {
-    spent_by(session, |spent| spent.total)
-}
-
-fn spent_by(session: &Session, of: impl Fn(&Spent) -> Amount) -> Amount {
-    session.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
-}
 
 /// What an agent's node may spend, and what counts against it.
 pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Error> {
@@ -35,14 +26,14 @@ pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<All
     if !limits.is_set() {
         return Ok(Allowance::default());
     }
-    let (own, now) = (spent(session), clock::now());
-    let mut day = spent_by(session, |spent| spent.during(day_of(now)));
+    let (own, now) = (session.spent(), clock::now());
+    let mut day = session.spent_by(|spent| spent.during(day_of(now)));
     if limits.is_for_days() {
         let budget = &session.engine.budget;
         day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.id())))?;
     }
     let account = Account {
-        node: spent_by(session, |spent| spent.on(&node.id)),
+        node: session.spent_by(|spent| spent.on(&node.id)),
         session: own,
         run: session.earlier.run + own,
         task: if session.plan.started.task.is_some() { session.earlier.task + own } else { Amount::default() },
@@ -128,17 +119,6 @@ fn stop_reason(session: &Session, over: &Exceeded) -> String {
         None => " and resume",
     };
     format!("{over}; {}{again}", over.advice())
-}
-
-/// How to go on with a run that waits because of this limit.
-pub(in crate::engine) fn pause_reason(session: &Session) -> Option<String> {
-    let over = session.over.as_ref()?;
-    let again = match session.plan.started.task {
-        Some(_) => "and run again",
-        None => "and resume",
-    };
-    let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
-    Some(format!("{over}; {} {again}{day}", over.advice()))
 }
 
 /// The widest limit that was passed and not only reached, unless warnings are all that follows: by the last call of an

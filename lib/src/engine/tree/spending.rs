@@ -3,7 +3,6 @@
 use super::Error;
 use super::run::TreeRun;
 use super::run_state::Spending;
-use crate::engine::budget::spending::spent;
 use crate::engine::budget::{Earlier, Uncounted, spent_in};
 use crate::engine::task::TaskSession;
 use crate::record::{History, root_ref};
@@ -35,7 +34,7 @@ pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result
 /// Takes the working copy back from a session that is left, and remembers what it has spent.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(spending) = &mut run.spending {
-        let spent = (session.task().id.clone(), spent(&session));
+        let spent = (session.task().id.clone(), session.spent());
         spending.insert(session.id().clone(), spent);
     }
     run.state.worktree = Some(session.leave());
