@@ -246,15 +246,27 @@ fn no_file_names_a_path_of_somebodys_machine() {
     }
 }
 
+/// What a link to a heading is called, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut broken = Vec::new();
     for page in files("").into_iter().filter(|file| file.ends_with(".md")) {
         let text = read(&page);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let outside = link.is_empty() || link.contains("://") || link.contains(' ');
-            let place = root().join(&page).with_file_name("").join(link);
-            if !outside && !place.exists() {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            let place = root().join(&page).with_file_name("").join(file);
+            let place = if file.is_empty() { root().join(&page) } else { place };
+            let target = std::fs::read_to_string(&place).unwrap_or_default();
+            let headings = target.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+            if !place.exists() || !heading.is_empty() && !headings.map(anchor).any(|name| name == heading) {
                 broken.push(format!("{page}: {link}"));
             }
         }
