@@ -246,6 +246,14 @@ fn no_file_names_a_path_of_somebodys_machine() {
     }
 }
 
+#[test]
+fn the_readme_lists_every_page() {
+    let readme = read("README.md");
+    let pages = files("docs").into_iter().filter(|path| path.ends_with(".md"));
+    let missing: Vec<String> = pages.filter(|page| !readme.contains(&format!("({page})"))).collect();
+    assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
+
 /// What a link to a heading is called, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
