@@ -254,6 +254,15 @@ fn the_readme_lists_every_page() {
     assert!(missing.is_empty(), "README.md does not list {missing:?}");
 }
 
+#[test]
+fn a_long_page_is_a_reference_and_says_so() {
+    for page in files("docs").into_iter().filter(|path| path.ends_with(".md") && path != "docs/cli.md") {
+        let text = read(&page);
+        let says_so = text.lines().take(5).any(|line| line.to_lowercase().contains("a reference"));
+        assert!(says_so || text.lines().count() <= 300, "{page}: a guide is read in ten minutes; split it");
+    }
+}
+
 /// What a link to a heading is called, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
