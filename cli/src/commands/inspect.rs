@@ -69,7 +69,7 @@ struct Seen<'a> {
     /// Its branch, where there is one.
     branch: Option<OpenBranch>,
     feedback: Vec<Feedback>,
-    logs: Vec<pleach::engine::tree::Log>,
+    logs: Vec<pleach::engine::tree::TaskLog>,
 }
 
 impl<'a> Seen<'a> {

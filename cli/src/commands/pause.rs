@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{Standing, Summary, pause_session};
+use pleach::engine::{SessionStatus, Summary, pause_session};
 use pleach::workspace::Holder;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     })?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let standing = summary.standing();
-    let is_paused = matches!(standing, Standing::Paused { .. });
+    let is_paused = matches!(standing, SessionStatus::Paused { .. });
     if !interrupted && !is_paused {
         let message = format!("session {id} is not running: {}", show::standing(&standing));
         return Err(

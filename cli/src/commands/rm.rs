@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::select::{Selectors, select};
 use crate::code::Code;
-use crate::commands::cancel::call_off;
+use crate::commands::cancel::cancel_and_wait;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -151,7 +151,7 @@ impl Remover<'_> {
         match self.look(id) {
             // What runs is called off first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
-                match call_off(self.globals, &self.repo, id, GRACE) {
+                match cancel_and_wait(self.globals, &self.repo, id, GRACE) {
                     Err(held) if held.exit() == Exit::Locked => Err(held),
                     // One whose record nobody can read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),

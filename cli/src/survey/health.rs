@@ -11,7 +11,7 @@ use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
 use pleach::engine;
-use pleach::engine::{Orphan, OrphanPlaces, Standing, Summary, View};
+use pleach::engine::{Orphan, OrphanPlaces, SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
@@ -327,8 +327,8 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let mut running = 0;
     for (id, summary) in &all {
         match summary.as_ref().map(Summary::standing) {
-            Ok(Standing::Running) => running += 1,
-            Ok(Standing::Dead) => findings.push(Finding::warn(
+            Ok(SessionStatus::Running) => running += 1,
+            Ok(SessionStatus::Dead) => findings.push(Finding::warn(
                 "sessions",
                 format!("{id} was killed while it ran"),
                 format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pleach::agent::Roster;
 use pleach::config::AgentChoice;
-use pleach::engine::tree::progress::Reader;
+use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
     self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
@@ -195,7 +195,7 @@ fn exit(ended: &TreeEnded) -> Exit {
     match ended {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
         TreeEnded::Failed { .. }
-        | TreeEnded::CalledOff(_)
+        | TreeEnded::Cancelled(_)
         | TreeEnded::GateRed { .. }
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
@@ -237,7 +237,7 @@ fn require_agent<P: Borrow<Pipeline>>(
 
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
         restart_warnings(&progress).iter().for_each(say::warn);

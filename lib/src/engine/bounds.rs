@@ -8,13 +8,13 @@ use crate::workspace::Workspace;
 
 /// The bounds of what works in a working copy, before it is known who.
 #[derive(Debug)]
-pub(super) struct Bounds<'a> {
+pub(super) struct SandboxBounds<'a> {
     pub(super) policy: &'a Policy,
     pub(super) workspace: &'a Workspace,
     pub(super) own: Vec<PathBuf>,
 }
 
-impl Bounds<'_> {
+impl SandboxBounds<'_> {
     /// As the bounds of an agent with a home of its own.
     pub(super) fn of_agent(&self, home: &Path) -> Sandbox {
         self.within(|place| self.policy.of_agent(place)).with_write([home.to_owned()])

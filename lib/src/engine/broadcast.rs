@@ -10,13 +10,13 @@ use crate::event::Told;
 /// Tells events to all subscriptions, in the order in which they happened. What is recorded is told once it is on disk.
 #[derive(Debug, Clone, Default)]
 pub struct Broadcast {
-    listeners: Arc<Mutex<Vec<Listener>>>,
+    listeners: Arc<Mutex<Vec<Subscriber>>>,
     /// Somebody wants to hear what agents say in turns that are not over.
     pub(super) words: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Listener {
+struct Subscriber {
     sender: mpsc::UnboundedSender<Told>,
     /// How many events were sent.
     sent: u64,
@@ -38,7 +38,7 @@ impl Broadcast {
     pub fn subscribe(&self) -> Subscription {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (read, seen) = watch::channel(0);
-        self.with(|listeners| listeners.push(Listener { sender, sent: 0, read: seen }));
+        self.with(|listeners| listeners.push(Subscriber { sender, sent: 0, read: seen }));
         Subscription { receiver, read, is_reading: false }
     }
 
@@ -70,7 +70,7 @@ impl Broadcast {
         }
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Subscriber>) -> T) -> T {
         look(&mut self.listeners.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Error;
 use super::locks::{Locks, lock_name};
-use super::resume::{Found, find, read};
+use super::resume::{RecordedSession, find, read};
 use super::task::SharedWorktree;
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
@@ -98,8 +98,8 @@ fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, 
     record(repo, redactor, id, found)
 }
 
-fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: Found) -> Result<Recorded, Error> {
-    let Found { history, mut state, .. } = found;
+fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: RecordedSession) -> Result<Recorded, Error> {
+    let RecordedSession { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
     let newest = (history.first, history.tip, state.messages);

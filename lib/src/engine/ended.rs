@@ -6,7 +6,7 @@ use crate::ids::NodeId;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnded {
     /// It reached its exit.
     Completed,
     /// It failed.

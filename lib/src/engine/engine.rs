@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bounds::Bounds;
+use super::bounds::SandboxBounds;
 use super::{Broadcast, Budget, Handler, Interviewer, UnmeteredAgent, Unpriced};
 use crate::agent::{Roster, Scribe};
 use crate::budget::{Limits, day_of};
@@ -117,10 +117,10 @@ impl Engine {
         workspace: &'a Workspace,
         scratch: Option<&Scratch>,
         own: impl IntoIterator<Item = PathBuf>,
-    ) -> Option<Bounds<'a>> {
+    ) -> Option<SandboxBounds<'a>> {
         let policy = self.sandbox.as_ref()?;
         let own = scratch.map(|scratch| scratch.path().to_owned()).into_iter().chain(own).collect();
-        Some(Bounds { policy, workspace, own })
+        Some(SandboxBounds { policy, workspace, own })
     }
 
     /// Sees that a working copy can be made before there is a session that would need one.

@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// The session was called off before it began to work. Who called it off records that.
     #[error("session {session} was called off while its working copy was set up")]
-    CalledOff {
+    Cancelled {
         /// The session.
         session: SessionId,
     },

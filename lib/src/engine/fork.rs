@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Context, Opened};
+use super::context::{Context, OpenedContext};
 use super::locks::worktree_lock;
 use super::recorded::recorded_state;
 use super::{Error, Session, start};
@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::workspace::{Lock, branch_ref};
 
 /// Where a context begins: the record that tells of it, and what was folded up to it.
-struct Origin {
+struct ForkOrigin {
     record: CommitId,
     told: Recorded,
     state: State,
@@ -83,7 +83,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
             let recorder = Recorder::resume(repo, session.plan.id.clone(), fork.context.clone(), redactor, newest);
             let task = session.plan.started.task.as_ref().map(|task| task.id.clone());
             let events = history.events().count();
-            Ok(session.new_context(Opened {
+            Ok(session.new_context(OpenedContext {
                 id: fork.context.clone(),
                 state,
                 recorder: recorder.on_task(task),
@@ -103,7 +103,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
 }
 
 /// Where a context begins whose own chain was never written.
-fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<Origin, Error> {
+fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<ForkOrigin, Error> {
     let mut state = State::new(session.plan.start_node.clone());
     for record in &history.records {
         for told in &record.events {
@@ -111,7 +111,7 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
         }
         let told = record.events.iter().find(|told| told.event == Event::from(fork.clone()));
         if let Some(told) = told.filter(|_| record.context == fork.from) {
-            return Ok(Origin { record: record.commit, told: told.clone(), state });
+            return Ok(ForkOrigin { record: record.commit, told: told.clone(), state });
         }
     }
     let why = format!("context `{}` is told of by no record", fork.context);
@@ -120,8 +120,8 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
 
 /// Writes the first record of a context. Text and date come from its parent's, so that it is the same whenever it is
 /// written.
-fn begin_fork(session: &Session, parent: &ContextId, origin: Origin, lock: Lock) -> Result<Context, Error> {
-    let Origin { record, told, mut state } = origin;
+fn begin_fork(session: &Session, parent: &ContextId, origin: ForkOrigin, lock: Lock) -> Result<Context, Error> {
+    let ForkOrigin { record, told, mut state } = origin;
     let messages = state.messages;
     state.apply(&told)?;
     let mut recorder = session.context(parent).recorder.fork(state.id.clone(), (record, messages));
@@ -133,7 +133,7 @@ fn begin_fork(session: &Session, parent: &ContextId, origin: Origin, lock: Lock)
     };
     recorder.append(session.repo.writer(), &batch)?;
     let (id, written) = (state.id.clone(), batch.events);
-    Ok(session.new_context(Opened { id, state, recorder, lock, workspace: None, events: 1, written }))
+    Ok(session.new_context(OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written }))
 }
 
 /// The branches of a context that forks from this one.
@@ -146,7 +146,7 @@ fn fork_branches(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoN
 }
 
 /// Tells of a context that forks from this one.
-fn record_fork(context: &mut Context, forked: ContextForked) -> Result<Origin, Error> {
+fn record_fork(context: &mut Context, forked: ContextForked) -> Result<ForkOrigin, Error> {
     let batch = Batch {
         summary: format!("fork {} at {}", forked.context, forked.node_id),
         work: forked.base.values().copied().collect(),
@@ -154,5 +154,5 @@ fn record_fork(context: &mut Context, forked: ContextForked) -> Result<Origin, E
     };
     let told = Recorded { at: clock::now(), event: forked.into() };
     recording::record(context, batch, vec![told.event.clone()], told.at)?;
-    Ok(Origin { record: begin_node::newest_record(context), told, state: State::clone(&context.state) })
+    Ok(ForkOrigin { record: begin_node::newest_record(context), told, state: State::clone(&context.state) })
 }

@@ -1,8 +1,24 @@
 //! Runs sessions: the only loop, and the only place that changes anything.
 //!
-//! [`Session::run`] asks [`crate::route::next`] what to do, hands nodes to a worker, and records what the worker
-//! reports before anything else happens. Workers scan and write objects; refs, records and the folded state belong
-//! to the loop alone.
+//! The loop asks [`crate::route::next`] what comes next, hands a node to a worker, and records what the worker reports
+//! before anything else happens. Workers scan and write objects; refs, records and folded state belong to the loop alone.
+//!
+//! | question | where |
+//! |---|---|
+//! | How does a session start, resume, end? | `start_request` what it is given, `start` first record, branch, worktree; `resume` load, fold, repair, continue; `run` to its end; `ended`, `pausing` |
+//! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `recorded` both read from its record |
+//! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and the wish to stop |
+//! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that begin from another |
+//! | Where does a turn become a commit? | `worker/agent` builds the commit's objects, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
+//! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` what is folded and not yet written |
+//! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `known` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
+//! | What is an agent told? | `preamble` the run so far, by fidelity; `task/asked` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
+//! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` what follows, `ledger` what sessions spent, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
+//! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` what is recorded verbatim may hold no secret |
+//! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
+//! | How is a task of a tree worked? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the run over a tree; `landing` the commits a landing brings |
+//! | What do sessions of a process share? | `engine` what runs need from outside, `supervisor`; `broadcast` events to subscribers, nobody is waited for; `spawned` a run in the background |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause` of another process; `remove`; `orphans` what dead sessions left; `pool` worktrees of finished ones; `locks` |
 
 mod bounds;
 mod broadcast;
@@ -47,14 +63,19 @@ pub use broadcast::{Broadcast, Subscription};
 pub use budget::spending::overspent;
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
 pub use cancel::{LOOK, abandon_session, cancel_session};
-pub use ended::{Ended, Pause};
+pub use ended::{Pause, SessionEnded};
 pub use engine::Engine;
 pub use error::Error;
-pub use executor::{AgentWork, Assignment, Conversation, Executor, Job, Offered, Recording, Start, Watch, Work};
+pub use executor::{
+    AgentWork, AssignedWork, Assignment, Conversation, Executor, NodeStart, Offered, Recording, Work, WorkWatch,
+};
 pub use export::ExportError;
 pub use fork::fork_context;
 pub use handler::{Handler, HandlerContext};
-pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
+pub use human::{
+    AutoApprove, Choice, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Nobody, PreparedAnswers, Question,
+    ReviewedWork,
+};
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, OrphanPlaces, orphans};
 pub use pause::pause_session;
@@ -70,6 +91,6 @@ pub use start_request::{StartRequest, TaskStart};
 pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};
 pub use view::{
-    CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
-    resolve_session, session_worktrees,
+    CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, SessionStatus, Sessions, Summary, TurnView, View,
+    costs, resolve_session, session_worktrees,
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::locks::Locks;
-use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
+use super::remove::{KeptWork, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
 use crate::git::{Listed, Repo, Worktree};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
@@ -145,7 +145,13 @@ fn remove_worktree(
         && !is_on_a_ref(repo, head)?
     {
         let tree = repo.tree_of(head)?;
-        keep = Some(Keep { writer: repo.writer(), tree, parents: vec![head], unmerged: true, uncommitted: Vec::new() });
+        keep = Some(KeptWork {
+            writer: repo.writer(),
+            tree,
+            parents: vec![head],
+            unmerged: true,
+            uncommitted: Vec::new(),
+        });
     }
     let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
     Worktree::remove(repo, path)?;

@@ -15,7 +15,7 @@ pub(super) fn pause(session: &mut Session, reason: PauseReason) -> Result<(), Er
 /// The same, with more to say about why.
 pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
     let root = session.root();
-    let (summary, event): (_, Event) = if session.plan.cancel.is_called_off() {
+    let (summary, event): (_, Event) = if session.plan.cancel.is_cancelled() {
         ("cancel".to_owned(), PipelineCancelled::default().into())
     } else {
         let node_id = root.state.next_node().cloned();

@@ -9,14 +9,14 @@ pub(super) use known::copied_in;
 
 use std::path::{Path, PathBuf};
 
-use known::{Known, read_work};
+use known::{KnownWork, read_work};
 
 use super::Error;
 use super::locks::Locks;
 use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
 use crate::confined_fs;
-use crate::engine::remove::known::Records;
+use crate::engine::remove::known::RecordRefs;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
@@ -166,7 +166,7 @@ pub enum RemovalStep {
 
 /// Something to be saved.
 #[derive(Debug)]
-pub(super) struct Keep {
+pub(super) struct KeptWork {
     pub writer: Writer,
     pub tree: TreeId,
     pub parents: Vec<CommitId>,
@@ -184,12 +184,12 @@ pub struct Removal {
     /// What speaks against it.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,
-    keeps: Vec<Keep>,
+    keeps: Vec<KeptWork>,
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
     branch: Option<BranchState>,
     /// The main one last, each with its newest record.
-    records: Records,
+    records: RecordRefs,
     locks: Locks,
     state_dir: PathBuf,
 }
@@ -204,7 +204,7 @@ pub fn prepare_removal(
 ) -> Result<Removal, RemoveError> {
     let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
         let records = records(repo, id)?;
-        let known = Known::of(repo, id, &records, copied_in)?;
+        let known = KnownWork::of(repo, id, &records, copied_in)?;
         Ok((records, known))
     })?;
     let mut obstacles = Vec::new();
@@ -300,7 +300,7 @@ impl Removal {
 }
 
 /// Removes refs that nobody else writes while this process holds the session.
-pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
+pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
     let all: Vec<Move> = all.collect();
     match repo.swap_all(&all, "pleach: rm") {
@@ -337,7 +337,7 @@ fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {
     if own { RemovalStep::RemoveBranch { branch, at } } else { RemovalStep::LeaveBranch { branch, at } }
 }
 
-impl Keep {
+impl KeptWork {
     fn step(&self, reference: String) -> RemovalStep {
         RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
     }
@@ -362,7 +362,7 @@ type BranchState = (BranchName, CommitId, bool);
 /// The branch of a session, and whether its newest commit is on no other one.
 fn branch_state(
     repo: &Repo,
-    known: &Known,
+    known: &KnownWork,
     obstacles: &mut Vec<Obstacle>,
 ) -> Result<(Option<BranchState>, bool), RemoveError> {
     let Some(tip) = known.work else { return Ok((None, false)) };
@@ -403,7 +403,7 @@ fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::
     Ok(found.and_then(|(_, at)| at))
 }
 
-fn has_lost_landed(repo: &Repo, known: &Known, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+fn has_lost_landed(repo: &Repo, known: &KnownWork, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
     match known.landed {
         Some(landed) => Ok(!is_merged(repo, known, landed, branch)?),
         None => Ok(false),
@@ -418,7 +418,7 @@ fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveErro
 }
 
 /// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's that goes.
-fn is_merged(repo: &Repo, known: &Known, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
     // A branch that stays keeps what is on it.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &known.target {
@@ -440,7 +440,7 @@ pub(super) fn uncommitted(
     copied_in: &[RepoPath],
     path: &Path,
     obstacles: &mut Vec<Obstacle>,
-) -> Result<Option<Keep>, RemoveError> {
+) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = tip else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
     let mut worktree = Worktree::open(repo, path)?;
@@ -482,17 +482,17 @@ pub(super) fn uncommitted(
         return Ok(None);
     }
     let parents = std::iter::once(tip).chain(own_head).collect();
-    Ok(Some(Keep { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
+    Ok(Some(KeptWork { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
 }
 
-fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveError> {
+fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = known.work else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
-    Ok(Some(Keep { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
+    Ok(Some(KeptWork { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
 }
 
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
-pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
+pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
     let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
     let main = root_ref(id);
     records.sort_by_key(|(name, _)| *name == main);

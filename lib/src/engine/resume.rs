@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::context::Opened;
+use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::SessionPlan;
 use super::start::{self, OnOpen};
@@ -20,14 +20,14 @@ use crate::text::listed;
 use crate::workspace::branch_ref;
 
 /// A session that has not ended, as its record has it.
-pub(super) struct Found {
+pub(super) struct RecordedSession {
     pub history: History,
     pub pipeline: Pipeline,
     pub state: State,
 }
 
 /// Reads a session that is to go on. The caller holds its locks.
-pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let found = read(repo, id)?;
     match over(&found, id) {
         Some(over) => Err(over),
@@ -37,7 +37,7 @@ pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
 
 /// Why a session that was read cannot be resumed. One that failed can be, at the node it failed at; a task's goes on
 /// with its next attempt instead.
-fn over_for_good(found: &Found, id: &SessionId) -> Option<Error> {
+fn over_for_good(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
     over(found, id).filter(|_| !failed)
 }
@@ -53,14 +53,14 @@ fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<O
 }
 
 /// Why a session that was read has ended.
-fn over(found: &Found, id: &SessionId) -> Option<Error> {
+fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let phase = &found.state.phase;
     let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
     (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
 }
 
 /// Reads a session that is to be written to. The caller holds its locks.
-pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
     repo.release_stale_lock(&root_ref(id))?;
@@ -69,7 +69,7 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     }
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
-    Ok(Found { history, pipeline, state })
+    Ok(RecordedSession { history, pipeline, state })
 }
 
 /// Resumes a session whose newest record is still `seen`, so that it runs what somebody has agreed to: where it
@@ -120,10 +120,10 @@ pub(super) fn open_recorded(
     engine: Arc<Engine>,
     repo: Repo,
     locks: Locks,
-    found: Found,
+    found: RecordedSession,
     job: Option<Arc<TaskJob>>,
 ) -> Result<Session, Error> {
-    let Found { history, pipeline, state } = found;
+    let RecordedSession { history, pipeline, state } = found;
     let id = history.session.clone();
     let newest = (history.first, history.tip, state.messages);
     let context = history.context.clone();
@@ -133,7 +133,7 @@ pub(super) fn open_recorded(
     let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
     let Locks { session, mut worktrees } = locks;
     let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
-    let opened = Opened { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
+    let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
     let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
     let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
     let mut session = Session::new((engine, registered), repo, plan, session, opened);

@@ -1,11 +1,11 @@
 //! Running a session: from where it stands to its end or a pause.
 
 use super::pump::Pump;
-use super::{Ended, Error, Session, SpawnedRun, pool};
+use super::{Error, Session, SessionEnded, SpawnedRun, pool};
 use crate::engine::context::recording;
 
 /// Runs until the pipeline ends or pauses.
-pub async fn run_session(session: &mut Session) -> Result<Ended, Error> {
+pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     let ended = run_attempt(session).await?;
     session.at_root(|context| {
         recording::flush(context)?;
@@ -19,13 +19,13 @@ pub async fn run_session(session: &mut Session) -> Result<Ended, Error> {
 }
 
 /// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
-pub(super) async fn run_attempt(session: &mut Session) -> Result<Ended, Error> {
+pub(super) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, Error> {
     session.announce();
     Pump::new(session).run().await
 }
 
 /// Runs by itself until the pipeline ends or pauses.
-pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<Ended, Error>)> {
+pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
     SpawnedRun::new(session.events(), async move {
         let ended = run_session(&mut session).await;
         (session, ended)

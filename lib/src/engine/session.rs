@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::budget::Earlier;
-use super::context::{Context, Opened};
-use super::executor::{Assignment, Executor, Running, Watch};
+use super::context::{Context, OpenedContext};
+use super::executor::{Assignment, Executor, Running, WorkWatch};
 use super::supervisor::Registered;
-use super::worker::Report;
+use super::worker::WorkerReport;
 use super::{Engine, Error, SessionPlan, Subscription};
 use crate::agent::Roster;
 use crate::budget::{Amount, Exceeded, Spent};
@@ -51,7 +51,7 @@ impl Session {
         repo: Repo,
         plan: SessionPlan,
         lock: Lock,
-        opened: Opened,
+        opened: OpenedContext,
     ) -> Self {
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Another context of this session.
-    pub(super) fn new_context(&self, opened: Opened) -> Context {
+    pub(super) fn new_context(&self, opened: OpenedContext) -> Context {
         Context::new(Arc::clone(&self.engine), self.repo.clone(), Arc::clone(&self.plan), opened)
     }
 
@@ -184,7 +184,7 @@ impl Session {
     pub(super) fn set_to_work(
         &mut self,
         assignment: Assignment,
-        reports: mpsc::Sender<(ContextId, Report)>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Running {
         let context = self.context_mut(&assignment.context);
         let workspace = context.workspace.take().expect("the worktrees are back when no node runs");
@@ -202,7 +202,7 @@ impl Session {
     }
 
     /// Has somebody told of all work that is begun, with what it was made of.
-    pub fn watch(&mut self, watch: Watch) {
+    pub fn watch(&mut self, watch: WorkWatch) {
         self.executor.watch = Some(watch);
     }
 
@@ -222,8 +222,8 @@ impl Session {
     }
 
     /// Whether somebody wants it to end for good.
-    pub(super) fn is_called_off(&self) -> bool {
-        self.plan.cancel.is_called_off()
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.plan.cancel.is_cancelled()
     }
 
     /// What is told of it from now on.

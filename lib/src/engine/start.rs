@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::context::Opened;
+use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::{SessionPlan, start_node};
 use super::start_request::{TREE_FILE, TaskStart};
@@ -133,7 +133,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         let Locks { session, mut worktrees } = locks;
         let lock = worktrees.remove(&root).expect("the lock of the root's worktree was taken");
         let (job, workspace) = task.map(|task| (task.job, task.worktree.workspace)).unzip();
-        let opened = Opened {
+        let opened = OpenedContext {
             id: root,
             state,
             recorder,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pleach::config::{self, OnExceeded};
 use pleach::engine::task::{SharedWorktree, TaskJob, TaskSession};
 use pleach::engine::{
-    Budget, Copy, Ended, Engine, TaskStart, fork_context, resume_session, run_session, wait_for_orphans,
+    Budget, Copy, Engine, SessionEnded, TaskStart, fork_context, resume_session, run_session, wait_for_orphans,
 };
 use pleach::event::{AttemptStarted, Commits, Event, PauseReason, Recorded, TaskOf};
 use pleach::git::Repo;
@@ -107,7 +107,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     let mut events = session.events();
     let ended = run_session(&mut session).await.unwrap();
     let events = told(&mut events);
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     assert_done(&world, &id);
     let repo = world.repo();
     let (of_main, of_b) = (own_events(&repo, &id, &main), own_events(&repo, &id, &b()));
@@ -157,7 +157,7 @@ scripts:
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
     fork_context(&mut session, &main, &"b".parse().unwrap()).await.unwrap();
     let ended = run_session(&mut session).await.unwrap();
-    let Ended::Paused(pause) = ended else { panic!("{ended:?}") };
+    let SessionEnded::Paused(pause) = ended else { panic!("{ended:?}") };
     assert_eq!(pause.reason, PauseReason::OverBudget);
     let of_main = own_events(&world.repo(), &id, &main);
     assert_eq!(turns(&of_main), ["main.1"], "what it had begun is on record");
@@ -175,7 +175,7 @@ async fn both_contexts_go_on_after_a_kill() {
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
-    assert_eq!(run_session(&mut session).await.unwrap(), Ended::Completed);
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
         let events = own_events(&repo, &id, &context.parse().unwrap());
@@ -201,7 +201,7 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::whole_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
-    assert_eq!(run_session(&mut session).await.unwrap(), Ended::Completed);
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
 }
 

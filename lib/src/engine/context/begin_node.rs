@@ -12,8 +12,10 @@ use crate::clock;
 use crate::engine::Error;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::context::Context;
-use crate::engine::executor::{Assignment, Conversation, Job, Known, Recording, Start, Wanted, work};
-use crate::engine::worker::Finished;
+use crate::engine::executor::{
+    AssignedWork, Assignment, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
+};
+use crate::engine::worker::NodeFinished;
 use crate::event::{NodeStarted, Outcome, Snapshot};
 use crate::ids::CommitId;
 use crate::plan::pipeline::{HandlerKind, Node};
@@ -22,11 +24,11 @@ use crate::state::{Position, Visit};
 
 /// What became of a node that was to be started.
 #[derive(Debug)]
-pub(in crate::engine) enum Begun {
+pub(in crate::engine) enum NodeBegin {
     /// It only passes on, and has ended.
     Passed(NodeEnd),
     /// It is on record, and this is to be carried out, with what is known of the record.
-    Started(Box<Assignment>, Option<Known>),
+    Started(Box<Assignment>, Option<RecordedFacts>),
 }
 
 /// How a node takes part in the conversations of the run. The first agent after a resume, and a program, which reads
@@ -67,19 +69,19 @@ pub(in crate::engine) fn begin(
     continues: bool,
     conversation: &Conversation,
     (allowance, order): (Allowance, BudgetVerdict),
-) -> Result<Begun, Error> {
+) -> Result<NodeBegin, Error> {
     let start = match continues {
-        false => Start::First,
-        true if must_start_over(context, node) => Start::Over,
-        true => Start::Continued,
+        false => NodeStart::First,
+        true if must_start_over(context, node) => NodeStart::Over,
+        true => NodeStart::Continued,
     };
-    if start == Start::Over {
+    if start == NodeStart::Over {
         context.memory.recorded = recording(context, node)?;
         // What the agent said before is not part of any conversation any more.
         context.memory.heard_mut().threads.clear();
     }
     if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
-        return pass(context, (node, visit), start, conversation, outcome).map(Begun::Passed);
+        return pass(context, (node, visit), start, conversation, outcome).map(NodeBegin::Passed);
     }
     let known = know(context, node, conversation)?;
     record_start(context, node, visit, start, conversation)?;
@@ -93,14 +95,14 @@ pub(in crate::engine) fn begin(
         next_turn: context.state.turns + 1,
         allowance,
         order,
-        job: Job::Node,
+        job: AssignedWork::Node,
     };
-    Ok(Begun::Started(Box::new(assignment), known))
+    Ok(NodeBegin::Started(Box::new(assignment), known))
 }
 
 /// What an executor is to know of the record, where the node needs that. What can be wrong with it is found out before
 /// the node counts as started.
-fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<Known>, Error> {
+fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<RecordedFacts>, Error> {
     if work::needs_no_record(&context.engine, node) {
         return Ok(None);
     }
@@ -110,7 +112,7 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
     let thread = conversation.thread.as_deref();
     let wanted = Wanted::by(&context.engine, &context.plan, &context.state, node, thread);
     history::hear(context, &wanted)?;
-    Ok(Some(Known {
+    Ok(Some(RecordedFacts {
         state: Arc::clone(&context.state),
         heard: Arc::clone(&context.memory.heard),
         interrupted: std::mem::take(&mut context.memory.interrupted),
@@ -134,13 +136,13 @@ fn record_start(
     context: &mut Context,
     node: &Node,
     visit: &Visit,
-    start: Start,
+    start: NodeStart,
     conversation: &Conversation,
 ) -> Result<(), Error> {
     let (summary, started) = started(context, node, visit, start, conversation);
     match start {
-        Start::First | Start::Continued => recording::write_with(context, &summary, started.into()),
-        Start::Over => record_start_over(context, started, summary),
+        NodeStart::First | NodeStart::Continued => recording::write_with(context, &summary, started.into()),
+        NodeStart::Over => record_start_over(context, started, summary),
     }
 }
 
@@ -149,7 +151,7 @@ fn started(
     context: &Context,
     node: &Node,
     visit: &Visit,
-    start: Start,
+    start: NodeStart,
     conversation: &Conversation,
 ) -> (String, NodeStarted) {
     let is_agent = node.handler == HandlerKind::Codergen;
@@ -164,13 +166,13 @@ fn started(
         thread: conversation.thread.clone().filter(|_| is_agent),
         extra: Default::default(),
     };
-    if start != Start::First {
+    if start != NodeStart::First {
         started.base = node_base(context);
     }
     let what = match start {
-        Start::First => "start",
-        Start::Continued => "continue",
-        Start::Over => "start over with",
+        NodeStart::First => "start",
+        NodeStart::Continued => "continue",
+        NodeStart::Over => "start over with",
     };
     (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
 }
@@ -179,7 +181,7 @@ fn started(
 fn pass(
     context: &mut Context,
     (node, visit): (&Node, &Visit),
-    start: Start,
+    start: NodeStart,
     conversation: &Conversation,
     outcome: Outcome,
 ) -> Result<NodeEnd, Error> {
@@ -189,7 +191,7 @@ fn pass(
     }
     let (summary, started) = started(context, node, visit, start, conversation);
     recording::defer(context, &summary, vec![started.into()])?;
-    let finished = Finished::of(Ok(outcome));
+    let finished = NodeFinished::of(Ok(outcome));
     let end = end_node::node_ended(context, node, visit, finished, conversation)?;
     // Nodes that pass on to each other for long are not kept in memory alone.
     if context.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {

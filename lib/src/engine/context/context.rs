@@ -52,7 +52,7 @@ pub struct Context {
 }
 
 /// A context that was just made or found, before anything is done with it.
-pub(in crate::engine) struct Opened {
+pub(in crate::engine) struct OpenedContext {
     pub id: ContextId,
     pub state: State,
     pub recorder: Recorder,
@@ -66,8 +66,13 @@ pub(in crate::engine) struct Opened {
 }
 
 impl Context {
-    pub(in crate::engine) fn new(engine: Arc<Engine>, repo: Repo, plan: Arc<SessionPlan>, opened: Opened) -> Self {
-        let Opened { id, state, recorder, lock, workspace, events, written } = opened;
+    pub(in crate::engine) fn new(
+        engine: Arc<Engine>,
+        repo: Repo,
+        plan: Arc<SessionPlan>,
+        opened: OpenedContext,
+    ) -> Self {
+        let OpenedContext { id, state, recorder, lock, workspace, events, written } = opened;
         Self {
             id,
             state: Arc::new(state),

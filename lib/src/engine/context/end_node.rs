@@ -12,7 +12,7 @@ use super::{Context, recording};
 use crate::clock;
 use crate::engine::executor::Conversation;
 use crate::engine::task::{StepReport, step};
-use crate::engine::worker::{Effect, Finished, Stopped, output_message};
+use crate::engine::worker::{Effect, NodeFinished, Stopped, output_message};
 use crate::engine::{Error, Question};
 use crate::event::{
     Event, NodeExecution, Outcome, PauseReason, PipelineCompleted, PipelineFailed, RetryAt, Route, Snapshot,
@@ -90,11 +90,11 @@ pub(in crate::engine) fn node_ended(
     context: &mut Context,
     node: &Node,
     visit: &Visit,
-    finished: Finished,
+    finished: NodeFinished,
     conversation: &Conversation,
 ) -> Result<NodeEnd, Error> {
-    let Finished { result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
-    let mut broken = recording::mend_record(context)?;
+    let NodeFinished { result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
+    let mut broken = recording::repair_record(context)?;
     let is_stuck = matches!(result, Err(Stopped::Environment(_)));
     let outcome = match result {
         Ok(outcome) => outcome,

@@ -3,7 +3,7 @@
 use crate::engine::context::Context;
 use crate::engine::executor::known::judged;
 use crate::engine::executor::{Wanted, interrupted, messages, newest_answer};
-use crate::engine::{Error, Judged};
+use crate::engine::{Error, ReviewedWork};
 use crate::record::History;
 
 /// Reads what the node had said that was interrupted.
@@ -26,7 +26,7 @@ pub(in crate::engine) fn hear(context: &mut Context, wanted: &Wanted) -> Result<
 }
 
 /// What a person judges at the gate it waits at.
-pub(in crate::engine) fn judged_in(context: &mut Context) -> Result<Judged, Error> {
+pub(in crate::engine) fn judged_in(context: &mut Context) -> Result<ReviewedWork, Error> {
     let wanted = Wanted { answers: newest_answer(&context.state).into_iter().collect(), thread: None };
     hear(context, &wanted)?;
     judged(&context.plan, &context.state, &context.memory.heard)

@@ -11,8 +11,8 @@ pub(super) mod recording;
 pub(super) mod turn;
 pub(super) mod worktrees;
 
-pub(super) use begin_node::Begun;
-pub(super) use context::{Context, Opened};
+pub(super) use begin_node::NodeBegin;
+pub(super) use context::{Context, OpenedContext};
 pub(super) use end_node::NodeEnd;
 pub(super) use pending::{MadeStep, PendingRecord, Writers};
 pub(super) use turn::RecordedTurn;

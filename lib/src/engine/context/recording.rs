@@ -146,7 +146,7 @@ pub(in crate::engine) fn fold(
 }
 
 /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
-pub(in crate::engine) fn mend_record(context: &mut Context) -> Result<Option<String>, Error> {
+pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<String>, Error> {
     Ok(context.recorder.mend()?.map(|kept| {
         let kept = kept.map(|name| format!("; what stood there is kept at {name}")).unwrap_or_default();
         format!("the session's own record was moved or removed, and put back{kept}")

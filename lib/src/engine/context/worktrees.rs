@@ -19,7 +19,7 @@ const NAMED: usize = 10;
 
 /// The worktrees of a context while they are made.
 #[derive(Default)]
-struct Making {
+struct WorktreeSetup {
     /// What another session of this process has left.
     left: Option<Workspace>,
     copies: Vec<WorkingCopy>,
@@ -30,7 +30,7 @@ struct Making {
     kept: Vec<String>,
 }
 
-impl Making {
+impl WorktreeSetup {
     fn take_left(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
         self.left.as_mut()?.take_copy(repo)
     }
@@ -40,7 +40,7 @@ impl Making {
 /// back on another machine. Returns where uncommitted work was saved.
 pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option<String>, Error> {
     make_followers(context);
-    let mut made = Making { left: context.workspace.take(), ..Making::default() };
+    let mut made = WorktreeSetup { left: context.workspace.take(), ..WorktreeSetup::default() };
     if made.left.is_none() {
         // A run that was killed could not remove its temporary files.
         tokio::task::block_in_place(|| Scratch::clear_up(&context.engine.supervisor.state_dir));
@@ -49,7 +49,7 @@ pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option
     for repo in context.state.branches.keys().cloned().collect::<Vec<_>>() {
         tokio::task::block_in_place(|| make_copy_of(context, &repo, &mut made))?;
     }
-    let Making { copies, new, mut events, kept, .. } = made;
+    let WorktreeSetup { copies, new, mut events, kept, .. } = made;
     context.workspace = Some(Workspace::new(copies));
     // A worktree whose setup failed or was cut short is there, but not ready.
     for repo in new {
@@ -85,7 +85,7 @@ fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
 }
 
 /// The branch and the worktree of one repository.
-fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut Making) -> Result<(), Error> {
+fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup) -> Result<(), Error> {
     let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
     let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
     let at = Position { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };

@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::place::run_dir;
-use super::work::{self, Making};
-use super::{Known, Setup};
+use super::work::{self, WorkBuilder};
+use super::{RecordedFacts, Setup};
 use crate::confined_fs::ConfinedDir;
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
-use crate::engine::worker::{Finished, Report, Stopped, TurnAnswer, Worker, dispatch};
-use crate::engine::{Assignment, Engine, Error, Job, Offered, Work};
+use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
+use crate::engine::{AssignedWork, Assignment, Engine, Error, Offered, Work};
 use crate::event::{Outcome, Warning, WarningCode};
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
@@ -28,7 +28,7 @@ use crate::record::History;
 use crate::workspace::{Position, Workspace};
 
 /// Is told of all work that is begun, with what it was made of.
-pub type Watch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
+pub type WorkWatch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
 
 /// Carries out what is assigned, on this machine.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct Executor {
     engine: Arc<Engine>,
     plan: Arc<SessionPlan>,
     desks: Arc<Mutex<BTreeMap<ContextId, Desk>>>,
-    pub(in crate::engine) watch: Option<Watch>,
+    pub(in crate::engine) watch: Option<WorkWatch>,
 }
 
 /// What a context has handed over.
@@ -45,7 +45,7 @@ struct Desk {
     /// Its worktrees, while nobody works in them.
     workspace: Option<Workspace>,
     /// What it knows of its record, and of which one.
-    known: Option<(CommitId, Arc<Known>)>,
+    known: Option<(CommitId, Arc<RecordedFacts>)>,
 }
 
 /// Somebody at work.
@@ -91,7 +91,7 @@ impl Executor {
     /// What a worker would do for an assignment, by the record it names. Nothing is changed.
     pub fn work(&self, assignment: &Assignment) -> Result<Work, Error> {
         let node = self.node(assignment)?;
-        let making = Making {
+        let making = WorkBuilder {
             engine: &self.engine,
             plan: &self.plan,
             assignment,
@@ -99,7 +99,7 @@ impl Executor {
             root: &self.plan.root(&self.engine, &assignment.context),
             withheld: &[],
         };
-        making.work(|| Known::at(&self.engine, &self.plan, &node, assignment).map(Arc::new))
+        making.work(|| RecordedFacts::at(&self.engine, &self.plan, &node, assignment).map(Arc::new))
     }
 
     /// Takes the worktrees of a context, for what is done in them next.
@@ -113,7 +113,7 @@ impl Executor {
     }
 
     /// Keeps what a context knows of its newest record, for the assignment that follows from it.
-    pub(in crate::engine) fn keep(&self, assignment: &Assignment, known: Option<Known>) {
+    pub(in crate::engine) fn keep(&self, assignment: &Assignment, known: Option<RecordedFacts>) {
         let known = known.map(|known| (assignment.record, Arc::new(known)));
         self.at_desk(&assignment.context, |desk| desk.known = known);
     }
@@ -129,7 +129,7 @@ impl Executor {
     pub(in crate::engine) fn start(
         &self,
         assignment: Assignment,
-        reports: mpsc::Sender<(ContextId, Report)>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Running {
         let (answers, incoming) = mpsc::channel(1);
         let (id, lost) = (assignment.context.clone(), reports.clone());
@@ -139,7 +139,7 @@ impl Executor {
         tokio::spawn(async move {
             if let Err(broken) = working.await {
                 // Nobody listens any more where the run has failed with an error of its own.
-                let _ = lost.send((id, Report::Lost(broken.to_string()))).await;
+                let _ = lost.send((id, WorkerReport::Lost(broken.to_string()))).await;
             }
         });
         Running { assignment, answers, worker }
@@ -149,29 +149,29 @@ impl Executor {
         self,
         assignment: Assignment,
         answers: mpsc::Receiver<TurnAnswer>,
-        reports: mpsc::Sender<(ContextId, Report)>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) {
         let context = assignment.context.clone();
         let Some(mut workspace) = self.take_back(&context) else {
             let why = "its worktrees were not handed over".to_owned();
-            let _ = reports.send((context, Report::Lost(why))).await;
+            let _ = reports.send((context, WorkerReport::Lost(why))).await;
             return;
         };
         let mut warnings = Vec::new();
         let mut finished = match self.prepare(&assignment, &mut workspace, &mut warnings).await {
-            Ok(None) => Finished::of(Ok(Outcome::success())),
+            Ok(None) => NodeFinished::of(Ok(Outcome::success())),
             Ok(Some((node, work))) => {
                 let worker = self.worker(assignment, node, workspace, answers, reports.clone());
                 let (back, finished) = dispatch::run(worker, work).await;
                 workspace = back;
                 finished
             }
-            Err(error) => Finished::of(Err(Stopped::Unable(Box::new(error)))),
+            Err(error) => NodeFinished::of(Err(Stopped::Unable(Box::new(error)))),
         };
         finished.warnings.extend(warnings);
         self.hand_over(&context, workspace);
         // The loop is gone only when the run has failed with an error of its own.
-        let _ = reports.send((context, Report::Done(Box::new(finished)))).await;
+        let _ = reports.send((context, WorkerReport::Done(Box::new(finished)))).await;
     }
 
     /// Makes the worktrees ready, and finds out what a worker is to do in them; none where that was all.
@@ -183,11 +183,11 @@ impl Executor {
     ) -> Result<Option<(Node, Work)>, Error> {
         let node = self.node(assignment)?;
         match assignment.job {
-            Job::Setup => {
+            AssignedWork::Setup => {
                 self.set_up(workspace, warnings).await?;
                 return Ok(None);
             }
-            Job::Retest { commit } => {
+            AssignedWork::Retest { commit } => {
                 let task = self.plan.started.task.as_ref().expect("only sessions on tasks do this");
                 let copy = workspace.copy_mut(&task.repo);
                 let copy = copy.expect("a session on a task has a worktree of the task's repository");
@@ -195,7 +195,7 @@ impl Executor {
                 tokio::task::block_in_place(|| copy.hand_over(id, branch, Position::all(commit)))?;
                 self.set_up(workspace, warnings).await?;
             }
-            Job::Node => {}
+            AssignedWork::Node => {}
         }
         let mut make = || self.make(assignment, &node, workspace, warnings);
         // What takes nothing but the plan takes no time.
@@ -220,8 +220,8 @@ impl Executor {
         let node =
             node.ok_or_else(|| Error::Worker { node: id.clone(), why: "the pipeline has no such node".into() })?;
         Ok(match assignment.job {
-            Job::Retest { .. } => Node { write: WritePolicy::Never, ..node },
-            Job::Node | Job::Setup => node,
+            AssignedWork::Retest { .. } => Node { write: WritePolicy::Never, ..node },
+            AssignedWork::Node | AssignedWork::Setup => node,
         })
     }
 
@@ -241,12 +241,12 @@ impl Executor {
         let known = || match found.get() {
             Some(known) => Ok(Arc::clone(known)),
             None => {
-                let known = Arc::new(Known::at(&self.engine, &self.plan, node, assignment)?);
+                let known = Arc::new(RecordedFacts::at(&self.engine, &self.plan, node, assignment)?);
                 Ok(Arc::clone(found.get_or_init(|| known)))
             }
         };
         let (engine, plan) = (&*self.engine, &*self.plan);
-        let making = Making { engine, plan, assignment, node, root: workspace.root(), withheld: &[] };
+        let making = WorkBuilder { engine, plan, assignment, node, root: workspace.root(), withheld: &[] };
         let work = making.work(known)?;
         let unwritten = match &work {
             Work::Agent(work) => unwritten(&work.offered),
@@ -262,7 +262,7 @@ impl Executor {
             warnings.push(WarningCode::FileNotOffered.with(text));
             withheld.push(offered.node.clone());
         }
-        Making { withheld: &withheld, ..making }.work(known)
+        WorkBuilder { withheld: &withheld, ..making }.work(known)
     }
 
     fn worker(
@@ -271,7 +271,7 @@ impl Executor {
         node: Node,
         workspace: Workspace,
         answers: mpsc::Receiver<TurnAnswer>,
-        reports: mpsc::Sender<(ContextId, Report)>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Worker {
         Worker {
             engine: Arc::clone(&self.engine),

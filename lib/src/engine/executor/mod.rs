@@ -7,11 +7,11 @@ pub(super) mod place;
 mod setup;
 pub(super) mod work;
 
-pub use assignment::{Assignment, Conversation, Job, Start};
+pub use assignment::{AssignedWork, Assignment, Conversation, NodeStart};
 pub(super) use executor::Running;
-pub use executor::{Executor, Watch};
+pub use executor::{Executor, WorkWatch};
 pub use known::Recording;
-pub(super) use known::{Heard, Known, Wanted, interrupted, is_told_of_the_run, messages, newest_answer};
+pub(super) use known::{RecordedFacts, Transcripts, Wanted, interrupted, is_told_of_the_run, messages, newest_answer};
 pub(super) use place::{moved_aside_warning, own_refs};
 pub(super) use setup::Setup;
 pub use work::{AgentWork, Offered, Work};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::assignment::{Assignment, Job};
-use super::known::{Known, judged};
+use super::assignment::{AssignedWork, Assignment};
+use super::known::{RecordedFacts, judged};
 use super::place::run_dir;
 use crate::agent::Agent;
 use crate::engine::human::Question;
@@ -137,7 +137,7 @@ fn passed_on(state: &State) -> Outcome {
 }
 
 /// What work is made for.
-pub(super) struct Making<'a> {
+pub(super) struct WorkBuilder<'a> {
     pub engine: &'a Engine,
     pub plan: &'a SessionPlan,
     pub assignment: &'a Assignment,
@@ -148,11 +148,11 @@ pub(super) struct Making<'a> {
     pub withheld: &'a [NodeId],
 }
 
-impl Making<'_> {
+impl WorkBuilder<'_> {
     /// What is to be done. `known` is what is known of the record, which only some work needs.
-    pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<Known>, Error>) -> Result<Work, Error> {
+    pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<RecordedFacts>, Error>) -> Result<Work, Error> {
         let (engine, node, visit) = (self.engine, self.node, &self.assignment.visit);
-        if let Job::Retest { .. } = self.assignment.job {
+        if let AssignedWork::Retest { .. } = self.assignment.job {
             return Ok(Work::Tests(self.plan.tests_at_all(node)));
         }
         if let Some(handler) = engine.handlers.get(node.handler.as_str()) {
@@ -192,8 +192,8 @@ impl Making<'_> {
         }
     }
 
-    fn agent_work(&self, known: &Known) -> Result<AgentWork, Error> {
-        let Known { state, heard, interrupted, recorded } = known;
+    fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
+        let RecordedFacts { state, heard, interrupted, recorded } = known;
         let agent = agent_of(self.engine, self.node)?;
         let answered = is_answered(state, &*agent, interrupted);
         let thread = self.assignment.conversation.thread.as_deref();
@@ -213,7 +213,7 @@ impl Making<'_> {
         Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded })
     }
 
-    fn prompt(&self, known: &Known) -> Result<(String, Vec<Offered>), Error> {
+    fn prompt(&self, known: &RecordedFacts) -> Result<(String, Vec<Offered>), Error> {
         let (plan, state, node) = (self.plan, &known.state, self.node);
         if let Some(asked) = asked::step_prompt(plan, state, node)? {
             return Ok((asked, Vec::new()));
@@ -226,7 +226,7 @@ impl Making<'_> {
     }
 
     /// What an agent is told about the run so far. What is cut there it finds in files.
-    fn told(&self, known: &Known) -> (String, Vec<Offered>) {
+    fn told(&self, known: &RecordedFacts) -> (String, Vec<Offered>) {
         let (plan, conversation) = (self.plan, &self.assignment.conversation);
         let mut results = preamble::results(&plan.pipeline, &known.state, conversation.thread.as_deref());
         let dir = run_dir(self.root, &self.assignment.context);

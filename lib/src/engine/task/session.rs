@@ -13,14 +13,14 @@ use crate::budget::Allowance;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::context::{Context, begin_node, recording};
-use crate::engine::executor::{Assignment, Conversation, Job, Start};
+use crate::engine::executor::{AssignedWork, Assignment, Conversation, NodeStart};
 use crate::engine::locks::Locks;
 use crate::engine::recorded::recorded_pipeline;
-use crate::engine::resume::{self, Found, read};
+use crate::engine::resume::{self, RecordedSession, read};
 use crate::engine::session::Session;
 use crate::engine::start_request::{StartRequest, TaskStart};
 use crate::engine::task::step;
-use crate::engine::worker::{Finished, Report, Stopped};
+use crate::engine::worker::{NodeFinished, Stopped, WorkerReport};
 use crate::engine::{Engine, Error, secret_check, start};
 use crate::event::{AttemptStarted, Event, Landed, Landing, TaskOf, Warning};
 use crate::git::Repo;
@@ -79,7 +79,7 @@ impl TaskSession {
     ) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
-            let mut found: Found = read(&repo, id)?;
+            let mut found: RecordedSession = read(&repo, id)?;
             // The tree may have been edited since: what its task is told now, its commands are told too. Nothing else comes
             // from the record, for these are variables of commands, and one there could be named `PATH`.
             let started = &mut found.history.started;
@@ -283,30 +283,30 @@ impl TaskSession {
     }
 
     /// Has the tests of the task run on a commit, by the node that tests it. That is no visit, and only the result counts.
-    async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<Finished, Error> {
+    async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<NodeFinished, Error> {
         let root = self.root();
         let assignment = Assignment {
             session: self.plan.id.clone(),
             context: root.id.clone(),
             record: begin_node::newest_record(root),
             visit: Visit { node: node.clone(), visit: 1, attempt: 1, from: None },
-            start: Start::First,
+            start: NodeStart::First,
             conversation: Conversation::none(),
             next_turn: root.state.turns + 1,
             allowance: Allowance::default(),
             order: BudgetVerdict::Go,
-            job: Job::Retest { commit },
+            job: AssignedWork::Retest { commit },
         };
         let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));
         let _running = self.set_to_work(assignment, reports);
         while let Some((_, report)) = incoming.recv().await {
             match report {
-                Report::Done(finished) => {
+                WorkerReport::Done(finished) => {
                     self.take_back(&context)?;
                     return Ok(*finished);
                 }
-                Report::Lost(why) => return Err(Error::Worker { node, why }),
-                Report::Turn(_) => {}
+                WorkerReport::Lost(why) => return Err(Error::Worker { node, why }),
+                WorkerReport::Turn(_) => {}
             }
         }
         Err(Error::Worker { node, why: "it stopped".into() })

@@ -25,7 +25,7 @@ use crate::workspace::{Changes, branch_ref};
 const FAILING: usize = 1_000;
 
 /// A step that is to be committed.
-struct Making {
+struct StepDraft {
     facts: Step,
     body: Body,
     attempt: Option<Attempt>,
@@ -41,7 +41,7 @@ struct Making {
     by: Vec<(String, String)>,
 }
 
-impl Making {
+impl StepDraft {
     /// A step without anything beside it.
     fn of(facts: Step, body: Body) -> Self {
         let (attempt, feedback, report) = (None, None, None);
@@ -56,7 +56,7 @@ pub(in crate::engine) fn fail_attempt(context: &mut Context, reason: &str) -> Re
     let facts = Step { retry: Some(attempt.retry), ..facts(context, StepKind::Implement, false) };
     let body = text::outside(reason);
     let told = Some(text::broke_off(reason));
-    let making = Making { attempt: context.attempt(), feedback: told, ..Making::of(facts, body) };
+    let making = StepDraft { attempt: context.attempt(), feedback: told, ..StepDraft::of(facts, body) };
     commit_step(context, making)?;
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(in crate::engine) fn end_task(
         Some(TaskReport::Recorded(report)) => (Vec::new(), Some(report)),
         None => (Vec::new(), None),
     };
-    let making = Making { attempt, files, report, ..Making::of(facts, body) };
+    let making = StepDraft { attempt, files, report, ..StepDraft::of(facts, body) };
     defer_step(context, making)
 }
 
@@ -87,13 +87,13 @@ pub(in crate::engine) fn unwritten_step(context: &Context) -> Option<(CommitId, 
 }
 
 /// Commits a step that is no node's.
-fn commit_step(context: &mut Context, making: Making) -> Result<(), Error> {
+fn commit_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     defer_step(context, making)?;
     recording::flush(context)
 }
 
 /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
-fn defer_step(context: &mut Context, making: Making) -> Result<(), Error> {
+fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     // A step that follows another can be built before that one is written.
     if context.pending.is_some() && unwritten_step(context).is_none() {
         recording::flush(context)?;
@@ -221,7 +221,7 @@ fn node_step(
     let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
     // A gate is no attempt at anything.
     let attempt = context.attempt().filter(|_| is_leaf_task(context));
-    let making = Making { attempt, files, feedback, failing, by: report.by, ..Making::of(facts, report.body) };
+    let making = StepDraft { attempt, files, feedback, failing, by: report.by, ..StepDraft::of(facts, report.body) };
     make_step(context, writer, making, (tree, parent), at).map(Some)
 }
 
@@ -316,11 +316,11 @@ pub(in crate::engine) fn code(context: &mut Context) -> Result<CommitId, Error> 
 fn make_step(
     context: &mut Context,
     writer: &mut Writer,
-    making: Making,
+    making: StepDraft,
     (tree, parent): (TreeId, CommitId),
     now: Timestamp,
 ) -> Result<(StepFinished, TreeId), Error> {
-    let Making { facts, body, attempt, files, feedback, mut failing, report, by } = making;
+    let StepDraft { facts, body, attempt, files, feedback, mut failing, report, by } = making;
     failing.truncate(FAILING);
     let code = match context.code {
         Some((newest, code)) if newest == tree => code,

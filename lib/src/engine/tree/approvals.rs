@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::base::{self, is_open};
-use super::pending_trust::{PendingTrust, Start};
+use super::pending_trust::{PendingTrust, TaskBase};
 use super::run::{TreeRun, target_tip};
 use super::unfinished::{OpenSession, Unfinished, state_of};
 use super::{Error, phase, resume};
@@ -118,7 +118,7 @@ fn would_take_up(run: &TreeRun, task: &TaskId) -> Result<Option<OpenSession>, Er
     if history.first != *first {
         return Ok(None);
     }
-    Ok(resume::going_on(run, node, &history, &state_of(&history)?)?.ok())
+    Ok(resume::resumable(run, node, &history, &state_of(&history)?)?.ok())
 }
 
 /// Gives a commit agents may begin with, or what becomes of it on the branch they work on.
@@ -130,7 +130,7 @@ fn give_start(
 ) -> Result<(), Error> {
     let files = files.map_or_else(|| run.repo.tree_of(commit), Ok)?;
     if !brought.starts.iter().any(|start| start.files == files) {
-        brought.starts.push(Start { branch, files });
+        brought.starts.push(TaskBase { branch, files });
     }
     run.state.approved.commits.insert(commit);
     Ok(())

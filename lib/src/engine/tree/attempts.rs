@@ -10,7 +10,7 @@ use crate::config::OnExceeded;
 use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::run::run_attempt;
 use crate::engine::task::{TaskJob, TaskReport, TaskSession, code_of, in_the_record};
-use crate::engine::{Ended, Engine, Pause};
+use crate::engine::{Engine, Pause, SessionEnded};
 use crate::event::{AttemptStarted, PauseReason};
 use crate::git::Repo;
 use crate::ids::{CommitId, NodeId, RepoPath};
@@ -39,24 +39,24 @@ impl Attempts {
         while !session.is_decided() {
             let ended = run_attempt(session).await?;
             match ended {
-                Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
+                SessionEnded::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>
                 {
                     return Ok(Some(TreeEnded::OutOfBudget { why: why.unwrap_or_default() }));
                 }
-                Ended::Paused(pause) => {
+                SessionEnded::Paused(pause) => {
                     session.check_branch()?;
                     return Ok(Some(TreeEnded::Paused(pause)));
                 }
-                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(self.job.task.id.clone()))),
-                Ended::Completed => match session.left_out()? {
+                SessionEnded::Cancelled => return Ok(Some(TreeEnded::Cancelled(self.job.task.id.clone()))),
+                SessionEnded::Completed => match session.left_out()? {
                     files if files.is_empty() => self.complete(session)?,
                     files => {
                         let why = text::left_out("the task is not complete", &files);
                         self.end_attempt(session, Some(why))?;
                     }
                 },
-                Ended::Failed { reason } => {
+                SessionEnded::Failed { reason } => {
                     let outside = (!attempt_is_told(session)).then_some(reason);
                     self.end_attempt(session, outside)?;
                 }

@@ -22,7 +22,7 @@ pub(super) fn open_session(
     attempt: Attempt,
     retry: u32,
 ) -> Result<OpeningSession, Error> {
-    match resume::take_up(run, &job.task.id, job)? {
+    match resume::resume_unfinished(run, &job.task.id, job)? {
         Some(opening) => Ok(opening),
         None => begin(run, job, attempt, retry),
     }

@@ -24,7 +24,7 @@ pub enum TreeEnded {
         reason: Option<String>,
     },
     /// The session of a task, or of the tests of a phase, was called off. The next run goes on with the task.
-    CalledOff(TaskId),
+    Cancelled(TaskId),
     /// The tests of a phase fail.
     GateRed {
         /// The phase, or the group in one.
@@ -43,7 +43,7 @@ pub enum TreeEnded {
         /// Which limit was reached, and how to go on.
         why: String,
     },
-    /// Finished work could not land and waits on its branch, or new work could not have its branch.
+    /// NodeFinished work could not land and waits on its branch, or new work could not have its branch.
     Refused(Refusal),
     /// It came to a task with something nobody was asked about. Ask about what [`TreeRun::brought`] gives, and go on.
     Unasked,

@@ -31,7 +31,7 @@ pub(super) enum LandOutcome {
     /// It was built anew on what the target has become, this commit, and its tests fail there.
     Red(CommitId),
     /// It was built anew as this commit, behind which it has to be tested and reviewed again.
-    Anew(CommitId),
+    Rebuilt(CommitId),
     /// It would say something about files it did not run on.
     Moved,
     /// It cannot, and waits.
@@ -69,7 +69,7 @@ pub(super) enum LandingStep {
 
 /// What came of one thing that was next.
 #[derive(Debug)]
-pub(super) enum Worked {
+pub(super) enum WorkEnd {
     /// Look what is next.
     GoOn,
     /// A task is complete and landed.
@@ -79,7 +79,7 @@ pub(super) enum Worked {
 }
 
 /// What a try to land means for the run.
-pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome) -> Worked {
+pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome) -> WorkEnd {
     let task = session.task().id.clone();
     let newest = session.newest_step();
     let over = task_is_out_of_budget(&session).ok().flatten();
@@ -88,13 +88,13 @@ pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome
         (LandOutcome::Landed, Some((StepKind::Complete, false))) => {
             let state = run.progress.task(&task);
             let (attempts, reason) = (state.attempts, over.or_else(|| state.why_failed()));
-            Worked::Ended(TreeEnded::Failed { task, attempts, before: false, reason })
+            WorkEnd::Ended(TreeEnded::Failed { task, attempts, before: false, reason })
         }
-        (LandOutcome::Landed, Some((StepKind::Test, false))) => Worked::Ended(gate_red(run, task)),
-        (LandOutcome::Landed, _) if run.plan.tree.is_leaf(&task) => Worked::Done(task),
-        (LandOutcome::Landed | LandOutcome::Red(_) | LandOutcome::Anew(_) | LandOutcome::Moved, _) => Worked::GoOn,
-        (LandOutcome::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
-        (LandOutcome::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
+        (LandOutcome::Landed, Some((StepKind::Test, false))) => WorkEnd::Ended(gate_red(run, task)),
+        (LandOutcome::Landed, _) if run.plan.tree.is_leaf(&task) => WorkEnd::Done(task),
+        (LandOutcome::Landed | LandOutcome::Red(_) | LandOutcome::Rebuilt(_) | LandOutcome::Moved, _) => WorkEnd::GoOn,
+        (LandOutcome::Refused(refusal), _) => WorkEnd::Ended(TreeEnded::Refused(refusal)),
+        (LandOutcome::Paused, _) => WorkEnd::Ended(TreeEnded::Paused(Pause::interrupted())),
     }
 }
 
@@ -184,7 +184,7 @@ fn tried(
             let step = moves.first().expect("what is red was about to move");
             return turn_red(run, session, (step.from, step.to), *red.expect("tests that fail say something"));
         }
-        LandingEnd::Rewound(begun) => LandOutcome::Anew(begun),
+        LandingEnd::Rewound(begun) => LandOutcome::Rebuilt(begun),
         LandingEnd::Outdated => LandOutcome::Moved,
         LandingEnd::Stopped => LandOutcome::Paused,
         LandingEnd::Refused(refused) => LandOutcome::Refused(work_waits(run, &task, refused)?),
@@ -331,7 +331,7 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
 }
 
 /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
-pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) -> Result<Worked, Error> {
+pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) -> Result<WorkEnd, Error> {
     let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
     kept::keep(run, &task, tip)?;
     spending::take_back(run, session);
@@ -340,7 +340,7 @@ pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) 
     let moved = run.repo.swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
     moved.map_err(crate::git::Error::from)?;
     run.read_again()?;
-    Ok(Worked::GoOn)
+    Ok(WorkEnd::GoOn)
 }
 
 /// Whether a session was begun on the files a commit has.

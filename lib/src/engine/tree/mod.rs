@@ -1,5 +1,17 @@
-//! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
-//! ends. What is done is read from the step commits of the target and of the branches ahead of it.
+//! Runs task trees: each task in a session on its own branch, landed on the target when it ends. What is done is read
+//! from the step commits of the target and of the branches ahead of it; nothing else is stored.
+//!
+//! | question | where |
+//! |---|---|
+//! | What is a run given, what does it know? | `plan` tree and settings, `open` taking the target, `run` and `run_state` what it knows, `start` its opening commit, `pump` the loop: start what may start, take in results; `ended` |
+//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `changed` commits others put on a task's branch, `kept` what a branch had before it moved |
+//! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` gathers what that one is told |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refuse` why work waits and what to do, `delete_branches` afterwards |
+//! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
+//! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
+//! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
+//! | What do people decide? | `mark` skip and reset, `loop_guard` nothing twice in a run for the same reason, `edited` and `stamp` the tree's file changed |
+//! | Who plans a tree? | `planning` calls a planner |
 
 mod approvals;
 mod attempts;
@@ -47,10 +59,10 @@ pub use edited::changes;
 pub use ended::TreeEnded;
 pub use error::Error;
 pub use feedback::feedback;
-pub use logs::{Log, logs, report};
-pub use mark::{Mark, Marked, Marking, Prepared};
+pub use logs::{TaskLog, logs, report};
+pub use mark::{Mark, Marked, Marking, PreparedMark};
 pub use open::{check_target, open, target_lock};
-pub use pending_trust::{PendingTrust, Start};
+pub use pending_trust::{PendingTrust, TaskBase};
 pub use phase::as_merged_now;
 pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};

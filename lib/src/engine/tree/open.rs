@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::pending_trust::{Approved, PendingTrust};
 use super::plan::TreePlan;
-use super::progress::Reader;
+use super::progress::ProgressReader;
 use super::run::{TreeRun, target_tip};
 use super::run_state::RunState;
 use super::unfinished::bring_branches;
@@ -27,7 +27,7 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     let what = format!("the list of tasks on `{}`", plan.target);
     let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
     bring_branches(&repo, &plan.target)?;
-    let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let worktree = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
     let seen = target_tip(&repo, &plan.target)?;
     let progress = plan.progress(&mut reader)?;

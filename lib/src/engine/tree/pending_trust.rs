@@ -14,14 +14,14 @@ pub struct PendingTrust {
     /// The sessions it may go on with.
     pub left: Vec<OpenSession>,
     /// What agents may begin with elsewhere.
-    pub starts: Vec<Start>,
+    pub starts: Vec<TaskBase>,
     /// Files this run itself has landed: what they hold comes from nowhere else.
     pub landed: Vec<TreeId>,
 }
 
 /// Files agents may begin with.
 #[derive(Debug)]
-pub struct Start {
+pub struct TaskBase {
     /// The branch they are from.
     pub branch: BranchName,
     /// The files.

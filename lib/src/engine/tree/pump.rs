@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::attempts::Attempts;
 use super::ended::TreeEnded;
-use super::land::{self, LandOutcome, LandingStep, LandingTests, Worked};
+use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
 use super::phase::{self, PhaseMerge};
 use super::resume::OpeningSession;
 use super::run::TreeRun;
@@ -16,7 +16,7 @@ use super::{Error, begin, earlier_runs, loop_guard, refuse, spending, start, tes
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
 use crate::engine::task::{Retested, TaskJob, TaskSession};
-use crate::engine::{self, Ended, Pause, cancel};
+use crate::engine::{self, Pause, SessionEnded, cancel};
 use crate::event::WarningCode;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{Next, Reason};
@@ -62,7 +62,7 @@ enum Back {
     /// The task of a session is complete or given up, unless it was stopped before.
     Attempted(Box<TaskSession>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
-    Tested(Box<TaskSession>, Result<Ended, engine::Error>),
+    Tested(Box<TaskSession>, Result<SessionEnded, engine::Error>),
     /// The tests of a task have run where it is to land.
     Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
 }
@@ -250,21 +250,21 @@ impl<'a> TreePump<'a> {
             Back::Attempted(session, stopped) => match stopped? {
                 Some(ended) => {
                     spending::take_back(self.run, *session);
-                    self.finish(task, Worked::Ended(ended))
+                    self.finish(task, WorkEnd::Ended(ended))
                 }
                 None => self.land(task, *session),
             },
             Back::Tested(session, ended) => {
                 let cut_off = match ended? {
-                    Ended::Paused(pause) => {
+                    SessionEnded::Paused(pause) => {
                         session.check_branch()?;
                         TreeEnded::Paused(pause)
                     }
-                    Ended::Cancelled => TreeEnded::CalledOff(task.clone()),
-                    Ended::Completed | Ended::Failed { .. } => return self.land(task, *session),
+                    SessionEnded::Cancelled => TreeEnded::Cancelled(task.clone()),
+                    SessionEnded::Completed | SessionEnded::Failed { .. } => return self.land(task, *session),
                 };
                 spending::take_back(self.run, *session);
-                self.finish(task, Worked::Ended(cut_off))
+                self.finish(task, WorkEnd::Ended(cut_off))
             }
             Back::Retested(tests, said) => {
                 let step = land::retested(self.run, *tests, said?)?;
@@ -329,7 +329,7 @@ impl<'a> TreePump<'a> {
                 }
                 self.attempt(task, session)
             }
-            LandOutcome::Anew(begun) => {
+            LandOutcome::Rebuilt(begun) => {
                 let stopped = stopped(&session, task);
                 let worked = land::go_back(self.run, session, begun)?;
                 self.finish(task, worked)?;
@@ -368,7 +368,7 @@ impl<'a> TreePump<'a> {
         }
         let tested = testing::begun_on(run, session.started())?;
         let worked = land::landed(run, session, tried);
-        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
+        if let (WorkEnd::GoOn, Some(tested)) = (&worked, tested) {
             run.state.gated.insert(gate.clone(), tested);
         }
         self.finish(gate, worked)?;
@@ -379,19 +379,19 @@ impl<'a> TreePump<'a> {
     }
 
     /// Something is not under way any more.
-    fn finish(&mut self, task: &TaskId, worked: Worked) -> Result<(), Error> {
+    fn finish(&mut self, task: &TaskId, worked: WorkEnd) -> Result<(), Error> {
         let active = self.active.remove(task);
         let because = active.and_then(|Active { because, purpose, .. }| match (&worked, purpose) {
-            (Worked::Done(_), _) | (Worked::GoOn, Purpose::Tests) => because,
+            (WorkEnd::Done(_), _) | (WorkEnd::GoOn, Purpose::Tests) => because,
             _ => None,
         });
         if let Some(because) = because {
             loop_guard::note_done(self.run, task, because)?;
         }
         match worked {
-            Worked::GoOn => {}
-            Worked::Done(task) => self.run.choose(task),
-            Worked::Ended(ended) => self.end(Ok(ended)),
+            WorkEnd::GoOn => {}
+            WorkEnd::Done(task) => self.run.choose(task),
+            WorkEnd::Ended(ended) => self.end(Ok(ended)),
         }
         Ok(())
     }
@@ -430,8 +430,8 @@ impl<'a> TreePump<'a> {
 
 /// The end of a run whose session somebody has stopped, by a wish it was too late for.
 fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
-    session.is_stopped().then(|| match session.is_called_off() {
-        true => TreeEnded::CalledOff(task.clone()),
+    session.is_stopped().then(|| match session.is_cancelled() {
+        true => TreeEnded::Cancelled(task.clone()),
         false => TreeEnded::Paused(Pause::interrupted()),
     })
 }

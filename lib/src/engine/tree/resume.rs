@@ -30,13 +30,17 @@ pub(super) struct OpeningSession {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// Its task has been worked on since, or decided about.
-    Outrun,
+    Superseded,
     /// It could not work with what it was started with, which is another today.
-    Mended,
+    SettingsChanged,
 }
 
 /// The session an earlier run left, if there is one that can go on.
-pub(super) fn take_up(run: &mut TreeRun, task: &TaskId, job: &Arc<TaskJob>) -> Result<Option<OpeningSession>, Error> {
+pub(super) fn resume_unfinished(
+    run: &mut TreeRun,
+    task: &TaskId,
+    job: &Arc<TaskJob>,
+) -> Result<Option<OpeningSession>, Error> {
     let Some(Unfinished { id, first, given }) = run.state.unfinished.get(task).cloned() else {
         return Ok(None);
     };
@@ -59,15 +63,15 @@ pub(super) fn take_up(run: &mut TreeRun, task: &TaskId, job: &Arc<TaskJob>) -> R
         return Ok(None);
     }
     let state = unfinished::state_of(&history)?;
-    let going_on = going_on(run, &job.task, &history, &state)?;
-    if let Ok(left) = &going_on {
+    let resumable = resumable(run, &job.task, &history, &state)?;
+    if let Ok(left) = &resumable {
         match given {
             true => left.at.iter().try_for_each(|at| run.state.approved.require(task, *at))?,
             false => return Err(Error::Unasked(task.clone())),
         }
     }
     run.state.unfinished.remove(task);
-    if let Err(aside) = going_on {
+    if let Err(aside) = resumable {
         cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
         warn_session_abandoned(run, task, &history, &state, aside)?;
         return Ok(None);
@@ -79,7 +83,7 @@ pub(super) fn take_up(run: &mut TreeRun, task: &TaskId, job: &Arc<TaskJob>) -> R
 }
 
 /// What a session would be worked by, or why it is not gone on with.
-pub(super) fn going_on(
+pub(super) fn resumable(
     run: &TreeRun,
     task: &TaskNode,
     history: &History,
@@ -87,12 +91,12 @@ pub(super) fn going_on(
 ) -> Result<Result<OpenSession, SkipReason>, Error> {
     // The node may have been a phase then, and the session its tests.
     let (Some(left), Some(work)) = (OpenSession::of(history, state), &state.task) else {
-        return Ok(Err(SkipReason::Outrun));
+        return Ok(Err(SkipReason::Superseded));
     };
     if !fits(run, &task.id, state)? || !is_newest(run, &task.id, history, work)? {
-        return Ok(Err(SkipReason::Outrun));
+        return Ok(Err(SkipReason::Superseded));
     }
-    Ok(if is_mended(run, task, history, state) { Err(SkipReason::Mended) } else { Ok(left) })
+    Ok(if has_changed_settings(run, task, history, state) { Err(SkipReason::SettingsChanged) } else { Ok(left) })
 }
 
 /// Says that a session is not gone on with, and where what it has done is.
@@ -106,7 +110,7 @@ fn warn_session_abandoned(
     let (id, branch) = (&history.session, run.branch_of(task)?);
     let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
     // Who begins anew from the last step does without what came behind it.
-    let steps_alone = has_steps && aside == SkipReason::Outrun;
+    let steps_alone = has_steps && aside == SkipReason::Superseded;
     let done = if steps_alone { state.on_branches() } else { state.work.clone() };
     let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
     let base = history.started.built_on();
@@ -115,7 +119,7 @@ fn warn_session_abandoned(
         // Somebody has built on it, or taken it.
         Some(at) if run.repo.is_ancestor(done, at)? => return Ok(()),
         _ if run.is_on_target(task, done)? => return Ok(()),
-        _ if aside == SkipReason::Mended => "its settings or its pipeline were changed since".to_owned(),
+        _ if aside == SkipReason::SettingsChanged => "its settings or its pipeline were changed since".to_owned(),
         Some(_) => format!("`{branch}` has gone another way"),
         None => format!("`{branch}` was removed"),
     };
@@ -127,7 +131,7 @@ fn warn_session_abandoned(
 }
 
 /// Whether a session waits for settings or a pipeline that somebody has mended since: it has its own, as they were.
-fn is_mended(run: &TreeRun, task: &TaskNode, history: &History, state: &State) -> bool {
+fn has_changed_settings(run: &TreeRun, task: &TaskNode, history: &History, state: &State) -> bool {
     let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
     let (started, today) = (&history.started, pipelines::pipeline_of(run, task));
     // What is recorded has no secrets in it. They may have become known as such since, so both are compared without.

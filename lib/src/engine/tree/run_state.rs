@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::pending_trust::Approved;
 use super::plan::TreePlan;
-use super::progress::Reader;
+use super::progress::ProgressReader;
 use super::unfinished::Unfinished;
 use crate::budget::Amount;
 use crate::engine::task::SharedWorktree;
@@ -17,7 +17,7 @@ use crate::workspace::Lock;
 /// How far a run has come, and what it holds.
 #[derive(Debug)]
 pub(super) struct RunState {
-    pub(super) reader: Reader,
+    pub(super) reader: ProgressReader,
     /// The working copy, when no task is worked.
     pub(super) worktree: Option<SharedWorktree>,
     /// What the tests of each phase last passed on, in this run.

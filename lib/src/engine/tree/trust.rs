@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::TASK_PIPELINE;
-use super::pending_trust::{PendingTrust, Start};
+use super::pending_trust::{PendingTrust, TaskBase};
 use super::plan::TreePlan;
 use super::run::TreeRun;
 use super::unfinished::OpenSession;
@@ -63,7 +63,7 @@ fn obeyed_at_starts(
     let obeyed = |files| workplace.obeyed(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
     let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut items = Vec::new();
-    for Start { branch, files } in &brought.starts {
+    for TaskBase { branch, files } in &brought.starts {
         let mut obeyed = obeyed(*files)?;
         obeyed.retain(|item| !landed.contains(item));
         for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {

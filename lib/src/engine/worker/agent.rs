@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cancel::NodeCancel;
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::simulation::{self, is_simulated};
 use super::worker::{NAMED, block, some};
-use super::{Effect, Report, Stopped, TurnReport, Worker, step};
+use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
@@ -60,7 +60,7 @@ struct Spoken {
 }
 
 /// What an agent is asked.
-struct Asked {
+struct AgentPrompt {
     prompt: String,
     /// The conversation holds the prompt already.
     continues: bool,
@@ -95,7 +95,7 @@ pub(super) async fn agent(
     worker: &mut Worker,
     work: AgentWork,
     cancel: &NodeCancel,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     let status_file = worker.status_file()?;
     let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
@@ -103,7 +103,7 @@ pub(super) async fn agent(
     let is_simulated = is_simulated(kind);
     let begun = Instant::now();
     let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
-    let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
+    let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
     let mut reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
     if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
         && !is_simulated
@@ -113,7 +113,7 @@ pub(super) async fn agent(
         if worker.order == BudgetVerdict::Go {
             // An answer nobody can read is asked for once more.
             let left = worker.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-            let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
+            let again = AgentPrompt { prompt: review_again(&work, text), continues: false, timeout: left };
             end.warnings
                 .push(WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"));
             end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
@@ -165,10 +165,10 @@ pub(super) async fn agent(
 async fn converse(
     worker: &mut Worker,
     work: &AgentWork,
-    Asked { prompt, continues, timeout }: Asked,
+    AgentPrompt { prompt, continues, timeout }: AgentPrompt,
     spoken: &mut Spoken,
     cancel: &NodeCancel,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Result<Reply, AgentError>, Stopped> {
     let status_file = worker.status_file()?;
     let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
@@ -256,7 +256,7 @@ fn agent_outcome(
     reply: Result<Reply, AgentError>,
     (status_file, goes_on): (&Path, bool),
     cancel: &NodeCancel,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
     let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
@@ -266,7 +266,7 @@ fn agent_outcome(
             BudgetVerdict::Stop(reason) => {
                 end.cut_short = true;
                 end.response = reply.ok().map(|reply| reply.text);
-                return Ok(told_on(worker, Outcome::final_failure(reason), end.response.as_deref()));
+                return Ok(add_context_updates(worker, Outcome::final_failure(reason), end.response.as_deref()));
             }
             BudgetVerdict::Go | BudgetVerdict::Halt => {}
         }
@@ -304,11 +304,11 @@ fn agent_outcome(
         Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
         Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Final),
     };
-    Ok(told_on(worker, outcome, end.response.as_deref()))
+    Ok(add_context_updates(worker, outcome, end.response.as_deref()))
 }
 
 /// What every agent's node tells the rest of the run.
-fn told_on(worker: &Worker, mut outcome: Outcome, response: Option<&str>) -> Outcome {
+fn add_context_updates(worker: &Worker, mut outcome: Outcome, response: Option<&str>) -> Outcome {
     let updates = &mut outcome.context_updates;
     updates.insert("last_stage".into(), worker.node.id.as_str().into());
     if let Some(response) = response {
@@ -339,7 +339,7 @@ async fn report_turn(
         return Ok(worker.order.clone());
     }
     let gone = || Stopped::Paused(PauseReason::Interrupted);
-    let report = (worker.context.clone(), Report::Turn(Box::new(report)));
+    let report = (worker.context.clone(), WorkerReport::Turn(Box::new(report)));
     worker.reports.send(report).await.map_err(|_| gone())?;
     let recorded = worker.answers.recv().await.ok_or_else(gone)?;
     block(|| worker.workspace.accept(&recorded.changes))?;

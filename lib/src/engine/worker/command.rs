@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::cancel::NodeCancel;
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::step::{self, Said};
 use super::worker::{block, millis, some};
 use super::{Effect, Stopped, ToolEffect, Worker, output_message};
@@ -41,7 +41,7 @@ pub(super) async fn tool(
     worker: &mut Worker,
     script: String,
     cancel: &NodeCancel,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     if script.trim().is_empty() {
         return Ok(Outcome::final_failure("the tool node has no command"));
@@ -111,7 +111,7 @@ pub(super) fn finish_command(
     worker: &mut Worker,
     run: CommandRun,
     outcome: Outcome,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     let turn = worker.turn_id();
     let at = clock::now();

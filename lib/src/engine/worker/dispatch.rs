@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::worker::{block, changed_settings};
-use super::{Finished, Stopped, Worker, agent, command, human, run_tests};
+use super::{NodeFinished, Stopped, Worker, agent, command, human, run_tests};
 use crate::engine::executor::Work;
 use crate::engine::worker::cancel::NodeCancel;
 use crate::engine::worker::command::CommandRun;
@@ -13,9 +13,9 @@ use crate::plan::pipeline::WritePolicy;
 use crate::workspace::Workspace;
 
 /// Carries the work out. Gives the worktrees back, and how it ended; its turns are reported before.
-pub async fn run(mut worker: Worker, work: Work) -> (Workspace, Finished) {
+pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
     let begun = Instant::now();
-    let mut node = Gathered::default();
+    let mut node = Collected::default();
     let result = match work {
         Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => {
             let result = watched(&mut worker, work, &mut node).await;
@@ -28,8 +28,8 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, Finished) {
         }
     };
     drop(worker.scratch.take());
-    let finished = Finished {
-        stderr: node.said_beside(),
+    let finished = NodeFinished {
+        stderr: node.all_stderr(),
         result,
         effect: node.effect,
         duration: begun.elapsed(),
@@ -42,7 +42,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, Finished) {
 }
 
 /// Carries out work that can reach beyond the working copy.
-async fn watched(worker: &mut Worker, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
+async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     worker.scratch = block(|| worker.engine.scratch())?;
     if worker.node.write == WritePolicy::Never {
         block(|| worker.workspace.note_setup())?;
@@ -64,7 +64,7 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Gathered) -> Result<
     worker.check_bounds(&before, result, end)
 }
 
-async fn carry_out(worker: &mut Worker, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
+async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     let timeout = match work {
         Work::Human(_) => None,
         // Agents mind the time themselves, and tell what they have said until then; this is for one that does not.

@@ -10,7 +10,7 @@ use crate::process::sandbox::Refused;
 
 /// What is collected on the way to a node's end.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct Collected {
     pub(super) effect: Effect,
     pub(super) warnings: Vec<Warning>,
     pub(super) response: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Gathered {
     pub(super) refused: Refused,
 }
 
-impl Gathered {
+impl Collected {
     /// Notes what the bounds of an agent refused, as its programs tell it.
     pub(super) fn note_refused<'t>(
         &mut self,
@@ -46,7 +46,7 @@ impl Gathered {
     }
 
     /// All an agent's program said beside its answers.
-    pub(super) fn said_beside(&self) -> String {
+    pub(super) fn all_stderr(&self) -> String {
         let before = self.asked_again.iter().map(|(_, stderr)| stderr);
         let all = before.chain([&self.stderr]).map(|stderr| stderr.trim_end()).filter(|stderr| !stderr.is_empty());
         all.collect::<Vec<_>>().join("\n")

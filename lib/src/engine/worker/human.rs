@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::{Effect, Stopped, Worker};
 use crate::engine::Engine;
-use crate::engine::human::{Answer, Question, Reply};
+use crate::engine::human::{GateAnswer, GateReply, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 use crate::process::Cancel;
 
-pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Gathered) -> Result<Outcome, Stopped> {
+pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Collected) -> Result<Outcome, Stopped> {
     if question.choices.is_empty() {
         return Ok(Outcome::final_failure("the gate has no edge to choose"));
     }
@@ -20,7 +20,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Gath
     let asked = async {
         let answer = engine.interviewer.ask(question, &worker.cancel);
         match question.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(Answer::TimedOut),
+            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
             None => answer.await,
         }
     };
@@ -29,13 +29,15 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Gath
         () = worker.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
     };
     let mut reply = match (answer, question.default) {
-        (Answer::Choice(reply), _) => reply,
-        (Answer::TimedOut | Answer::Nobody, Some(index)) => Reply { index, source: "default", ..Reply::default() },
-        (Answer::TimedOut | Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
-        (Answer::Skipped, _) => {
+        (GateAnswer::Choice(reply), _) => reply,
+        (GateAnswer::TimedOut | GateAnswer::Nobody, Some(index)) => {
+            GateReply { index, source: "default", ..GateReply::default() }
+        }
+        (GateAnswer::TimedOut | GateAnswer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
+        (GateAnswer::Skipped, _) => {
             return Ok(Outcome::final_failure(format!("gate `{}` was declined", question.node)));
         }
-        (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
+        (GateAnswer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
     };
     if reply.comment.is_none() && reply.text.is_none() {
         reply.comment = comment(&engine, &worker.cancel, question, &reply).await;
@@ -69,7 +71,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Gath
 }
 
 /// What somebody adds to an answer. The choice counts, also where nothing comes.
-async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &Reply) -> Option<String> {
+async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     let comment = async {
         match question.timeout {

@@ -12,5 +12,7 @@ mod simulation;
 mod step;
 mod worker;
 
-pub(super) use report::{Effect, Finished, Report, Stopped, ToolEffect, TurnAnswer, TurnReport, output_message};
+pub(super) use report::{
+    Effect, NodeFinished, Stopped, ToolEffect, TurnAnswer, TurnReport, WorkerReport, output_message,
+};
 pub(super) use worker::Worker;

@@ -40,18 +40,18 @@ pub struct TurnAnswer {
 
 /// What a worker tells the loop.
 #[derive(Debug)]
-pub enum Report {
+pub enum WorkerReport {
     /// A turn ended. The worker waits for the answer.
     Turn(Box<TurnReport>),
     /// The node ended.
-    Done(Box<Finished>),
+    Done(Box<NodeFinished>),
     /// The worker broke, which is a mistake of this program.
     Lost(String),
 }
 
 /// How a node ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct NodeFinished {
     /// The outcome, or why there is none.
     pub result: Result<Outcome, Stopped>,
     /// What goes into the record with it.
@@ -70,7 +70,7 @@ pub struct Finished {
     pub cut_short: bool,
 }
 
-impl Finished {
+impl NodeFinished {
     /// An end of which there is nothing more to say.
     pub fn of(result: Result<Outcome, Stopped>) -> Self {
         Self {

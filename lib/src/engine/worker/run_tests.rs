@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
 use super::command::{self, CommandRun};
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::worker::block;
 use super::{Stopped, Worker};
 use crate::engine::task::StepReport;
@@ -30,7 +30,7 @@ pub(super) async fn run_tests(
     worker: &mut Worker,
     commands: Vec<TestCommand>,
     cancel: &NodeCancel,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     let begun = Instant::now();
     let left_out = block(|| worker.workspace.left_out())?;
@@ -97,7 +97,7 @@ pub(super) async fn run_tests(
 }
 
 /// What is told of the commands of a test step.
-fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Gathered) -> Result<Outcome, Stopped> {
+fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Collected) -> Result<Outcome, Stopped> {
     let failed: Vec<&RanTest> = ran.iter().filter(|ran| !ran.passed && ran.kind != TestKind::Teardown).collect();
     let outcome = match failed.first() {
         None => Outcome::success(),

@@ -1,6 +1,6 @@
 //! Nodes that stand for a step of a task: what their end tells of it.
 
-use super::gathered::Gathered;
+use super::gathered::Collected;
 use super::report::output_message;
 use super::{Effect, Worker};
 use crate::engine::task::StepReport;
@@ -41,7 +41,7 @@ fn is_rejected(worker: &Worker, stdout: &str) -> bool {
 }
 
 /// What is told of a step that is a command, once it is known what came of it.
-pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: &mut Gathered) {
+pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: &mut Collected) {
     let (Some(_), Some(step)) = (&worker.job, worker.node.step.as_deref()) else { return };
     let redact = |text: &str| worker.engine.redactor.text(text).into_owned();
     let (stdout, mut stderr) = (redact(&said.stdout), redact(&said.stderr));
@@ -76,7 +76,7 @@ pub(super) fn agent_step(
     outcome: Outcome,
     crashed: bool,
     last_words: String,
-    end: &mut Gathered,
+    end: &mut Collected,
 ) -> Outcome {
     let is_step = worker.job.is_some() && worker.node.step.is_some();
     if !is_step && !is_review(worker) {
@@ -92,7 +92,7 @@ fn agent_report(
     outcome: Outcome,
     crashed: bool,
     last_words: String,
-    end: &Gathered,
+    end: &Collected,
 ) -> (Outcome, StepReport) {
     let answer = end.response.clone().unwrap_or(last_words);
     // Of all that was said: a word of it may be a value nobody is to see.
@@ -144,7 +144,7 @@ fn joined(stdout: &str, stderr: &str) -> String {
 }
 
 /// The log of an agent's step: what it said each time it was asked, and why it ended if that was no good end.
-fn log_of(end: &Gathered, answer: &str, complaint: &str) -> String {
+fn log_of(end: &Collected, answer: &str, complaint: &str) -> String {
     let last = match (end.stderr.trim_end(), complaint) {
         (stderr, "") => stderr.to_owned(),
         ("", complaint) => complaint.to_owned(),

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::cancel::NodeCancel;
-use super::gathered::Gathered;
-use super::{Report, Stopped, TurnAnswer};
+use super::gathered::Collected;
+use super::{Stopped, TurnAnswer, WorkerReport};
 use crate::agent::WaitListener;
 use crate::budget::Allowance;
 use crate::confined_fs::{self, ConfinedDir};
-use crate::engine::bounds::Bounds;
+use crate::engine::bounds::SandboxBounds;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::place::moved_aside_warning;
 use crate::engine::executor::{Work, own_refs};
@@ -52,7 +52,7 @@ pub struct Worker {
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
     pub answers: mpsc::Receiver<TurnAnswer>,
-    pub reports: mpsc::Sender<(ContextId, Report)>,
+    pub reports: mpsc::Sender<(ContextId, WorkerReport)>,
 }
 
 impl Worker {
@@ -139,7 +139,7 @@ impl Worker {
         &mut self,
         before: &Guards,
         result: Result<Outcome, Stopped>,
-        end: &mut Gathered,
+        end: &mut Collected,
     ) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
         let after = block(|| self.workspace.look(&own, &kept))?;
@@ -258,7 +258,7 @@ impl Worker {
     }
 
     /// What the node's commands may touch; everything if nothing is bound.
-    pub(super) fn bounds(&self, status_file: &Path) -> Option<Bounds<'_>> {
+    pub(super) fn bounds(&self, status_file: &Path) -> Option<SandboxBounds<'_>> {
         let outcome = status_file.parent().map(Path::to_owned);
         self.engine.bounds(&self.workspace, self.scratch.as_ref(), outcome)
     }
