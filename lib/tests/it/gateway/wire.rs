@@ -149,7 +149,7 @@ async fn nothing_goes_on_before_the_gate_is_opened() {
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     let arrival = arrivals.recv().await.unwrap();
     assert_eq!(
-        (arrival.tries, arrival.aside[0].token_usage, arrival.aside[0].purpose.as_str()),
+        (arrival.tries, arrival.side_calls[0].token_usage, arrival.side_calls[0].purpose.as_str()),
         (2, USAGE, "aside"),
         "the title was paid for"
     );
@@ -178,7 +178,7 @@ async fn pieces_go_on_as_they_come() {
     let rest = gateway.close().await;
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     assert!(rest.exchanges.is_empty());
-    let call = &rest.aside[0];
+    let call = &rest.side_calls[0];
     assert_eq!(
         (call.purpose.as_str(), call.model.as_str(), call.provider.as_str()),
         ("broken_off", "m-1", "anthropic")
@@ -199,8 +199,8 @@ async fn a_call_that_closing_cuts_off_is_paid_for() {
     client.piece().await.unwrap();
     // The client is still there, and so is the call.
     let rest = gateway.close().await;
-    assert_eq!((rest.aside.len(), rest.aside[0].purpose.as_str()), (1, "broken_off"));
-    assert_eq!(rest.aside[0].token_usage.input, 100);
+    assert_eq!((rest.side_calls.len(), rest.side_calls[0].purpose.as_str()), (1, "broken_off"));
+    assert_eq!(rest.side_calls[0].token_usage.input, 100);
     assert!(client.piece().await.is_none(), "it was hung up on");
 }
 
@@ -404,7 +404,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
     assert_eq!((got.status, server.seen()[0].body.clone()), (200, odd));
     let rest = gateway.close().await;
     assert!(rest.exchanges.is_empty());
-    assert_eq!(rest.aside[0].token_usage, USAGE, "but it is paid for");
+    assert_eq!(rest.side_calls[0].token_usage, USAGE, "but it is paid for");
     assert_eq!(warnings[0].code, WarningCode::CallUnread);
 }
 
@@ -487,8 +487,8 @@ async fn embeddings_are_passed_on_and_counted() {
     assert_eq!(post(&url, &json!({"model": "embed-1", "input": "x"})).await.json(), vector);
     assert_eq!(server.seen()[0].line, "POST /v1/embeddings HTTP/1.1");
     let rest = gateway.close().await;
-    assert_eq!((rest.exchanges.len(), rest.aside.len()), (0, 1), "it is no turn");
-    let call = &rest.aside[0];
+    assert_eq!((rest.exchanges.len(), rest.side_calls.len()), (0, 1), "it is no turn");
+    let call = &rest.side_calls[0];
     assert_eq!((call.token_usage.input, call.model.as_str(), call.purpose.as_str()), (8, "embed-1", "aside"));
 }
 
