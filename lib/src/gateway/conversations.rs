@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use self::matching::{brings_tools, fingerprint, id_of, is_probe, repeats, same_session, tail};
 use self::reservations::Reservations;
-use self::spending::{ASIDE, BROKEN_OFF, LATE, Spending};
+use self::spending::{ASIDE, BROKEN_OFF, CallSpending, LATE};
 use super::exchange::{CallCost, Exchange};
 use super::failed_calls::FEW;
 use super::watch::AnswerOutcome;
@@ -33,11 +33,11 @@ const PRELUDE: usize = 3;
 /// All conversations of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Conversations {
-    conversations: Vec<Conversation>,
+    conversations: Vec<ModelConversation>,
     /// The calls in flight.
     pub reservations: Reservations,
     /// What was spent, and what the user should know of it.
-    pub spending: Spending,
+    pub spending: CallSpending,
     /// Whether the agent has conversations without tools.
     plain: bool,
     /// The models of calls that turned out to be side calls while they were in flight.
@@ -48,7 +48,7 @@ pub(super) struct Conversations {
 
 /// One conversation.
 #[derive(Debug)]
-struct Conversation {
+struct ModelConversation {
     session: Option<String>,
     /// Whether the model may act in it.
     tools: bool,
@@ -157,7 +157,7 @@ impl Conversations {
                     }
                     None => (self.conversations.len(), tail),
                 };
-                let new = Conversation {
+                let new = ModelConversation {
                     session: session.map(str::to_owned),
                     tools: tools || self.conversations.get(conversation).is_some_and(|known| known.tools),
                     asked,
@@ -224,7 +224,7 @@ impl Conversations {
         if self.plain || self.has_tools() {
             return;
         }
-        for Conversation { model, spent, state, .. } in std::mem::take(&mut self.conversations) {
+        for ModelConversation { model, spent, state, .. } in std::mem::take(&mut self.conversations) {
             match state {
                 ConversationState::Asked(flight) => {
                     self.spend(BROKEN_OFF, &model, spent);
@@ -254,7 +254,7 @@ impl Conversations {
     /// The conversation this request continues.
     fn find_continued(&self, request: &Request, session: Option<&str>) -> Option<usize> {
         if let Some(id) = named(request) {
-            let says_so = |conversation: &Conversation| {
+            let says_so = |conversation: &ModelConversation| {
                 !matches!(conversation.state, ConversationState::Asked(_))
                     && conversation.answer_id.as_deref() == Some(id)
             };
@@ -376,7 +376,7 @@ impl Conversations {
         true
     }
 
-    fn in_flight(&mut self, flight: u64) -> Option<&mut Conversation> {
+    fn in_flight(&mut self, flight: u64) -> Option<&mut ModelConversation> {
         self.conversations
             .iter_mut()
             .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))

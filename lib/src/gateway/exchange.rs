@@ -112,7 +112,7 @@ pub struct Outstanding {
 
 /// What was not reported when the gateway was closed.
 #[derive(Debug, Default)]
-pub struct Unreported {
+pub struct UnreportedCalls {
     /// Exchanges that are over, oldest first.
     pub exchanges: Vec<Exchange>,
     /// What arrived of answers that broke off.

@@ -50,7 +50,7 @@ use self::intake::BodyMemory;
 use self::state::GatewayState;
 use crate::llm::wire::Format;
 
-pub use self::exchange::{CallCost, CallDecision, Exchange, HeldCall, Outstanding, Unreported};
+pub use self::exchange::{CallCost, CallDecision, Exchange, HeldCall, Outstanding, UnreportedCalls};
 pub use self::failed_calls::{FEW, FailedCalls};
 pub use self::scripted::{Facts, answers_on_record, is_beside_the_script};
 pub use self::state::{Flights, UsageMeter};
@@ -187,7 +187,7 @@ impl Gateway {
     }
 
     /// Closes all connections and gives what is not reported yet, calls that this cuts off included.
-    pub async fn close(mut self) -> Unreported {
+    pub async fn close(mut self) -> UnreportedCalls {
         self.refuse("the agent's work is over");
         drop(self.closing.take());
         // It ends when all connections have, and with them every call in flight.
@@ -198,11 +198,11 @@ impl Gateway {
     }
 
     /// Gives what is not reported yet, though tools of the agent may still run. Calls in flight continue.
-    pub fn take_unreported(&self) -> Unreported {
+    pub fn take_unreported(&self) -> UnreportedCalls {
         let mut conversations = self.shared.conversations();
         let (exchanges, broken) = (conversations.report_all(), conversations.broken_off());
         let (side_calls, warnings) = conversations.spending.take_side_calls(self.shared.upstream.name());
-        Unreported { exchanges, broken, side_calls, warnings, unanswered: conversations.unanswered() }
+        UnreportedCalls { exchanges, broken, side_calls, warnings, unanswered: conversations.unanswered() }
     }
 }
 

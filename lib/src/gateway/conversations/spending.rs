@@ -15,7 +15,7 @@ pub(super) const LATE: &str = "late";
 
 /// What was spent on conversations and on side calls, and what the user should know of it.
 #[derive(Debug, Default)]
-pub(in crate::gateway) struct Spending {
+pub(in crate::gateway) struct CallSpending {
     /// What was spent on all calls that have ended, reported or not.
     pub total: CallCost,
     /// What was spent outside of exchanges.
@@ -25,7 +25,7 @@ pub(in crate::gateway) struct Spending {
     estimates: bool,
 }
 
-impl Spending {
+impl CallSpending {
     /// Adds spending on side calls.
     pub(super) fn add(&mut self, purpose: &str, model: &str, spent: CallCost) {
         if spent.usage == Usage::default() {
