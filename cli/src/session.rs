@@ -12,7 +12,7 @@ use pleach::engine::{
     UnmeteredAgent,
 };
 use pleach::event::{Event, PauseReason, Told};
-use pleach::git::{Limits, Repo};
+use pleach::git::{self, Limits, Repo};
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
@@ -57,7 +57,7 @@ impl Place {
             let message = format!("`{}` is not a directory", path.display());
             return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
         }
-        let repo = Repo::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
+        let repo = git::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
         let name = match configured {
             Some((name, _)) => name.clone(),
             None => repo_name(repo.git_dir(), repo.workdir()),

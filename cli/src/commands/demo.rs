@@ -7,7 +7,7 @@ use clap::Args;
 use pleach::config::{AgentChoice, Config};
 use pleach::engine::{Session, StartRequest};
 use pleach::event::{Event, Route};
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::RepoName;
 use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
@@ -160,7 +160,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
     let who = ["-c", "user.name=pleach", "-c", "user.email=pleach@local", "-c", "commit.gpgsign=false"];
     let commit = ["-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", "A repository for the demo"];
     git(&[&who[..], &commit[..]].concat())?;
-    Repo::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
+    git::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
 }
 
 /// The run as a tree of nodes, turns and commits.

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::Environment;
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::llm::Providers;
 use pleach::process::sandbox::Chosen;
 use serde_json::json;
@@ -110,7 +110,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
 }
 
 fn repository(dir: &Path, environment: &Environment, findings: &mut Vec<Finding>) -> Option<Repo> {
-    match Repo::discover(dir, environment) {
+    match git::discover(dir, environment) {
         Ok(repo) => {
             let place = repo.workdir().unwrap_or(repo.git_dir()).display().to_string();
             findings.push(Finding::ok("repository", place));

@@ -62,9 +62,9 @@ impl Session {
                     None => worktree_lock(&self.repo, &self.plan.id, &id)?,
                 };
                 // These refs are this context's alone, so a lock on one of them was left by a killed run.
-                self.repo.release_stale_lock(&context_ref(&self.plan.id, &id))?;
+                self.repo.refs().remove_stale_lock(&context_ref(&self.plan.id, &id))?;
                 for branch in fork.branches.values() {
-                    self.repo.release_stale_lock(&branch_ref(branch))?;
+                    self.repo.refs().remove_stale_lock(&branch_ref(branch))?;
                 }
                 let child = self.open_fork(&parent, &fork, lock)?;
                 self.add(child);

@@ -11,7 +11,7 @@ use super::executor::{Heard, Wanted, newest_answer};
 use super::session::SessionPlan;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
-use crate::git::FileStat;
+use crate::git::{self, FileStat};
 use crate::ids::{NodeId, SessionId};
 use crate::plan::label::choice;
 use crate::plan::pipeline::{Node, Pipeline, QuestionKind};
@@ -204,7 +204,7 @@ pub(super) fn judged(plan: &SessionPlan, state: &State, heard: &Heard) -> Result
         if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
             && base != work
         {
-            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
+            changes.extend(git::diff::stat(repo, repo.tree_of(*base)?, repo.tree_of(*work)?)?);
         }
     }
     let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));

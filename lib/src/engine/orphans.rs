@@ -156,9 +156,9 @@ fn remove_worktree(
 }
 
 fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
-    let all = repo.unread_references("refs/heads/")?.into_iter().chain(repo.unread_references("refs/pleach/")?);
+    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().chain(repo.refs().list_unpeeled("refs/pleach/")?);
     // What nobody can read keeps nothing.
-    Ok(all.filter_map(|(_, at)| at).any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
+    Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }
 
 /// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some

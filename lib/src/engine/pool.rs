@@ -79,10 +79,10 @@ fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, Rem
 /// Whether a branch has a commit: the session's own, or one it was merged into.
 fn is_on_a_branch(repo: &Repo, summary: &Summary, commit: CommitId) -> Result<bool, git::Error> {
     let own = summary.branch().map(|(_, branch)| branch_ref(branch));
-    if let Some(at) = own.map(|own| repo.reference(&own)).transpose()?.flatten() {
-        return repo.is_ancestor(commit, at);
+    if let Some(at) = own.map(|own| repo.refs().find(&own)).transpose()?.flatten() {
+        return repo.history().is_ancestor(commit, at);
     }
-    let all = repo.unread_references("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
+    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
     // What nobody can read holds nothing.
-    Ok(all.into_iter().any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
+    Ok(all.into_iter().any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }

@@ -306,13 +306,13 @@ impl Removal {
 pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
     let all: Vec<Move> = all.collect();
-    match repo.swap_all(&all, "pleach: rm") {
+    match repo.refs().swap_all(&all, "pleach: rm") {
         // By now a lock that somebody holds is old enough to tell from one that a killed process left.
         Err(SwapError::Locked { .. }) => {
             for step in &all {
-                repo.release_stale_lock(&step.name)?;
+                repo.refs().remove_stale_lock(&step.name)?;
             }
-            Ok(repo.swap_all(&all, "pleach: rm")?)
+            Ok(repo.refs().swap_all(&all, "pleach: rm")?)
         }
         other => Ok(other?),
     }
@@ -347,7 +347,7 @@ impl Keep {
 
     /// Saves it, unless a removal that was cut short has done so.
     pub fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
-        for (name, at) in repo.references(&format!("{KEEP}{session}-"))? {
+        for (name, at) in repo.refs().list(&format!("{KEEP}{session}-"))? {
             let kept = repo.commit(at)?;
             let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
             if has_all && (kept.tree == self.tree || self.uncommitted.is_empty()) {
@@ -375,7 +375,7 @@ fn branch_state(
     {
         refuse_checked_out(repo, branch)?;
         // One nobody can read stays, for whoever can mend it.
-        let is_own = repo.commit(at).is_ok() && repo.is_ancestor(at, tip)?;
+        let is_own = repo.commit(at).is_ok() && repo.history().is_ancestor(at, tip)?;
         state = Some((branch.clone(), at, is_own));
     }
     // The branch of a task goes on with its next session.
@@ -388,7 +388,7 @@ fn branch_state(
     if let (Some(branch), true) = (known.branch.clone(), unmerged) {
         let has_it = match &state {
             // One nobody can read keeps nothing.
-            Some((_, at, _)) => repo.is_ancestor(tip, *at).unwrap_or(false),
+            Some((_, at, _)) => repo.history().is_ancestor(tip, *at).unwrap_or(false),
             None => false,
         };
         obstacles.push(match has_it {
@@ -402,7 +402,7 @@ fn branch_state(
 /// Where a branch stands, whether that can be read or not.
 fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::Error> {
     let name = branch_ref(branch);
-    let found = repo.unread_references(&name)?.into_iter().find(|(found, _)| *found == name);
+    let found = repo.refs().list_unpeeled(&name)?.into_iter().find(|(found, _)| *found == name);
     Ok(found.and_then(|(_, at)| at))
 }
 
@@ -414,7 +414,7 @@ fn has_lost_landed(repo: &Repo, known: &Known, branch: Option<&BranchState>) -> 
 }
 
 fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveError> {
-    match repo.checkouts_of(branch)?.into_iter().next() {
+    match git::checkouts_of(repo, branch)?.into_iter().next() {
         Some(path) => Err(RemoveError::CheckedOut { branch: branch.clone(), path }),
         None => Ok(()),
     }
@@ -425,14 +425,14 @@ fn is_merged(repo: &Repo, known: &Known, tip: CommitId, branch: Option<&BranchSt
     // A branch that stays keeps what is on it.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &known.target {
-        Some(target) => repo.reference(&branch_ref(target))?,
+        Some(target) => repo.refs().find(&branch_ref(target))?,
         None => None,
     };
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
-    let branches = repo.unread_references("refs/heads/")?;
+    let branches = repo.refs().list_unpeeled("refs/heads/")?;
     let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).filter_map(|(_, at)| at);
     // A branch nobody can read keeps nothing.
-    let has_it = |at| repo.is_ancestor(tip, at).unwrap_or(false);
+    let has_it = |at| repo.history().is_ancestor(tip, at).unwrap_or(false);
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
@@ -478,7 +478,7 @@ pub(super) fn uncommitted(
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
     let head = worktree.agent_head()?.map(|head| head.commit);
     let own_head = match head {
-        Some(head) if !repo.is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
+        Some(head) if !repo.history().is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
         _ => None,
     };
     if written.tree == tree && own_head.is_none() {
@@ -496,7 +496,7 @@ fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveEr
 
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
 pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
-    let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
+    let mut records = repo.refs().list_unpeeled(&format!("{SESSIONS}{id}/"))?;
     let main = root_ref(id);
     records.sort_by_key(|(name, _)| *name == main);
     Ok(records)

@@ -6,6 +6,7 @@ use super::pump::Pump;
 use super::{Error, Pause, Question, Session};
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
+use crate::git;
 use crate::ids::NodeId;
 use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
@@ -38,7 +39,7 @@ impl Session {
             context.catch_up()
         })?;
         tokio::task::block_in_place(|| {
-            self.repo.pack_rest();
+            git::pack::pack_rest(&self.repo);
             self.trim_pool();
         });
         Ok(ended)

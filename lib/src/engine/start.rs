@@ -98,7 +98,7 @@ impl Session {
         let branches = plan.started.branches.iter().filter(|_| with_branch);
         for (of, branch) in branches {
             let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
-            if tip.is_some() && repo.reference(&name)? == tip {
+            if tip.is_some() && repo.refs().find(&name)? == tip {
                 remove::delete(&repo, vec![(name, tip)])?;
             }
         }
@@ -222,7 +222,7 @@ impl StartRequest {
 /// Whether a branch a session is to have is there already.
 fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
     for branch in started.branches.values() {
-        if repo.reference(&branch_ref(branch))?.is_some() {
+        if repo.refs().find(&branch_ref(branch))?.is_some() {
             return Ok(true);
         }
     }
@@ -234,7 +234,7 @@ fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
 pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
     for (end, _) in branch.match_indices('/') {
         let above = &branch[..end];
-        if repo.reference(&format!("refs/heads/{above}"))?.is_some() {
+        if repo.refs().find(&format!("refs/heads/{above}"))?.is_some() {
             return Err(Error::Name(format!("git allows no branch `{branch}` beside your branch `{above}`")));
         }
     }

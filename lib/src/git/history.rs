@@ -5,15 +5,18 @@
 //! there and ends where one who began anew ends; no clock has a say in it.
 
 use std::collections::BinaryHeap;
+use std::fmt;
 
 use gix::ObjectId;
+use gix::bstr::ByteSlice as _;
 use gix::hashtable::{HashMap, HashSet};
 use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
-use super::repo::Repo;
-use super::verify;
+use super::objects;
+use super::repo_pool::Local;
+use super::shared::Shared;
 use crate::ids::CommitId;
 
 /// A commit that was passed.
@@ -58,17 +61,37 @@ pub type Look<'a> = (Judge<'a>, Judge<'a>);
 /// How many commits are looked at for their subjects.
 const SUBJECTS_LOOKED_AT: usize = 300;
 
-impl Repo {
+/// The history of commits.
+#[derive(Clone, Copy)]
+pub struct CommitHistory<'r> {
+    shared: &'r Shared,
+}
+
+impl fmt::Debug for CommitHistory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitHistory").field("git_dir", &self.shared.common_dir).finish()
+    }
+}
+
+impl<'r> CommitHistory<'r> {
+    pub(super) fn new(shared: &'r Shared) -> Self {
+        Self { shared }
+    }
+
+    fn local(&self) -> Local {
+        self.shared.pool.take()
+    }
+
     /// All commits `tip` has in its history, itself included, oldest first.
-    pub fn history(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
-        let reader = Reader::new(self)?;
+    pub fn all(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
+        let reader = Reader::new(self.shared)?;
         reader.pass(to_gix(tip), &|_| true, look)
     }
 
     /// The first lines of the newest `most` commits that are wanted, down the first parents. No more than a few hundred
     /// commits are looked at.
     pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: Judge<'_>) -> Result<Vec<String>, Error> {
-        let reader = Reader::new(self)?;
+        let reader = Reader::new(self.shared)?;
         let mut subjects = Vec::new();
         let mut next = Some(to_gix(tip));
         for _ in 0..SUBJECTS_LOOKED_AT {
@@ -98,19 +121,78 @@ impl Repo {
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
     /// with what they share.
     pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {
-        let reader = Reader::new(self)?;
+        let reader = Reader::new(self.shared)?;
         let tips = [to_gix(one), to_gix(two)];
         let read = |id| reader.read(id, |commit, parents| (time(commit), parents));
         let sides = paint([(tips[0], ONE), (tips[1], TWO)], read)?;
         let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), look);
         Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
     }
+
+    /// The best common ancestor of two commits, none if their histories are unrelated.
+    pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
+        let repo = self.local();
+        let (one, two) = (to_gix(one), to_gix(two));
+        // The commit-graph only saves time: one that is broken is done without, as git does.
+        let graph = repo.commit_graph_if_enabled().unwrap_or_default();
+        let with = |graph: Option<&_>| repo.merge_base_with_graph(one, two, &mut repo.revision_graph(graph));
+        let base = match with(graph.as_ref()) {
+            Err(_) if graph.is_some() => with(None),
+            base => base,
+        };
+        Ok(base.doing("find the common ancestor")?.map(|base| from_gix(&base)))
+    }
+
+    /// Whether `descendant` is `ancestor` or has it in its history.
+    pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
+        // Mostly one of them lies a few commits behind the other.
+        if self.is_shortly_behind(ancestor, descendant)? {
+            return Ok(true);
+        }
+        let is_behind = match self.is_shortly_behind(descendant, ancestor) {
+            Ok(false) => self.merge_base(ancestor, descendant).map(|base| base == Some(ancestor)),
+            other => other.map(|_| false),
+        };
+        match is_behind {
+            Err(error) if error.is_damage() => {
+                // What cannot be read is in no history that can be read whole.
+                self.all(descendant, (&|_| false, &|_| false))?;
+                Ok(false)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the first few steps back from `from` lead to a commit.
+    fn is_shortly_behind(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
+        let (repo, wanted) = (self.local(), to_gix(commit));
+        let mut at = Some(to_gix(from));
+        for _ in 0..SHORTLY {
+            match at {
+                Some(id) if id == wanted => return Ok(true),
+                Some(id) => {
+                    let commit = match repo.find_commit(id) {
+                        // The clone is shallow, and this is where it ends.
+                        Err(error) if error.is_not_found() && repo.is_shallow().unwrap_or_default() => {
+                            return Ok(false);
+                        }
+                        found => found.map_err(|error| Error::object("commit", &id, explain(&error)))?,
+                    };
+                    at = commit.parent_ids().next().map(gix::Id::detach);
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// What the first alone has.
 pub(super) const ONE: u8 = 1;
+
 /// What the second alone has.
 pub(super) const TWO: u8 = 2;
+
 const BOTH: u8 = ONE | TWO;
 
 struct Reader {
@@ -120,9 +202,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(repo: &Repo) -> Result<Self, Error> {
+    fn new(shared: &Shared) -> Result<Self, Error> {
         // A whole history would drive everything else out of memory.
-        let repo = repo.shared.handle.to_thread_local();
+        let repo = shared.pool.handle.to_thread_local();
         Ok(Self { shallow: shallow(&repo)?, repo })
     }
 
@@ -240,7 +322,7 @@ fn read<T>(
     let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
     let commit = repo.find_commit(id).map_err(|error| damaged(&error))?;
     // What has become of tasks is read from here: nobody may put words into it.
-    verify::check(id, Kind::Commit, &commit.data)?;
+    objects::check(id, Kind::Commit, &commit.data)?;
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
@@ -296,3 +378,6 @@ mod tests {
         assert_eq!(painted(commits, [1, 2]), [(1, ONE), (2, TWO), (3, BOTH)]);
     }
 }
+
+/// How many commits back a look for an ancestor goes before all of both histories are compared.
+const SHORTLY: usize = 16;

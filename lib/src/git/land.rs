@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
-use super::open::Durability;
 use super::program::Finished;
-use super::refs::{SwapError, lock_path};
+use super::ref_update::{SwapError, full_name, lock_path};
 use super::repo::Repo;
 use super::worktree::{Worktree, git_dirs, linked_git_dir};
+use super::{checkouts, diff, interrupted_merge, landing_conflicts, verify};
 use crate::clock;
 use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
@@ -135,64 +136,59 @@ impl LandError {
     }
 }
 
-impl Repo {
-    /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
-    /// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits
-    /// ten seconds for what is in the way; blocks meanwhile.
-    pub fn fast_forward(&self, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
-        self.fast_forward_within(target, from, to, PATIENCE)
-    }
-
-    /// Why a branch cannot move wherever to, as its checkouts tell.
-    pub fn held(&self, target: &BranchName) -> Result<Option<LandError>, Error> {
-        let sight = BranchSight::Ready { rebased: false, checkouts: self.checkouts_of(target)?, obstacle: None };
-        Ok(match branch::decide(sight) {
-            BranchStep::Refuse(InTheWay::SeveralCheckouts(checkouts)) => {
-                Some(LandError::SeveralCheckouts { target: target.clone(), checkouts })
-            }
-            _ => None,
-        })
-    }
-
-    /// As [`Repo::fast_forward`], with another limit to the waiting.
-    pub fn fast_forward_within(
-        &self,
-        target: &BranchName,
-        from: CommitId,
-        to: CommitId,
-        patience: Duration,
-    ) -> Result<(), LandError> {
-        let patience = self.shared.patience.map_or(patience, |given| patience.min(given));
-        let damaged = |error| match self.blame(error) {
-            error @ Error::Overwritten { .. } => {
-                LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
-            }
-            error => error.into(),
-        };
-        if !self.is_ancestor(from, to).map_err(damaged)? {
-            return Err(LandError::NotForward { target: target.clone(), from, to });
-        }
-        let drops = self.check_between(from, to).map_err(damaged)?;
-        let landing = Landing { repo: self, target, name: full_name(target), from, to, drops };
-        let begun = Instant::now();
-        crash::point(Kind::Landing, When::Before);
-        loop {
-            let is_last = begun.elapsed() >= patience;
-            match landing.attempt()? {
-                None => break,
-                Some(obstacle) if is_last => {
-                    return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
-                }
-                Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
-            }
-        }
-        crash::point(Kind::Landing, When::After);
-        Ok(())
-    }
+/// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
+/// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits
+/// ten seconds for what is in the way; blocks meanwhile.
+pub fn fast_forward(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
+    fast_forward_within(repo, target, from, to, PATIENCE)
 }
 
-pub(super) fn full_name(branch: &BranchName) -> String {
-    format!("refs/heads/{branch}")
+/// Why a branch cannot move wherever to, as its checkouts tell.
+pub fn held(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Error> {
+    let sight =
+        BranchSight::Ready { rebased: false, checkouts: checkouts::checkouts_of(repo, target)?, obstacle: None };
+    Ok(match branch::decide(sight) {
+        BranchStep::Refuse(InTheWay::SeveralCheckouts(checkouts)) => {
+            Some(LandError::SeveralCheckouts { target: target.clone(), checkouts })
+        }
+        _ => None,
+    })
+}
+
+/// As [`Repo::fast_forward`], with another limit to the waiting.
+pub fn fast_forward_within(
+    repo: &Repo,
+    target: &BranchName,
+    from: CommitId,
+    to: CommitId,
+    patience: Duration,
+) -> Result<(), LandError> {
+    let patience = repo.shared.patience.map_or(patience, |given| patience.min(given));
+    let damaged = |error| match verify::blame(repo, error) {
+        error @ Error::Overwritten { .. } => {
+            LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
+        }
+        error => error.into(),
+    };
+    if !repo.history().is_ancestor(from, to).map_err(damaged)? {
+        return Err(LandError::NotForward { target: target.clone(), from, to });
+    }
+    let drops = verify::check_between(repo, from, to).map_err(damaged)?;
+    let landing = Landing { repo, target, name: full_name(target), from, to, drops };
+    let begun = Instant::now();
+    crash::point(Kind::Landing, When::Before);
+    loop {
+        let is_last = begun.elapsed() >= patience;
+        match landing.attempt()? {
+            None => break,
+            Some(obstacle) if is_last => {
+                return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
+            }
+            Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
+        }
+    }
+    crash::point(Kind::Landing, When::After);
+    Ok(())
 }
 
 struct Landing<'a> {
@@ -221,17 +217,21 @@ impl Landing<'_> {
                     branch::after_merge(said, checkout, adopted)
                 }
                 BranchStep::Adopt { checkout, paths } => {
-                    let others = self.repo.adopt(&checkout, &paths, (self.from, self.to))?;
+                    let others = landing_conflicts::adopt(self.repo, &checkout, &paths, (self.from, self.to))?;
                     branch::after_adopting(others, checkout)
                 }
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
                 BranchStep::Report { checkout } => {
                     let (finished, begun) = last.take().expect("git was called before it broke off");
                     let failure = Finished::failure(finished);
-                    return Err(self
-                        .repo
-                        .broken_off(failure, (self.target, &checkout), (self.from, self.to), begun)
-                        .into());
+                    return Err(interrupted_merge::broken_off(
+                        self.repo,
+                        failure,
+                        (self.target, &checkout),
+                        (self.from, self.to),
+                        begun,
+                    )
+                    .into());
                 }
             };
         }
@@ -251,17 +251,17 @@ impl Landing<'_> {
 
     /// Where everything stands. A lock that a killed pleach left is gone then.
     fn sight(&self) -> Result<BranchSight, Error> {
-        match self.repo.reference(&self.name)? {
+        match self.repo.refs().find(&self.name)? {
             None => return Ok(BranchSight::Gone),
             Some(tip) if tip == self.from && tip != self.to => {}
-            Some(tip) if self.repo.is_ancestor(self.to, tip)? => return Ok(BranchSight::Has),
+            Some(tip) if self.repo.history().is_ancestor(self.to, tip)? => return Ok(BranchSight::Has),
             Some(now) => return Ok(BranchSight::Elsewhere(now)),
         }
         if self.is_rebased()? {
             return Ok(BranchSight::Ready { rebased: true, checkouts: Vec::new(), obstacle: None });
         }
         self.release_own_lock()?;
-        let checkouts = self.repo.checkouts_of(self.target)?;
+        let checkouts = checkouts::checkouts_of(self.repo, self.target)?;
         let obstacle = match checkouts.as_slice() {
             [checkout] => self.obstacle(checkout)?,
             _ => None,
@@ -303,7 +303,7 @@ impl Landing<'_> {
     }
 
     fn swap(&self) -> Result<SwapReply, Error> {
-        match self.repo.swap(&self.name, Some(self.from), self.to, "pleach: land") {
+        match self.repo.refs().swap(&self.name, Some(self.from), self.to, "pleach: land") {
             Ok(()) => Ok(SwapReply::Done),
             Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
                 Ok(SwapReply::Locked(lock))
@@ -316,7 +316,11 @@ impl Landing<'_> {
     /// Has git move branch, index and files of the checkout that has the target. How git ended, and when it was called, is
     /// in `last` then.
     fn merge(&self, checkout: &Path, last: &mut Option<(Finished, Timestamp)>) -> Result<MergeReply, Error> {
-        let links = if self.drops { self.repo.links_in_the_way(checkout, self.from, self.to)? } else { Vec::new() };
+        let links = if self.drops {
+            landing_conflicts::links_in_the_way(self.repo, checkout, self.from, self.to)?
+        } else {
+            Vec::new()
+        };
         if !links.is_empty() {
             return Ok(MergeReply::Holds(links));
         }
@@ -350,9 +354,9 @@ impl Landing<'_> {
         if !words.contains("\n\t") {
             return Ok(Vec::new());
         }
-        let changes = self.repo.changes(self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
+        let changes = diff::changes(self.repo, self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
         if words.split("error: ").any(|error| error.len() + "error: ".len() >= LONGEST_ERROR) {
-            return self.repo.in_the_way(checkout, self.from, &changes);
+            return landing_conflicts::in_the_way(self.repo, checkout, self.from, &changes);
         }
         Ok(refused_paths(words, changes.iter().map(|change| &change.path)))
     }

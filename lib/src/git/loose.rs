@@ -17,8 +17,8 @@ use gix::zlib::stream::deflate::{Compress, FlushCompress};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _};
-use super::open::Durability;
 use super::pack_index::{Indices, Packs};
 
 /// An object to write.

@@ -4,119 +4,74 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
-use super::connectivity::Whole;
+use super::connected::Whole;
+use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, Unsupported};
-use super::pack::Unpacked;
 use super::pack_index::Packs;
-use super::partial::Partial;
 use super::program::Program;
-use super::progress::Listening;
+use super::promisor::Promisor;
 use super::repo::Repo;
-use super::repo_pool::Recent;
+use super::repo_pool::RepoPool;
+use super::shared::Shared;
+use super::unpacked::Unpacked;
 use crate::config::Environment;
 use crate::text::shell_word;
-
-/// Whether writes are forced to disk before they count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Objects, refs and their directories survive a power cut.
-    Fsync,
-    /// What git itself does: they survive a killed process.
-    None,
-}
 
 /// How many packs a handle knows at most: what there is when it is made, and what fetching, packing and other runs add for
 /// as long as it is held. The library cannot make room later, and does by itself with a few more than there were.
 const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 };
 
-/// What decides whether there is a main checkout: the settings, by when they were written.
-pub(super) type Settings = [Option<SystemTime>; 2];
-
 /// The variable that shortens what is waited, in milliseconds.
 const PATIENCE: &str = "PLEACH_PATIENCE_MS";
 
-/// What all handles of one repository share.
-pub(super) struct Shared {
-    pub handle: gix::ThreadSafeRepository,
-    /// Handles nobody uses now.
-    pub idle: Mutex<Vec<gix::Repository>>,
-    /// Objects that were used a moment ago.
-    pub recent: Recent,
-    /// The git directory all worktrees share, without links and detours.
-    pub common_dir: PathBuf,
-    pub program: Program,
-    pub version: String,
-    /// The configuration all handles are opened with, as `key=value`.
-    pub config: Vec<BString>,
-    /// Whether the repository is bare, and by which settings.
-    pub is_bare: Mutex<Option<(Settings, bool)>>,
-    /// The commits that need not be looked into again.
-    pub whole: Whole,
-    /// What was written and is not packed yet.
-    pub unpacked: Unpacked,
-    /// Which objects are in packs.
-    pub packs: Packs,
-    /// What is missing on purpose, in a partial clone.
-    pub partial: Option<Partial>,
-    /// Who wants to know how far long work has come.
-    pub listening: Mutex<Option<Listening>>,
-    /// git was seen to work in the directory worktrees are made from.
-    pub is_trusted: OnceLock<()>,
-    /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.
-    pub patience: Option<Duration>,
-}
-
-impl Repo {
-    /// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
-    pub fn discover(dir: &Path, environment: &Environment) -> Result<Self, Error> {
-        let program = Program::new(environment);
-        if !dir.is_dir() {
-            return Err(Error::NotARepository { path: dir.to_owned() });
-        }
-        let version = program.version(dir)?;
-        let git_dir = git_dir(&program, dir)?;
-        let entries = config_entries(&program, dir, &git_dir)?;
-        if let Some(feature) = unsupported(&entries) {
-            return Err(Error::Unsupported { path: dir.to_owned(), feature });
-        }
-        let mut config = snapshot(&entries, environment);
-        config.shrink_to_fit();
-        let mut handle = open_with(&git_dir, config.clone())?;
-        if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
-            handle = with_files(&program, dir, handle)?;
-        }
-        let common_dir = handle.to_thread_local().common_dir().to_owned();
-        // The library may give it as `…/.git/worktrees/x/../..`.
-        let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
-        let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
-        let program = program.trusting(trusted.into_iter().flatten());
-        let shared = Shared {
-            common_dir,
-            handle,
-            idle: Mutex::default(),
-            recent: Recent::default(),
-            program,
-            version,
-            config,
-            is_bare: Mutex::default(),
-            whole: Whole::default(),
-            unpacked: Unpacked::default(),
-            packs: Packs::default(),
-            partial: Partial::read(&entries),
-            listening: Mutex::default(),
-            is_trusted: OnceLock::new(),
-            patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
-        };
-        let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
-        match unsupported_head(&repo)? {
-            None => Ok(repo),
-            Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
-        }
+/// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
+pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
+    let program = Program::new(environment);
+    if !dir.is_dir() {
+        return Err(Error::NotARepository { path: dir.to_owned() });
+    }
+    let version = program.version(dir)?;
+    let git_dir = git_dir(&program, dir)?;
+    let entries = config_entries(&program, dir, &git_dir)?;
+    if let Some(feature) = unsupported(&entries) {
+        return Err(Error::Unsupported { path: dir.to_owned(), feature });
+    }
+    let mut config = snapshot(&entries, environment);
+    config.shrink_to_fit();
+    let mut handle = open_with(&git_dir, config.clone())?;
+    if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
+        handle = with_files(&program, dir, handle)?;
+    }
+    let common_dir = handle.to_thread_local().common_dir().to_owned();
+    // The library may give it as `…/.git/worktrees/x/../..`.
+    let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
+    let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
+    let program = program.trusting(trusted.into_iter().flatten());
+    let pool = RepoPool::new(handle);
+    let shared = Shared {
+        promisor: Promisor::new(&entries, &program, &common_dir, &pool),
+        common_dir,
+        pool,
+        program,
+        version,
+        config,
+        is_bare: Mutex::default(),
+        whole: Whole::default(),
+        unpacked: Unpacked::default(),
+        packs: Packs::default(),
+        listening: Mutex::default(),
+        is_trusted: OnceLock::new(),
+        patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
+    };
+    let local = Repo { shared: Arc::new(shared), durability: Durability::Fsync };
+    match unsupported_head(&local)? {
+        None => Ok(local),
+        Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
     }
 }
 
@@ -143,10 +98,11 @@ fn unsupported_head(repo: &Repo) -> Result<Option<Unsupported>, Error> {
 /// The command by which HEAD comes to name a branch that is there. None where nothing is.
 fn another_branch(repo: &Repo) -> Result<Option<String>, Error> {
     let name_of = |full: &str| full.strip_prefix("refs/heads/").map(str::to_owned);
-    let mut names: Vec<String> = repo.references("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
+    let mut names: Vec<String> =
+        repo.refs().list("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
     if names.is_empty() && !repo.is_bare() {
         // git makes a branch of one that was fetched. What else is fetched may lead nowhere, and is no way out then.
-        let fetched = repo.references("refs/remotes/").unwrap_or_default();
+        let fetched = repo.refs().list("refs/remotes/").unwrap_or_default();
         let name_of = |full: &str| full.strip_prefix("refs/remotes/")?.split_once('/').map(|(_, name)| name.to_owned());
         names = fetched.iter().filter_map(|(name, _)| name_of(name)).filter(|name| name != "HEAD").collect();
     }

@@ -21,7 +21,9 @@ pub(super) const NO_HOOKS: &str = "/dev/null";
 
 /// What git says of a worktree that is being made right now, how often it is asked again, and how long after.
 const HALF_MADE: &str = "failed to read worktrees/";
+
 const TRIES: u32 = 10;
+
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to call git: the environment it gets.

@@ -1,14 +1,12 @@
 //! How far work over many files has come, for whoever waits for it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use super::repo::Repo;
 
 /// How often it is told once it takes long.
 const EVERY: Duration = Duration::from_secs(1);
@@ -40,8 +38,8 @@ pub struct Progress {
 /// Somebody who waits, and how long before they want to know what for.
 #[derive(Clone)]
 pub(super) struct Listening {
-    patience: Duration,
-    listener: Arc<dyn Fn(Progress) + Send + Sync>,
+    pub patience: Duration,
+    pub listener: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
 impl fmt::Debug for Listening {
@@ -50,21 +48,12 @@ impl fmt::Debug for Listening {
     }
 }
 
-impl Repo {
-    /// Lets somebody know how far work in this repository has come that takes longer than `patience`.
-    pub fn on_progress(&self, patience: Duration, listener: impl Fn(Progress) + Send + Sync + 'static) {
-        let listening = Listening { patience, listener: Arc::new(listener) };
-        *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
-    }
-}
-
 /// Tells of one piece of work until it is dropped.
 pub(super) struct Meter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 
 impl Meter {
     /// `count` says how many files are done, and of how many.
-    pub fn start(repo: &Repo, doing: Doing, count: impl Fn() -> (u64, u64) + Send + 'static) -> Self {
-        let listening = repo.shared.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub fn start(listening: Option<Listening>, doing: Doing, count: impl Fn() -> (u64, u64) + Send + 'static) -> Self {
         let Some(Listening { patience, listener }) = listening else { return Self(None) };
         let (end, ended) = mpsc::channel();
         let work = move || {

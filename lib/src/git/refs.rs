@@ -1,6 +1,7 @@
 //! Refs: reading them, and moving them by compare-and-swap only.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,78 +16,44 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use gix::refs::{Category, FullName, Target};
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock, locked};
+use super::durability::Durability;
+use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock};
 use super::id::{from_gix, to_gix};
 use super::loose::TRIES;
 use super::loose_ref;
-use super::open::Durability;
-use super::repo::Repo;
+use super::ref_update::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
+use super::repo_pool::Local;
+use super::shared::Shared;
 use crate::ids::CommitId;
 
-/// How long a ref that someone else is writing is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The refs of a repository.
+#[derive(Clone, Copy)]
+pub struct Refs<'r> {
+    shared: &'r Shared,
+    durability: Durability,
+}
 
-impl From<SwapError> for Error {
-    fn from(error: SwapError) -> Self {
-        match error {
-            SwapError::Other(error) => error,
-            SwapError::Locked { lock, .. } => Self::Locked { lock },
-            refused => Self::Library { doing: "move a ref".into(), detail: refused.to_string() },
-        }
+impl fmt::Debug for Refs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refs").field("git_dir", &self.shared.common_dir).finish()
     }
 }
 
-/// Who the reflog names.
-pub(super) const NAME: &str = "pleach";
-pub(super) const EMAIL: &str = "pleach@local";
+impl<'r> Refs<'r> {
+    pub(super) fn new(shared: &'r Shared, durability: Durability) -> Self {
+        Self { shared, durability }
+    }
 
-/// A ref that should move. `old` is where it must be, none: it must not exist, nor name anything if a file of it is there.
-/// `new` is where it goes, none: away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
-    /// The full name, as `refs/heads/main`.
-    pub name: String,
-    /// What it must be now.
-    pub old: Option<CommitId>,
-    /// What it becomes.
-    pub new: Option<CommitId>,
-}
+    fn local(&self) -> Local {
+        self.shared.pool.take()
+    }
 
-/// Why a ref did not move.
-#[derive(Debug, thiserror::Error)]
-pub enum SwapError {
-    /// It is not where the caller thought it was.
-    #[error("`{name}` has moved: it is at {}", actual.map_or_else(|| "no commit".to_owned(), |id| id.to_string()))]
-    Stale {
-        /// Which ref.
-        name: String,
-        /// Where it is.
-        actual: Option<CommitId>,
-    },
-    /// Someone holds its lock file.
-    #[error("`{name}` cannot move: {}", locked(lock))]
-    Locked {
-        /// Which ref.
-        name: String,
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// Another ref needs its name as a directory, or the other way round.
-    #[error("`{name}` cannot be created while `{with}` exists: git does not allow both names")]
-    Clash {
-        /// Which ref.
-        name: String,
-        /// The one in the way.
-        with: String,
-    },
-    /// Anything else.
-    #[error(transparent)]
-    Other(#[from] Error),
-}
+    fn common_dir(&self) -> &Path {
+        &self.shared.common_dir
+    }
 
-impl Repo {
     /// The commit a ref points to, none if it does not exist. `name` is the full name.
-    pub fn reference(&self, name: &str) -> Result<Option<CommitId>, Error> {
+    pub fn find(&self, name: &str) -> Result<Option<CommitId>, Error> {
         let repo = self.local();
         let Some(found) = exactly(&repo, full_name(name)?)? else { return Ok(None) };
         let is_symbolic = matches!(found.target, Target::Symbolic(_));
@@ -98,7 +65,7 @@ impl Repo {
 
     /// The full name of the ref a symbolic ref stands for, whether that exists or not. None for all other refs, and for
     /// names that are not UTF-8.
-    pub fn leads_to(&self, name: &str) -> Result<Option<String>, Error> {
+    pub fn symbolic_target(&self, name: &str) -> Result<Option<String>, Error> {
         Ok(match exactly(&self.local(), full_name(name)?)?.map(|found| found.target) {
             Some(Target::Symbolic(to)) => to.as_bstr().to_str().ok().map(str::to_owned),
             Some(Target::Object(_)) | None => None,
@@ -107,7 +74,7 @@ impl Repo {
 
     /// All refs whose full name begins with `prefix`, sorted by name. Names that are not UTF-8 are left out: pleach
     /// makes none.
-    pub fn references(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
+    pub fn list(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
         let repo = self.local();
         let mut found = Vec::new();
         for (name, reference) in listed(&repo, directory(prefix))? {
@@ -123,7 +90,7 @@ impl Repo {
 
     /// All refs but those whose name begins with one of `without`, which are not even looked at, with the object each
     /// names itself: a tag, not what it is a tag of.
-    pub fn references_without(&self, without: &[&str]) -> Result<BTreeMap<String, CommitId>, Error> {
+    pub fn list_except(&self, without: &[&str]) -> Result<BTreeMap<String, CommitId>, Error> {
         let repo = self.local();
         let is_left_out = |name: &str| without.iter().any(|prefix| name.starts_with(prefix));
         let mut found = BTreeMap::new();
@@ -159,13 +126,13 @@ impl Repo {
     }
 
     /// The names of all refs that begin with `prefix`, sorted; also of those whose file or commit is damaged.
-    pub fn reference_names(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        Ok(self.unread_references(prefix)?.into_iter().map(|(name, _)| name).collect())
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        Ok(self.list_unpeeled(prefix)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// All refs that begin with `prefix`, sorted by name, with the object each names itself, which is not read; none where
     /// the ref's file is damaged, or names another ref.
-    pub fn unread_references(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
+    pub fn list_unpeeled(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
         let repo = self.local();
         let found = listed(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
             let name = name.to_str().ok().filter(|name| name.starts_with(prefix))?.to_owned();
@@ -233,7 +200,7 @@ impl Repo {
     /// Removes the lock file a killed pleach left on a ref; true if there was one. Only for refs no other process
     /// writes now: the caller holds the session's lock. A lock may still belong to a running git until it has been
     /// there for a second, so that is waited for.
-    pub fn release_stale_lock(&self, name: &str) -> Result<bool, Error> {
+    pub fn remove_stale_lock(&self, name: &str) -> Result<bool, Error> {
         full_name(name)?;
         release_when_stale(&lock_path(&self.local().common_dir().join(name)))
     }
@@ -262,12 +229,6 @@ pub(super) fn release_when_stale(lock: &Path) -> Result<bool, Error> {
 
 pub(super) fn full_name(name: &str) -> Result<FullName, Error> {
     FullName::try_from(name).map_err(|error| Error::RefName { name: name.to_owned(), detail: error.to_string() })
-}
-
-pub(super) fn lock_path(path: &Path) -> PathBuf {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    lock.into()
 }
 
 /// The lock of the file that has the packed refs. The library takes it for almost every ref.

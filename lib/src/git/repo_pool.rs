@@ -8,8 +8,6 @@ use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::cache::Object as ObjectCache;
 use gix::odb::pack::cache::object::MemoryCappedHashmap;
 
-use super::open::Shared;
-
 /// Handles that are kept: as many as threads that work on a repository at once.
 const IDLE: usize = 8;
 
@@ -60,23 +58,37 @@ impl ObjectCache for Recent {
     }
 }
 
+/// The handles of one repository.
+pub(super) struct RepoPool {
+    pub handle: gix::ThreadSafeRepository,
+    /// Handles that are not in use.
+    idle: Mutex<Vec<gix::Repository>>,
+    /// Objects that were used a moment ago.
+    pub recent: Recent,
+}
+
+impl RepoPool {
+    pub fn new(handle: gix::ThreadSafeRepository) -> Arc<Self> {
+        Arc::new(Self { handle, idle: Mutex::default(), recent: Recent::default() })
+    }
+
+    /// A handle for this thread, as long as it is held.
+    pub fn take(self: &Arc<Self>) -> Local {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handle = idle.unwrap_or_else(|| {
+            let mut handle = self.handle.to_thread_local();
+            self.recent.serve(&mut handle);
+            handle
+        });
+        Local { handle: Some(handle), pool: Arc::clone(self) }
+    }
+}
+
 /// A handle for one thread, given back when it is dropped.
 pub(super) struct Local {
     /// There until it is given back.
     handle: Option<gix::Repository>,
-    shared: Arc<Shared>,
-}
-
-impl Local {
-    pub fn take(shared: &Arc<Shared>) -> Self {
-        let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let handle = idle.unwrap_or_else(|| {
-            let mut handle = shared.handle.to_thread_local();
-            shared.recent.serve(&mut handle);
-            handle
-        });
-        Self { handle: Some(handle), shared: Arc::clone(shared) }
-    }
+    pool: Arc<RepoPool>,
 }
 
 impl Deref for Local {
@@ -98,7 +110,7 @@ impl Drop for Local {
         let Some(mut handle) = self.handle.take() else { return };
         // Objects that were never written must not be found by whoever is next.
         handle.objects.take_object_memory();
-        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {
             idle.push(handle);
         }

@@ -48,27 +48,23 @@ impl Skipped {
     }
 }
 
-impl Repo {
-    /// What pleach's commits do without.
-    pub fn skipped(&self, environment: &Environment) -> Result<Skipped, Error> {
-        let entries = config_entries(&self.shared.program, self.common_dir(), self.git_dir())?;
-        let last = |wanted: &str| entries.iter().rev().find(|(key, value)| key == wanted && value != NO_HOOKS);
-        let is_on = |value: &[u8]| {
-            !["false", "no", "off", "0", ""].iter().any(|off| value.eq_ignore_ascii_case(off.as_bytes()))
-        };
-        let signing = last("commit.gpgsign").is_some_and(|(_, value)| is_on(value));
-        let own =
-            last("core.hookspath").and_then(|(_, dir)| dir.to_path().ok()).map(|dir| self.expand(dir, environment));
-        let dir = own.unwrap_or_else(|| self.common_dir().join("hooks"));
-        Ok(Skipped { hooks: HOOKS.into_iter().filter(|hook| is_program(&dir.join(hook))).collect(), signing })
-    }
+/// What pleach's commits do without.
+pub fn skipped(repo: &Repo, environment: &Environment) -> Result<Skipped, Error> {
+    let entries = config_entries(&repo.shared.program, repo.common_dir(), repo.git_dir())?;
+    let last = |wanted: &str| entries.iter().rev().find(|(key, value)| key == wanted && value != NO_HOOKS);
+    let is_on =
+        |value: &[u8]| !["false", "no", "off", "0", ""].iter().any(|off| value.eq_ignore_ascii_case(off.as_bytes()));
+    let signing = last("commit.gpgsign").is_some_and(|(_, value)| is_on(value));
+    let own = last("core.hookspath").and_then(|(_, dir)| dir.to_path().ok()).map(|dir| expand(repo, dir, environment));
+    let dir = own.unwrap_or_else(|| repo.common_dir().join("hooks"));
+    Ok(Skipped { hooks: HOOKS.into_iter().filter(|hook| is_program(&dir.join(hook))).collect(), signing })
+}
 
-    /// A directory as the setting for hooks has it: from the root of the checkout.
-    fn expand(&self, dir: &Path, environment: &Environment) -> PathBuf {
-        match (dir.strip_prefix("~"), environment.get("HOME")) {
-            (Ok(rest), Some(home)) => Path::new(home).join(rest),
-            _ => self.workdir().unwrap_or(self.common_dir()).join(dir),
-        }
+/// A directory as the setting for hooks has it: from the root of the checkout.
+fn expand(repo: &Repo, dir: &Path, environment: &Environment) -> PathBuf {
+    match (dir.strip_prefix("~"), environment.get("HOME")) {
+        (Ok(rest), Some(home)) => Path::new(home).join(rest),
+        _ => repo.workdir().unwrap_or(repo.common_dir()).join(dir),
     }
 }
 

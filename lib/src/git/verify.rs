@@ -20,14 +20,15 @@ use gix::odb::find::Header;
 
 use super::error::{Error, IoContext as _, explain};
 use super::history;
-use super::id::{TreeId, from_gix, to_gix};
+use super::id::{TreeId, to_gix};
 use super::inflate::Inflate;
 use super::loose::loose_path;
-use super::open::Shared;
+use super::objects::{is_sound, overwritten};
 use super::pack_index::Indices;
 use super::repo::Repo;
+use super::shared::Shared;
 use crate::confined_fs::ConfinedDir;
-use crate::ids::{CommitId, RepoPath};
+use crate::ids::CommitId;
 
 /// What is held in memory at most, in bytes. No commit or tree has more, and files are read piece by piece where they are
 /// loose, as an agent has to leave them.
@@ -36,67 +37,65 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 /// Trees that are kept for the next comparison, in bytes: what one commit made of a directory the next begins with.
 const KEPT: usize = 512 * 1024;
 
-impl Repo {
-    /// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
-    /// have no directory, or no link to another repository, where there was one.
-    pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
-        self.on_demand(|| self.check_between_here(from, to))
-    }
+/// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
+/// have no directory, or no link to another repository, where there was one.
+pub(super) fn check_between(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool, Error> {
+    repo.on_demand(|| check_between_here(repo, from, to))
+}
 
-    fn check_between_here(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
-        let (from, to) = (to_gix(from), to_gix(to));
-        let shallow = history::shallow(&self.local())?;
-        let mut check = Check::new(self)?;
-        let sides = history::paint([(from, history::ONE), (to, history::TWO)], |id| {
-            let commit = check.commit(id)?;
-            let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
-            Ok((commit.seconds, parents))
-        })?;
-        let mut new = Vec::new();
-        for (id, _) in sides.iter().filter(|(_, side)| **side == history::TWO) {
-            new.push((check.commit(*id)?.seconds, *id));
-        }
-        // What is found is the same each time, and mostly what was made first.
-        new.sort_unstable();
-        for (_, id) in new {
-            let commit = check.commit(id)?;
-            // A shallow clone has not all of them.
-            let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
-            let parent = commit.parents.first().filter(is_there).copied();
-            let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
-            check.difference(before, commit.tree, Sides::New)?;
-        }
-        // Whatever the commits between say, this is what is written to files.
-        let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
-        check.difference(Some(before), after, Sides::New)?;
-        Ok(check.drops)
+fn check_between_here(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool, Error> {
+    let (from, to) = (to_gix(from), to_gix(to));
+    let shallow = history::shallow(&repo.local())?;
+    let mut check = Check::new(repo)?;
+    let sides = history::paint([(from, history::ONE), (to, history::TWO)], |id| {
+        let commit = check.commit(id)?;
+        let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
+        Ok((commit.seconds, parents))
+    })?;
+    let mut new = Vec::new();
+    for (id, _) in sides.iter().filter(|(_, side)| **side == history::TWO) {
+        new.push((check.commit(*id)?.seconds, *id));
     }
-
-    /// Looks at all that a merge of trees reads.
-    pub(super) fn check_merge(&self, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
-        self.on_demand(|| {
-            let mut check = Check::new(self)?;
-            sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
-        })
+    // What is found is the same each time, and mostly what was made first.
+    new.sort_unstable();
+    for (_, id) in new {
+        let commit = check.commit(id)?;
+        // A shallow clone has not all of them.
+        let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
+        let parent = commit.parents.first().filter(is_there).copied();
+        let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
+        check.difference(before, commit.tree, Sides::New)?;
     }
+    // Whatever the commits between say, this is what is written to files.
+    let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
+    check.difference(Some(before), after, Sides::New)?;
+    Ok(check.drops)
+}
 
-    /// Looks at all that a comparison of trees reads.
-    pub(super) fn check_difference(&self, old: TreeId, new: TreeId) -> Result<(), Error> {
-        self.on_demand(|| Check::new(self)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both))
-    }
+/// Looks at all that a merge of trees reads.
+pub(super) fn check_merge(repo: &Repo, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
+    repo.on_demand(|| {
+        let mut check = Check::new(repo)?;
+        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
+    })
+}
 
-    /// What is behind an object that cannot be read, if somebody has overwritten it.
-    pub(crate) fn blame(&self, error: Error) -> Error {
-        let Error::Object { kind, id, .. } = &error else { return error };
-        let kind = match *kind {
-            "commit" => Kind::Commit,
-            "tree" => Kind::Tree,
-            _ => Kind::Blob,
-        };
-        match Check::new(self).and_then(|mut check| check.content(to_gix(*id), kind, None)) {
-            Err(found @ Error::Overwritten { .. }) => found,
-            _ => error,
-        }
+/// Looks at all that a comparison of trees reads.
+pub(super) fn check_difference(repo: &Repo, old: TreeId, new: TreeId) -> Result<(), Error> {
+    repo.on_demand(|| Check::new(repo)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both))
+}
+
+/// What is behind an object that cannot be read, if somebody has overwritten it.
+pub(crate) fn blame(repo: &Repo, error: Error) -> Error {
+    let Error::Object { kind, id, .. } = &error else { return error };
+    let kind = match *kind {
+        "commit" => Kind::Commit,
+        "tree" => Kind::Tree,
+        _ => Kind::Blob,
+    };
+    match Check::new(repo).and_then(|mut check| check.content(to_gix(*id), kind, None)) {
+        Err(found @ Error::Overwritten { .. }) => found,
+        _ => error,
     }
 }
 
@@ -143,7 +142,7 @@ enum Place {
 
 impl Check {
     fn new(repo: &Repo) -> Result<Self, Error> {
-        let store = &repo.shared.handle.objects;
+        let store = &repo.shared.pool.handle.objects;
         let root = store.path();
         Ok(Self {
             objects: ConfinedDir::at(root).at("open", root)?,
@@ -160,7 +159,7 @@ impl Check {
     }
 
     fn library(&self) -> &gix::Repository {
-        self.library.get_or_init(|| self.shared.handle.to_thread_local())
+        self.library.get_or_init(|| self.shared.pool.handle.to_thread_local())
     }
 
     /// What a commit says, read once.
@@ -314,7 +313,7 @@ impl Check {
     }
 
     fn root(&self) -> &Path {
-        self.shared.handle.objects.path()
+        self.shared.pool.handle.objects.path()
     }
 }
 
@@ -329,16 +328,6 @@ fn holds_more(entry: &EntryRef<'_>) -> bool {
     entry.mode.is_tree() || entry.mode.is_commit()
 }
 
-/// Refuses content that was read for an object and is not what its id says. pleach goes by its records: nobody may put
-/// words into them.
-pub(super) fn check(id: ObjectId, kind: Kind, content: &[u8]) -> Result<(), Error> {
-    if is_sound(id, kind, content) { Ok(()) } else { Err(overwritten(id, kind, None)) }
-}
-
-fn is_sound(id: ObjectId, kind: Kind, content: &[u8]) -> bool {
-    gix::objs::compute_hash(id.kind(), kind, content).is_ok_and(|hash| hash == id)
-}
-
 /// An object that is nowhere, or that git's library cannot read where it is.
 fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error) -> Error {
     let name = match kind {
@@ -350,15 +339,4 @@ fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error
         true => overwritten(id, kind, place),
         false => Error::object(name, &id, explain(error)),
     }
-}
-
-fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
-    let place = match (kind, path) {
-        (Kind::Blob, Some(path)) => format!("the file `{}`", RepoPath::new(path.to_vec())),
-        (Kind::Tree, Some(path)) if !path.is_empty() => format!("the directory `{}`", RepoPath::new(path.to_vec())),
-        (Kind::Tree, _) => "the list of files".to_owned(),
-        (Kind::Blob, None) => "a file".to_owned(),
-        _ => "a commit".to_owned(),
-    };
-    Error::Overwritten { id: from_gix(&id), place }
 }

@@ -56,7 +56,7 @@ pub(crate) fn root() -> ContextId {
 /// The contexts of a session, by name.
 pub fn contexts(repo: &Repo, session: &SessionId) -> Result<Vec<ContextId>, git::Error> {
     let prefix = format!("{SESSIONS}{session}/");
-    let names = repo.reference_names(&prefix)?;
+    let names = repo.refs().names(&prefix)?;
     Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
 }
 

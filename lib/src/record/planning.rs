@@ -27,7 +27,7 @@ pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: Ag
     };
     let mut tries = TRIES;
     loop {
-        let tip = repo.reference(PLANNING)?;
+        let tip = repo.refs().find(PLANNING)?;
         let mut writer = repo.writer();
         let events = writer.blob(format!("[{json}]").as_bytes())?;
         let tree = writer.tree(None, &[TreeEdit::Put(RepoPath::from("events.json"), EntryKind::File, events)])?;
@@ -41,7 +41,7 @@ pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: Ag
         })?;
         writer.flush()?;
         tries -= 1;
-        match repo.swap(PLANNING, tip, commit, "pleach: plan") {
+        match repo.refs().swap(PLANNING, tip, commit, "pleach: plan") {
             Ok(()) => return Ok(()),
             Err(SwapError::Stale { .. }) if tries > 0 => {}
             Err(error) => return Err(Error::Git(error.into())),

@@ -66,7 +66,7 @@ struct Kept {
 impl History {
     /// The sessions of a repository that have a main context, whether it can be read or not.
     pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
-        let refs = repo.reference_names(SESSIONS)?;
+        let refs = repo.refs().names(SESSIONS)?;
         let mains = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
@@ -74,7 +74,7 @@ impl History {
     /// The task of a tree a session works on, and whether it has landed; none of other sessions. Nothing but the commit of
     /// the newest record of its main context is read.
     pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<TaskSummary>, Error> {
-        let newest = || match repo.reference(&root_ref(session))? {
+        let newest = || match repo.refs().find(&root_ref(session))? {
             Some(tip) => repo.commit(tip).map(Some),
             None => Ok(None),
         };
@@ -125,7 +125,8 @@ impl History {
 
     fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
         let tip = repo
-            .reference(&context_ref(session, context))?
+            .refs()
+            .find(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
         Self::read_from(repo, session, context, tip, may_stop)
     }

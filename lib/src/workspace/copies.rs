@@ -268,8 +268,8 @@ impl Workspace {
         for copy in self.copies.values() {
             let (Some(before), Some(after)) = (before.0.get(&copy.name), after.0.get(&copy.name)) else { continue };
             for (name, id) in before.lost(after, kept) {
-                let now = copy.repo.reference(&name)?;
-                copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?;
+                let now = copy.repo.refs().find(&name)?;
+                copy.repo.refs().swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?;
                 names.push(name);
             }
         }

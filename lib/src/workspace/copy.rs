@@ -19,7 +19,7 @@ use super::{Error, Lock, WorktreeSettings, keep};
 use crate::confined_fs::ConfinedDir;
 use crate::event::{Commits, Warning, WarningCode};
 use crate::git::{
-    Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
+    self, Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
     are_ignore_rules,
 };
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
@@ -362,7 +362,7 @@ impl WorkingCopy {
     pub fn changed(&mut self, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
         let (agent_head, branch) = self.agent_commits()?;
         if agent_head.is_some() {
-            self.repo.sweep();
+            git::pack::sweep(&self.repo);
         }
         let mut writer = self.repo.writer();
         // Nothing is deleted while something is held back, and that may be gone by now.
@@ -427,7 +427,7 @@ impl WorkingCopy {
             return Ok(None);
         }
         change.writer.flush()?;
-        Ok(Some(self.repo.patch(self.tree()?, change.tree, &[])?))
+        Ok(Some(git::diff::patch(&self.repo, self.tree()?, change.tree, &[])?))
     }
 
     fn commit(&self, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
@@ -460,13 +460,13 @@ impl WorkingCopy {
     /// checked the session branch out has its HEAD detached again.
     fn agent_commits(&mut self) -> Result<(Option<CommitId>, SeenBranch), Error> {
         let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.at.base, branch: None });
-        let at = self.repo.reference(&branch_ref(&self.branch))?;
+        let at = self.repo.refs().find(&branch_ref(&self.branch))?;
         let checked_out = head.branch.as_ref() == Some(&self.branch);
         if checked_out {
             self.worktree.detach()?;
         }
         let branch = SeenBranch { at, checked_out };
-        let foreign = head.commit != self.at.base && !self.repo.is_ancestor(head.commit, self.at.tip)?;
+        let foreign = head.commit != self.at.base && !self.repo.history().is_ancestor(head.commit, self.at.tip)?;
         Ok((foreign.then_some(head.commit), branch))
     }
 
@@ -564,7 +564,8 @@ impl WorkingCopy {
     /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
     fn lost_head(&self) -> Result<Option<CommitId>, Error> {
         let head = self.worktree.agent_head()?.map_or(self.at.base, |head| head.commit);
-        let known = head == self.at.base || head == self.at.tip || self.repo.is_ancestor(head, self.at.tip)?;
+        let known =
+            head == self.at.base || head == self.at.tip || self.repo.history().is_ancestor(head, self.at.tip)?;
         Ok((!known).then_some(head))
     }
 

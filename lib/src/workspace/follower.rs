@@ -89,7 +89,7 @@ impl BranchFollower {
     /// Where the branch stands, and the newest commit of the record which it lacks. None for a branch that was removed.
     pub fn apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
         Ok(match self.now()? {
-            Some(at) if !self.repo.is_ancestor(self.tip, at)? => Some((at, self.tip)),
+            Some(at) if !self.repo.history().is_ancestor(self.tip, at)? => Some((at, self.tip)),
             _ => None,
         })
     }
@@ -123,7 +123,7 @@ impl BranchFollower {
             return Ok(true);
         }
         let Some(behind) = behind else { return Ok(false) };
-        Ok(self.repo.is_ancestor(behind, at)? && self.repo.is_ancestor(at, self.tip)?)
+        Ok(self.repo.history().is_ancestor(behind, at)? && self.repo.history().is_ancestor(at, self.tip)?)
     }
 
     /// Creates the branch, or moves it forward to the newest record. One that stands anywhere else is left alone and is an
@@ -131,13 +131,13 @@ impl BranchFollower {
     pub fn bring(&mut self, is_kept: impl FnOnce(CommitId) -> Result<bool, git::Error>) -> Result<bool, Error> {
         match self.now()? {
             None => {
-                let made = self.repo.swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
+                let made = self.repo.refs().swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
                 made.map_err(git::Error::from)?;
                 Ok(true)
             }
             Some(at) if at == self.tip => Ok(false),
             // Steps may have been built anew: what the branch stood at was kept before they were recorded.
-            Some(at) if self.repo.is_ancestor(at, self.tip)? || is_kept(at)? => {
+            Some(at) if self.repo.history().is_ancestor(at, self.tip)? || is_kept(at)? => {
                 self.bring_from(at, self.tip, RESUME, PATIENCE)?;
                 Ok(false)
             }
@@ -178,7 +178,9 @@ impl BranchFollower {
     /// Brings the branch of a session that has ended up to its record. One that was removed stays away.
     pub fn bring_up(&mut self) -> Result<(), Error> {
         match self.apart()? {
-            Some((at, tip)) if self.repo.is_ancestor(at, tip)? => self.bring_from(at, tip, RESUME, LAST_PATIENCE),
+            Some((at, tip)) if self.repo.history().is_ancestor(at, tip)? => {
+                self.bring_from(at, tip, RESUME, LAST_PATIENCE)
+            }
             _ => Ok(()),
         }
     }
@@ -189,7 +191,7 @@ impl BranchFollower {
         let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (&self.branch, *at, at.short(), checkout.display());
         let stays = format!("`{branch}`, which is checked out in `{place}`, stays at {at}: {why}");
-        let how = match self.repo.is_ancestor(behind, *tip)? {
+        let how = match self.repo.history().is_ancestor(behind, *tip)? {
             true => format!("`git -C {} merge --ff-only {}` brings it", shell_word(place), tip.short()),
             false => format!("its newest commit is {}", tip.short()),
         };
@@ -197,14 +199,18 @@ impl BranchFollower {
     }
 
     fn now(&self) -> Result<Option<CommitId>, git::Error> {
-        self.repo.reference(&branch_ref(&self.branch))
+        self.repo.refs().find(&branch_ref(&self.branch))
     }
 
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
     fn left_at(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
         match self.now()? {
             Some(now) if now == behind => Ok(now),
-            Some(now) if self.repo.is_ancestor(behind, now)? && self.repo.is_ancestor(now, tip)? => Ok(now),
+            Some(now)
+                if self.repo.history().is_ancestor(behind, now)? && self.repo.history().is_ancestor(now, tip)? =>
+            {
+                Ok(now)
+            }
             now => Err(self.moved(now, behind)),
         }
     }
@@ -215,8 +221,8 @@ impl BranchFollower {
             self.behind = None;
             return Ok(());
         }
-        let Some(checkout) = self.repo.checkouts_of(&self.branch)?.into_iter().next() else {
-            let swapped = self.repo.swap(&branch_ref(&self.branch), Some(from), to, why);
+        let Some(checkout) = git::checkouts_of(&self.repo, &self.branch)?.into_iter().next() else {
+            let swapped = self.repo.refs().swap(&branch_ref(&self.branch), Some(from), to, why);
             swapped.map_err(|error| match error {
                 SwapError::Stale { actual, .. } => self.moved(actual, from),
                 error => git::Error::from(error).into(),
@@ -224,7 +230,7 @@ impl BranchFollower {
             self.behind = None;
             return Ok(());
         };
-        match self.repo.fast_forward_within(&self.branch, from, to, patience) {
+        match git::land::fast_forward_within(&self.repo, &self.branch, from, to, patience) {
             Ok(()) => {
                 (self.behind, self.followed) = (None, true);
                 Ok(())

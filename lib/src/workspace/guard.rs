@@ -67,8 +67,8 @@ impl Watch {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        let mut refs = self.repo.references_without(&[OWN, own])?;
-        refs.extend(self.repo.references(kept)?);
+        let mut refs = self.repo.refs().list_except(&[OWN, own])?;
+        refs.extend(self.repo.refs().list(kept)?);
         Ok(Guard { control, refs, checkout: self.changes()?, odd })
     }
 

@@ -170,7 +170,7 @@ async fn both_contexts_go_on_after_a_kill() {
     let id = killed_after(&world, &["main.1", "b.1"]);
     let repo = world.repo();
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(session.run().await.unwrap(), Ended::Completed);
@@ -195,7 +195,7 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     let first = History::whole_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::whole_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");

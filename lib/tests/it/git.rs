@@ -22,7 +22,7 @@ use std::process::Command;
 
 use pleach::config::Environment;
 use pleach::event::Warning;
-use pleach::git::{CommitSpec, Limits, Person, Repo, TreeId, Worktree, Written};
+use pleach::git::{self, CommitSpec, Limits, Person, Repo, TreeId, Worktree, Written};
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;
 
@@ -122,7 +122,7 @@ impl Sandbox {
     }
 
     fn open(&self, dir: &str) -> Repo {
-        Repo::discover(&self.path(dir), &self.environment()).unwrap()
+        git::discover(&self.path(dir), &self.environment()).unwrap()
     }
 
     fn worktree(&self, repo: &Repo) -> Worktree {

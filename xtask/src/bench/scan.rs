@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use pleach::git::{Repo, Worktree};
+use pleach::git::{self, Worktree};
 
 use super::files::Changes;
 use super::samples::Samples;
@@ -26,7 +26,7 @@ pub struct Scans {
 
 /// Measures in a checkout in which one file is changed.
 pub fn run(world: &World, checkout: &Path, size: usize, rounds: usize) -> Result<Scans, Box<dyn Error>> {
-    let repo = Repo::discover(checkout, &world.counted())?;
+    let repo = git::discover(checkout, &world.counted())?;
     let mut held = Worktree::open(&repo, checkout)?;
     held.scan()?;
     let mut scans = Scans::default();

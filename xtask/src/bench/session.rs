@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use pleach::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
-use pleach::git::{CommitSpec, Durability, Limits, Person, Repo, Worktree};
+use pleach::git::{self, CommitSpec, Durability, Limits, Person, Repo, Worktree};
 use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
@@ -49,13 +49,13 @@ const PARTS_BRANCH: &str = "refs/heads/pleach/bench/parts";
 impl Session {
     /// A session in the repository, with a working copy of its own.
     pub fn start(world: &World, checkout: &Path) -> Result<Self, Box<dyn Error>> {
-        let repo = Repo::discover(checkout, &world.counted())?;
+        let repo = git::discover(checkout, &world.counted())?;
         let head = repo.head()?.commit;
         let path = world.root().join("copy");
         let worktree = Worktree::add(&repo, &path, head)?;
         let (branch, name) = (BranchName::new(BRANCH)?, RepoName::new("bench")?);
         for reference in [branch_ref(&branch).as_str(), PARTS_BRANCH] {
-            repo.swap(reference, None, head, "bench")?;
+            repo.refs().swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
         let at = (Commits::Turns, Position::all(head));
@@ -106,7 +106,12 @@ impl Session {
             let writer = std::mem::replace(&mut change.writer, repo.writer());
             let batch = self.batch(commit, &change.paths, messages, at)?;
             let record = recorder.append(writer, &batch)?;
-            repo.swap(&branch_ref(&self.copy.branch), change.branch.and_then(|seen| seen.at), commit, "pleach: turn")?;
+            repo.refs().swap(
+                &branch_ref(&self.copy.branch),
+                change.branch.and_then(|seen| seen.at),
+                commit,
+                "pleach: turn",
+            )?;
             self.copy.accept(&change)?;
             Ok(record)
         })?;
@@ -138,7 +143,7 @@ impl Session {
                 at,
             })?;
             writer.flush()?;
-            repo.swap(PARTS_BRANCH, Some(self.parts_tip), commit, "pleach: turn")?;
+            repo.refs().swap(PARTS_BRANCH, Some(self.parts_tip), commit, "pleach: turn")?;
             self.worktree.accept(written.tree)?;
             Ok((commit, written.paths))
         })?;

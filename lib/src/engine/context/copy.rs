@@ -183,7 +183,7 @@ impl Context {
         let (repo, task) = (self.plan.repos.get(name).unwrap_or(&self.repo), self.state.task.as_ref());
         let kept = |commit: CommitId| {
             let Some(task) = task else { return Ok(false) };
-            let kept = repo.references(&format!("{KEEP}{}-", task.of.id))?;
+            let kept = repo.refs().list(&format!("{KEEP}{}-", task.of.id))?;
             Ok(kept.iter().any(|(_, kept)| *kept == commit))
         };
         let follower = self.followers.get_mut(name).expect("every branch has its follower");

@@ -82,13 +82,13 @@ impl Known {
         let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
         // Without any, what is in its working copy would be lost and nobody would say so.
         let Some(work) = older else { return Err(damage.into()) };
-        Ok(Self { work: Some(work), lost: Some(repo.blame(damage).to_string()), ..self })
+        Ok(Self { work: Some(work), lost: Some(git::blame(repo, damage).to_string()), ..self })
     }
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
     /// record, the branch, the working copy. The branch of a task has another name; it goes on with its next session.
     fn found(repo: &Repo, id: &SessionId, records: &Records) -> Result<Self, git::Error> {
-        let names = repo.reference_names("refs/heads/")?;
+        let names = repo.refs().names("refs/heads/")?;
         let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
         let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
             (Some(branch), None) => branch.parse().ok(),
@@ -114,7 +114,7 @@ fn newest_work(
     branch: Option<&BranchName>,
     base: Option<CommitId>,
 ) -> Result<Option<CommitId>, git::Error> {
-    let on_branch = branch.and_then(|branch| repo.reference(&branch_ref(branch)).ok().flatten());
+    let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
     let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| works(repo, tip));
     let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
     // Files of a working copy that is tied to no commit are told from those of the checkout.
@@ -128,7 +128,7 @@ fn newest_work(
 pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
     repo.tree_entries(repo.commit(commit)?.tree)?;
     if let Some(base) = base {
-        repo.apart(base, commit, (&|_| false, &|_| false))?;
+        repo.history().apart(base, commit, (&|_| false, &|_| false))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::engine::Error;
 use crate::engine::context::{Context, MadeStep, PendingRecord, Writers};
 use crate::engine::worker::output_message;
 use crate::event::{Commits, Snapshot, StepFinished, Warning, WarningCode};
-use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
@@ -296,7 +296,7 @@ impl Context {
     /// The logs and reports that somebody else has changed, but for what was merged from the target: others landed that.
     fn touched_logs(&self, before: TreeId, tree: TreeId) -> Result<Vec<RepoPath>, Error> {
         let job = self.plan.job.as_ref().expect("only sessions on tasks make steps");
-        let changes = self.repo.changes(before, tree)?;
+        let changes = git::diff::changes(&self.repo, before, tree)?;
         let mut touched: Vec<RepoPath> =
             changes.into_iter().map(|change| change.path).filter(|path| job.is_own(path)).collect();
         if touched.is_empty() {
@@ -308,7 +308,7 @@ impl Context {
                 touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
             }
         }
-        let target = self.repo.reference(&branch_ref(&self.task_of().target))?;
+        let target = self.repo.refs().find(&branch_ref(&self.task_of().target))?;
         let Some(landed) = target.map(|tip| self.repo.tree_of(tip)).transpose()? else { return Ok(touched) };
         let mut own = Vec::new();
         for path in touched {
@@ -474,7 +474,8 @@ pub(in crate::engine) fn code_of(
     (base, tree): (TreeId, TreeId),
     job: &TaskJob,
 ) -> Result<CommitId, Error> {
-    let own = repo.changes(base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
+    let own =
+        git::diff::changes(repo, base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
     let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();
     // The objects are of no use to anybody and never written.
     let code = if own.is_empty() { tree } else { repo.writer().tree(Some(tree), &own)? };

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{self, Session, StartRequest};
 use crate::event::{AttemptStarted, PauseReason, TaskOf, TaskStarted, WarningCode};
-use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
+use crate::git::{self, BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::plan;
 use crate::plan::diagnostic::Severity;
@@ -181,9 +181,9 @@ impl TreeRun {
         let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
         let base = history.started.built_on();
         let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
-        let why = match self.repo.reference(&branch_ref(&branch))? {
+        let why = match self.repo.refs().find(&branch_ref(&branch))? {
             // Somebody has built on it, or taken it.
-            Some(at) if self.repo.is_ancestor(done, at)? => return Ok(()),
+            Some(at) if self.repo.history().is_ancestor(done, at)? => return Ok(()),
             _ if self.is_on_target(task, done)? => return Ok(()),
             _ if aside == SkipReason::Mended => "its settings or its pipeline were changed since".to_owned(),
             Some(_) => format!("`{branch}` has gone another way"),
@@ -239,7 +239,7 @@ impl TreeRun {
     fn is_newest(&self, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
         let base = history.started.built_on();
         let has_steps = base.is_some_and(|base| base != work.step);
-        let tip = self.repo.reference(&branch_ref(&self.branch_of(task)?))?;
+        let tip = self.repo.refs().find(&branch_ref(&self.branch_of(task)?))?;
         // Killed between record and branch, it has a step nobody else knows of.
         let is_known = has_steps && tip == Some(work.step);
         let state = self.progress.task(task);
@@ -249,7 +249,7 @@ impl TreeRun {
             _ if is_known => false,
             // What it was begun on is older, whatever the clock of another machine said.
             _ if newest.at <= history.started_at => true,
-            _ => base.map_or(Ok(false), |base| self.repo.is_ancestor(newest.commit, base))?,
+            _ => base.map_or(Ok(false), |base| self.repo.history().is_ancestor(newest.commit, base))?,
         })
     }
 
@@ -259,16 +259,17 @@ impl TreeRun {
         let Some(work) = &state.task else { return Ok(false) };
         // Another clone may go by another name.
         let Some(tip) = state.on_branches().get(&work.of.repo).copied() else { return Ok(false) };
-        match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
+        match self.repo.refs().find(&branch_ref(&self.branch_of(task)?))? {
             None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
-            Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
+            Some(at) => Ok(self.repo.history().is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
         }
     }
 
     /// Whether a commit is on the branch a task lands on, or on the target.
     pub(super) fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
         let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
-        Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
+        Ok(self.repo.history().is_ancestor(commit, on)?
+            || (on != target && self.repo.history().is_ancestor(commit, target)?))
     }
 
     /// A new session on a task, with what is there of it already.
@@ -353,14 +354,14 @@ impl TreeRun {
         let branch = self.branch_of(task)?;
         let name = branch_ref(&branch);
         // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-        self.repo.release_stale_lock(&name)?;
+        self.repo.refs().remove_stale_lock(&name)?;
         let state = self.progress.task(task);
         let is_leaf = self.plan.tree.is_leaf(task);
         if is_leaf {
             self.bring_phase(task)?;
         }
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
-        let tip = self.repo.reference(&name)?;
+        let tip = self.repo.refs().find(&name)?;
         if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
             self.require_given(task, tip)?;
             let task_base = self.own_base(task, tip, base)?.unwrap_or(base);
@@ -384,10 +385,10 @@ impl TreeRun {
         // kept, by which the session knows that it may be moved.
         let mut kept = None;
         if let Some(tip) = tip
-            && !self.repo.is_ancestor(tip, base)?
+            && !self.repo.history().is_ancestor(tip, base)?
         {
             // It would stay where it is, and so what is done now would be on no branch.
-            if let Some(checkout) = self.repo.checkouts_of(&branch)?.into_iter().next() {
+            if let Some(checkout) = git::checkouts_of(&self.repo, &branch)?.into_iter().next() {
                 return Err(begins_anew(task, branch, &checkout));
             }
             kept = Some((tip, self.keep(task, tip)?));
@@ -419,7 +420,7 @@ impl TreeRun {
         }
         let Some((_, name)) = last else {
             let branch = self.branch_of(task)?;
-            let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
+            let is_gone = self.repo.refs().find(&branch_ref(&branch))?.is_none();
             let state = self.progress.task(task);
             if is_gone && state.status == Status::Failed && state.had_branch() {
                 self.engine.warn(WarningCode::CodeMissing.with(format!(
@@ -446,7 +447,7 @@ impl TreeRun {
         if self.plan.tree.is_leaf(gate) {
             return Ok(false);
         }
-        let Some(shared) = self.repo.merge_base(tip, base)? else { return Ok(false) };
+        let Some(shared) = self.repo.history().merge_base(tip, base)? else { return Ok(false) };
         for commit in self.chain(tip, shared)? {
             let is_run = |found: Found| found.step.task.as_ref() == Some(gate);
             // They may have run on a merge that nobody has made.
@@ -479,7 +480,7 @@ impl TreeRun {
     /// What the work on a task's branch is built on: the last step of another task below it, or where the branch left
     /// what it would land on. It may have been begun on the branch of a phase that it is no part of any more.
     fn own_base(&self, task: &TaskId, tip: CommitId, onto: CommitId) -> Result<Option<CommitId>, Error> {
-        let Some(shared) = self.repo.merge_base(tip, onto)? else { return Ok(None) };
+        let Some(shared) = self.repo.history().merge_base(tip, onto)? else { return Ok(None) };
         let steps = self.steps_ahead(tip, onto)?;
         let of_another = steps.iter().rev().find(|found| found.step.task.as_ref() != Some(task));
         Ok(Some(of_another.map_or(shared, |found| found.commit)))
@@ -496,7 +497,7 @@ impl TreeRun {
     pub(super) fn old_files(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
         let Some(old_base) = self.own_base(task, tip, base)? else { return Ok(None) };
         let tree = |commit| self.repo.tree_of(commit);
-        match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+        match git::merge::merge_trees(&self.repo, tree(old_base)?, tree(base)?, tree(tip)?) {
             Ok(merged) => Ok(Some(merged)),
             Err(MergeError::Conflict(_) | MergeError::Git(crate::git::Error::Overwritten { .. })) => Ok(None),
             Err(MergeError::Git(error)) => Err(error.into()),
@@ -526,13 +527,13 @@ impl TreeRun {
             return Ok(name);
         }
         let prefix = format!("{KEEP}{task}-");
-        let taken = self.repo.references(&prefix)?;
+        let taken = self.repo.refs().list(&prefix)?;
         let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
         let first = used.max().unwrap_or(0) + 1;
         let mut number = first;
         loop {
             let name = format!("{prefix}{number}");
-            match self.repo.swap(&name, None, commit, "pleach: keep") {
+            match self.repo.refs().swap(&name, None, commit, "pleach: keep") {
                 Ok(()) => return Ok(name),
                 // A killed run left its lock there; the next name will do.
                 Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
@@ -543,7 +544,7 @@ impl TreeRun {
 
     /// Under which name a commit of a task is kept.
     fn kept(&self, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
-        let all = self.repo.references(&format!("{KEEP}{task}-"))?;
+        let all = self.repo.refs().list(&format!("{KEEP}{task}-"))?;
         Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
     }
 }

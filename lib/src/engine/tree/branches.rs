@@ -29,7 +29,7 @@ impl TreeRun {
 
     /// Where a branch stands. A phase's begins at the target.
     pub(super) fn tip_or_target(&self, on: &BranchName) -> Result<CommitId, Error> {
-        match self.repo.reference(&branch_ref(on))? {
+        match self.repo.refs().find(&branch_ref(on))? {
             Some(tip) => Ok(tip),
             None => target_tip(&self.repo, &self.plan.target),
         }

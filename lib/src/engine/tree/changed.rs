@@ -4,6 +4,7 @@
 use super::Error;
 use super::begin::state_of;
 use super::run::TreeRun;
+use crate::git;
 use crate::ids::CommitId;
 use crate::progress::{Found, TaskState};
 use crate::record::History;
@@ -17,10 +18,10 @@ impl TreeRun {
         let Some(left) = newest.map(|newest| self.left_at(newest)).transpose()?.filter(|left| *left != tip) else {
             return Ok(false);
         };
-        let changes = self.repo.changes(self.repo.tree_of(left)?, self.repo.tree_of(tip)?)?;
+        let changes = git::diff::changes(&self.repo, self.repo.tree_of(left)?, self.repo.tree_of(tip)?)?;
         let is_code = changes.iter().any(|change| !report::is_own(&change.path, &self.plan.logs, &self.plan.reports));
         // A merge can leave the files as they were and still undo what the other side has done.
-        Ok(is_code || self.repo.merge_base(left, onto)? != self.repo.merge_base(tip, onto)?)
+        Ok(is_code || self.repo.history().merge_base(left, onto)? != self.repo.history().merge_base(tip, onto)?)
     }
 
     /// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record

@@ -4,7 +4,7 @@
 use super::Error;
 use super::run::{TreeRun, target_tip};
 use crate::event::WarningCode;
-use crate::git::SwapError;
+use crate::git::{self, SwapError};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Place, Status, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
@@ -20,13 +20,13 @@ impl TreeRun {
             let target = target_tip(&self.repo, &self.plan.target)?;
             for (branch, tip) in self.landed_branches(target)? {
                 // Under a checkout, HEAD would lead nowhere.
-                if !self.repo.checkouts_of(&branch)?.is_empty() {
+                if !git::checkouts_of(&self.repo, &branch)?.is_empty() {
                     continue;
                 }
                 let name = branch_ref(&branch);
                 // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-                self.repo.release_stale_lock(&name)?;
-                match self.repo.delete(&name, tip, "pleach: landed") {
+                self.repo.refs().remove_stale_lock(&name)?;
+                match self.repo.refs().delete(&name, tip, "pleach: landed") {
                     Ok(()) => {}
                     // Somebody is just using it.
                     Err(SwapError::Stale { .. }) => {}
@@ -44,12 +44,12 @@ impl TreeRun {
     fn landed_branches(&self, target: CommitId) -> Result<Vec<(BranchName, CommitId)>, Error> {
         let mut landed = Vec::new();
         for (id, branch, tip) in self.branches_below(&task_branches(&self.plan.branch_prefix, &self.plan.target))? {
-            if self.has_landed(&id) && (self.repo.is_ancestor(tip, target)? || self.is_copied(&id, tip)?) {
+            if self.has_landed(&id) && (self.repo.history().is_ancestor(tip, target)? || self.is_copied(&id, tip)?) {
                 landed.push((branch, tip));
             }
         }
         for (id, branch, tip) in self.branches_below(&phase_branches(&self.plan.branch_prefix, &self.plan.target))? {
-            if self.plan.tree.node(&id).is_some() && self.repo.is_ancestor(tip, target)? {
+            if self.plan.tree.node(&id).is_some() && self.repo.history().is_ancestor(tip, target)? {
                 landed.push((branch, tip));
             }
         }
@@ -58,7 +58,7 @@ impl TreeRun {
 
     /// The branches below a prefix that can be read, each with the task or phase it is named after.
     fn branches_below(&self, prefix: &str) -> Result<Vec<(TaskId, BranchName, CommitId)>, Error> {
-        let all = self.repo.unread_references(&format!("refs/heads/{prefix}"))?.into_iter();
+        let all = self.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))?.into_iter();
         Ok(all
             .filter_map(|(name, tip)| {
                 let branch = BranchName::new(name.strip_prefix("refs/heads/")?).ok()?;
@@ -79,7 +79,7 @@ impl TreeRun {
 
     /// Whether the target has the step a branch ends in as a copy, built anew there.
     fn is_copied(&self, id: &TaskId, tip: CommitId) -> Result<bool, Error> {
-        let newest = self.repo.message_of(tip)?;
+        let newest = self.repo.history().message_of(tip)?;
         let tip = print(&newest.message, newest.seconds, newest.offset);
         Ok(self.progress.task(id).newest().is_some_and(|newest| newest.print == tip))
     }

@@ -23,7 +23,7 @@ impl TreeRun {
                 continue;
             }
             let make = |target: CommitId| -> Result<_, Error> {
-                let base = self.repo.merge_base(tip, target)?.unwrap_or(target);
+                let base = self.repo.history().merge_base(tip, target)?.unwrap_or(target);
                 let logs = self.logs_of(base, tip)?;
                 let mut writer = self.repo.writer();
                 let built = landing::without_code(&self.repo, &mut writer, &steps, target, &logs)?;

@@ -13,7 +13,7 @@ use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, Retested, StepReport};
 use crate::engine::{Pause, Session};
 use crate::event::{self, Landing, PipelineStarted, TaskLanded, WarningCode};
-use crate::git::{LandError, TreeId};
+use crate::git::{self, LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::merge::{
     self, BranchMove, BuildAsk, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingVerdict, LandingWork,
@@ -228,10 +228,10 @@ impl TreeRun {
                     continue;
                 }
             }
-            if self.repo.is_ancestor(step, tip)? {
+            if self.repo.history().is_ancestor(step, tip)? {
                 return Ok(TargetState::Has(step));
             }
-            return Ok(match self.repo.held(on)? {
+            return Ok(match git::land::held(&self.repo, on)? {
                 Some(held) => TargetState::Held(held.to_string()),
                 None => TargetState::At { tip, base: self.base_for(session, tip)? },
             });
@@ -247,7 +247,10 @@ impl TreeRun {
         let tip = self.landing_tip(task).ok().filter(|_| complete && self.plan.tree.is_leaf(task));
         Ok(match tip {
             // One that was set back does not get again what was taken off it.
-            Some(tip) if self.repo.is_ancestor(session.task().base, tip)? && self.repo.is_ancestor(tip, below)? => {
+            Some(tip)
+                if self.repo.history().is_ancestor(session.task().base, tip)?
+                    && self.repo.history().is_ancestor(tip, below)? =>
+            {
                 Some(tip)
             }
             _ => None,
@@ -310,7 +313,9 @@ impl TreeRun {
         let (task, end) = (&session.task().id, session.task_tip());
         let branch = self.branch_of(task)?;
         // It is about to stand elsewhere, where no checkout can follow.
-        if self.repo.reference(&branch_ref(&branch))? != Some(end) || !self.repo.checkouts_of(&branch)?.is_empty() {
+        if self.repo.refs().find(&branch_ref(&branch))? != Some(end)
+            || !git::checkouts_of(&self.repo, &branch)?.is_empty()
+        {
             return Ok(None);
         }
         let steps = self.progress.task(task).at_attempt();
@@ -325,7 +330,7 @@ impl TreeRun {
         let mut chain = self.chain(end, base)?;
         chain.retain(|commit| !again.contains(commit));
         let Some(last) = chain.last() else { return Ok(None) };
-        let written = self.repo.changes(self.repo.tree_of(*last)?, self.repo.tree_of(end)?)?;
+        let written = git::diff::changes(&self.repo, self.repo.tree_of(*last)?, self.repo.tree_of(end)?)?;
         if !written.iter().all(|change| report::is_own(&change.path, &self.plan.logs, &self.plan.reports)) {
             return Ok(None);
         }
@@ -347,7 +352,7 @@ impl TreeRun {
         self.take_back(session);
         Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
         // Killed before this, what waits to land is looked at once more.
-        let moved = self.repo.swap(&branch_ref(&self.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
+        let moved = self.repo.refs().swap(&branch_ref(&self.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
         moved.map_err(crate::git::Error::from)?;
         self.read_again()?;
         Ok(Worked::GoOn)
@@ -405,8 +410,8 @@ impl TreeRun {
     /// What a session's steps are built on, as seen from where they are to land.
     fn base_for(&self, session: &Session, tip: CommitId) -> Result<CommitId, crate::git::Error> {
         let own = session.task().base;
-        Ok(match self.repo.merge_base(session.task_tip(), tip)? {
-            Some(shared) if !self.repo.is_ancestor(shared, own)? => shared,
+        Ok(match self.repo.history().merge_base(session.task_tip(), tip)? {
+            Some(shared) if !self.repo.history().is_ancestor(shared, own)? => shared,
             // Where the target was rewritten, what it had before is no part of the task.
             _ => own,
         })
@@ -419,7 +424,7 @@ impl TreeRun {
         let mut merged = false;
         while let Some(commit) = next.filter(|commit| *commit != base) {
             // Somebody who merged the base into the branch has it beside, not below.
-            if merged && self.repo.is_ancestor(commit, base)? {
+            if merged && self.repo.history().is_ancestor(commit, base)? {
                 break;
             }
             chain.push(commit);
@@ -438,19 +443,19 @@ impl TreeRun {
 
     /// The steps of a branch behind where it left another, oldest first.
     pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
-        self.steps(tip, self.repo.merge_base(tip, of)?.unwrap_or(of))
+        self.steps(tip, self.repo.history().merge_base(tip, of)?.unwrap_or(of))
     }
 
     /// The logs and reports a branch has and its base has not.
     pub(super) fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
-        let changes = self.repo.changes(self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
+        let changes = git::diff::changes(&self.repo, self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
         let is_own = |path: &RepoPath| report::is_own(path, &self.plan.logs, &self.plan.reports);
         Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
     }
 
     /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
     pub(super) fn found(&self, commit: CommitId) -> Result<Option<Found>, crate::git::Error> {
-        let kept = self.repo.message_of(commit)?;
+        let kept = self.repo.history().message_of(commit)?;
         let read = step_scan::read(commit, &kept, &Place::Target, Names::branch(self.plan.target.as_str()));
         Ok(read.filter(|(_, form)| *form == Form::Branch).map(|(found, _)| found))
     }
@@ -461,13 +466,13 @@ impl TreeRun {
             if *on != self.plan.target {
                 let name = branch_ref(on);
                 // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-                self.repo.release_stale_lock(&name)?;
-                if self.repo.reference(&name)?.is_none() {
-                    let made = self.repo.swap(&name, None, from, "pleach: a phase begins");
+                self.repo.refs().remove_stale_lock(&name)?;
+                if self.repo.refs().find(&name)?.is_none() {
+                    let made = self.repo.refs().swap(&name, None, from, "pleach: a phase begins");
                     made.map_err(crate::git::Error::from)?;
                 }
             }
-            self.repo.fast_forward(on, from, to)
+            git::land::fast_forward(&self.repo, on, from, to)
         })
     }
 

@@ -20,8 +20,8 @@ impl TreeRun {
         let newest = tasks.iter().filter_map(|task| self.progress.task(task).newest());
         let because: Vec<CommitId> = newest.map(|found| found.commit).collect();
         if let Some(did) = self.course.done.get(task).filter(|did| did.because == because)
-            && (self.repo.is_ancestor(did.landed, self.landing_tip(task)?)?
-                || self.repo.is_ancestor(did.landed, self.seen)?)
+            && (self.repo.history().is_ancestor(did.landed, self.landing_tip(task)?)?
+                || self.repo.history().is_ancestor(did.landed, self.seen)?)
         {
             let status = self.progress.task(task).status.as_str();
             let (because, is_task) = (because.last().copied(), self.plan.tree.is_leaf(task));

@@ -105,7 +105,7 @@ impl TreeRun {
         let is_wanted = |phase: &&TaskId| only.is_none_or(|only| tree.phase_of(only) == *phase);
         let stands = |phase: &TaskId| {
             let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase).ok()?;
-            let tip = self.repo.reference(&branch_ref(&branch)).ok()??;
+            let tip = self.repo.refs().find(&branch_ref(&branch)).ok()??;
             self.goes_on(phase, &branch, (tip, target)).ok()?.then_some((branch, tip))
         };
         // Most are merged, and nobody begins there.
@@ -125,7 +125,7 @@ impl TreeRun {
             return Ok(());
         }
         let branch = self.branch_of(task)?;
-        let tip = self.repo.reference(&branch_ref(&branch))?;
+        let tip = self.repo.refs().find(&branch_ref(&branch))?;
         let state = self.progress.task(task);
         if let Some(tip) = tip.filter(|_| is_open(state)) {
             return self.give_start(brought, branch, (tip, None));
@@ -133,7 +133,7 @@ impl TreeRun {
         let (is_failed, base) = (state.status == Status::Failed, self.base_of(task)?);
         self.give_start(brought, self.lands_on(task)?, (base, None))?;
         if is_failed {
-            let is_ahead = tip.map(|tip| self.repo.is_ancestor(tip, base)).transpose()? == Some(false);
+            let is_ahead = tip.map(|tip| self.repo.history().is_ancestor(tip, base)).transpose()? == Some(false);
             let kept = tip.filter(|_| is_ahead).map(|tip| (tip, String::new()));
             if let Some((from, _)) = self.last_budget(task, base, kept.as_ref())?
                 && let Some(files) = self.old_files(task, from, base)?

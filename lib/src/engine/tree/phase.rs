@@ -10,7 +10,7 @@ use super::testing::without_tests;
 use super::{Error, step_scan};
 use crate::engine::landing;
 use crate::event::{PhaseMerged, WarningCode};
-use crate::git::{MergeError, Repo, TreeId};
+use crate::git::{self, MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::{
     self, LandedBranch, LandingAsk, LandingEnd, LandingVerdict, LandingWork, RefusalReason, TargetState,
@@ -44,8 +44,8 @@ impl TreeRun {
         }
         let (name, target) = (branch_ref(&on), target_tip(&self.repo, &self.plan.target)?);
         // As with the branch of a task: who has the target is the only writer.
-        self.repo.release_stale_lock(&name)?;
-        let tip = self.repo.reference(&name)?;
+        self.repo.refs().remove_stale_lock(&name)?;
+        let tip = self.repo.refs().find(&name)?;
         let phase = self.plan.tree.phase_of(task);
         let mut unmerged = None;
         if let Some(tip) = tip {
@@ -56,11 +56,11 @@ impl TreeRun {
             if tip == target {
                 return Ok(());
             }
-            unmerged = if self.repo.is_ancestor(tip, target)? { None } else { Some(tip) };
+            unmerged = if self.repo.history().is_ancestor(tip, target)? { None } else { Some(tip) };
         }
-        if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
+        if let Some(checkout) = git::checkouts_of(&self.repo, &on)?.into_iter().next() {
             return match tip.filter(|_| unmerged.is_none()) {
-                Some(tip) => Ok(self.repo.fast_forward(&on, tip, target)?),
+                Some(tip) => Ok(git::land::fast_forward(&self.repo, &on, tip, target)?),
                 // It would stay where it is, so nothing is kept yet.
                 None => Err(begins_anew(task, on, &checkout)),
             };
@@ -72,7 +72,7 @@ impl TreeRun {
                     .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
             );
         }
-        Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+        Ok(self.repo.refs().swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }
 
     /// Whether the branch of a phase goes on from where it stands.
@@ -84,7 +84,7 @@ impl TreeRun {
     ) -> Result<bool, Error> {
         // What another tree left there is no part of it either.
         let is_others = self.progress.taken.iter().any(|taken| taken.branch.name == *on);
-        if is_others || !self.is_of_run(tip)? || self.repo.is_ancestor(tip, target)? {
+        if is_others || !self.is_of_run(tip)? || self.repo.history().is_ancestor(tip, target)? {
             return Ok(false);
         }
         let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
@@ -94,7 +94,7 @@ impl TreeRun {
     /// Where a task begins that has nothing on a branch of its own, once the branch of its phase is brought there.
     pub(super) fn base_of(&self, task: &TaskId) -> Result<CommitId, Error> {
         let (on, target) = (self.lands_on(task)?, target_tip(&self.repo, &self.plan.target)?);
-        match self.repo.reference(&branch_ref(&on))? {
+        match self.repo.refs().find(&branch_ref(&on))? {
             Some(tip) if self.goes_on(self.plan.tree.phase_of(task), &on, (tip, target))? => Ok(tip),
             _ => Ok(target),
         }
@@ -117,7 +117,7 @@ impl TreeRun {
             return Ok(None);
         }
         // Looked at once: to ask for each of them would walk the history as often.
-        let [of_target, _] = self.repo.apart(target, tip, (&|_| false, &|_| false))?;
+        let [of_target, _] = self.repo.history().apart(target, tip, (&|_| false, &|_| false))?;
         let missing: HashSet<CommitId> = of_target.into_iter().map(|passed| passed.id).collect();
         Ok(landed.find(|(_, commit)| missing.contains(commit)).map(|(needed, _)| needed))
     }
@@ -219,7 +219,7 @@ impl TreeRun {
     /// Whether the branch of a phase has nothing but what sessions have landed there, ahead of the target: nobody has put
     /// anything behind it, below or in between.
     fn is_as_landed(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
-        let Some(base) = self.repo.merge_base(tip, target)? else { return Ok(false) };
+        let Some(base) = self.repo.history().merge_base(tip, target)? else { return Ok(false) };
         let chain = self.chain(tip, base)?;
         let ahead: HashSet<CommitId> = chain.iter().copied().collect();
         let mut looked_at = BTreeSet::new();
@@ -266,7 +266,7 @@ impl TreeRun {
             next = match next {
                 LandingAsk::Look(look) => {
                     let tip = target_tip(&self.repo, &self.plan.target)?;
-                    look.saw([match self.repo.held(&self.plan.target)? {
+                    look.saw([match git::land::held(&self.repo, &self.plan.target)? {
                         Some(held) => TargetState::Held(held.to_string()),
                         None => TargetState::At { tip, base: tip },
                     }])

@@ -72,9 +72,9 @@ pub fn named_base(repo: &Repo, name: &BranchName) -> Result<CommitId, Error> {
 
 /// Where a base branch stands; in a clone that has no such branch, where the remote's stood.
 fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> {
-    Ok(match repo.reference(&branch_ref(name))? {
+    Ok(match repo.refs().find(&branch_ref(name))? {
         Some(tip) => Some(tip),
-        None => repo.reference(&format!("refs/remotes/origin/{name}"))?,
+        None => repo.refs().find(&format!("refs/remotes/origin/{name}"))?,
     })
 }
 
@@ -149,7 +149,7 @@ impl Reader {
 
     /// Reads the steps of the target that are new.
     fn look(&mut self) -> Result<Scan, Error> {
-        let tip = self.repo.reference(&branch_ref(&self.target))?;
+        let tip = self.repo.refs().find(&branch_ref(&self.target))?;
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
         let known = match self.scan.take() {
             Some(scan) => Some(scan),
@@ -178,7 +178,7 @@ impl Reader {
 
     /// Reads the whole history.
     fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
-        let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
+        let commits = self.repo.history().all(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
         let mut gathered = gather(&commits, &Place::Target, self.names(), nothing)?;
         let scope = if gathered.needs_scope { self.scope(tip)? } else { Scope::Unneeded };
@@ -200,7 +200,7 @@ impl Reader {
         let mut needs_scope = scan.scope != Scope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
-            let Ok([new, gone]) = self.repo.apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
+            let Ok([new, gone]) = self.repo.history().apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
                 return Ok(None);
             };
             if !gone.is_empty() || !goes_on_from(&new, scan.tip) {
@@ -237,7 +237,7 @@ impl Reader {
         if name == self.target {
             return Ok(Scope::All);
         }
-        Ok(self.repo.merge_base(tip, base)?.map_or(Scope::All, Scope::After))
+        Ok(self.repo.history().merge_base(tip, base)?.map_or(Scope::All, Scope::After))
     }
 
     /// The base branch and where it stands.
@@ -245,7 +245,7 @@ impl Reader {
         if let Some(name) = &self.base {
             return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
         }
-        let of_remote = self.repo.leads_to(BASE_OF_REMOTE)?;
+        let of_remote = self.repo.refs().symbolic_target(BASE_OF_REMOTE)?;
         let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
         // One with a usual name is its own base, whatever others begin on.
         let itself = USUAL_BASES.into_iter().filter(|name| *name == self.target.as_str());
@@ -278,9 +278,9 @@ impl Reader {
                 Err(Error::Git(error)) if error.is_damage() => {
                     if unread.is_empty() {
                         // What the target itself lacks is no matter of one branch.
-                        self.repo.history(scan.tip, (&self.keep(), &is_turn))?;
+                        self.repo.history().all(scan.tip, (&self.keep(), &is_turn))?;
                     }
-                    unread.push(Unread { branch, id, why: self.repo.blame(error).to_string() });
+                    unread.push(Unread { branch, id, why: git::blame(&self.repo, error).to_string() });
                 }
                 chain => {
                     let chain = chain?;
@@ -300,7 +300,7 @@ impl Reader {
         let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
         let mut branches = Vec::new();
         for (prefix, place) in [phases, tasks] {
-            for (reference, tip) in self.repo.unread_references(&format!("refs/heads/{prefix}"))? {
+            for (reference, tip) in self.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))? {
                 let name = reference.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
                 let Some(name) = name else { continue };
                 let Some(id) = name.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
@@ -308,7 +308,7 @@ impl Reader {
                 };
                 let tip = match tip {
                     Some(tip) => Some(tip),
-                    None => self.repo.reference(&reference)?,
+                    None => self.repo.refs().find(&reference)?,
                 };
                 let Some(tip) = tip else { continue };
                 branches.push((id.clone(), OpenBranch { name, place: place(id), tip }));
@@ -319,7 +319,7 @@ impl Reader {
 
     /// The steps of a branch that the target does not have; none if there are none.
     fn chain(&self, scan: &Scan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
-        let [beside, own] = self.repo.apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
+        let [beside, own] = self.repo.history().apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
         let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());
@@ -358,7 +358,7 @@ impl Landed {
         if self.commits.contains(&tip) {
             return Ok(true);
         }
-        let newest = repo.message_of(tip)?;
+        let newest = repo.history().message_of(tip)?;
         Ok(self.prints.contains(&print(&newest.message, newest.seconds, newest.offset)))
     }
 }
@@ -387,7 +387,7 @@ fn goes_on_from(new: &[Passed], from: CommitId) -> bool {
 fn runs_below(repo: &Repo, runs: &Runs, id: CommitId) -> Result<Runs, Error> {
     let mut below = BTreeSet::new();
     for run in runs.iter() {
-        if repo.is_ancestor(*run, id)? {
+        if repo.history().is_ancestor(*run, id)? {
             below.insert(*run);
         }
     }

@@ -163,11 +163,11 @@ impl TreeRun {
             return Ok(format!("pleach rm --force {id}"));
         }
         let mut command = format!("git branch -D {}", shell_word(branch));
-        let Some(at) = self.repo.reference(&branch_ref(branch))? else { return Ok(command) };
+        let Some(at) = self.repo.refs().find(&branch_ref(branch))? else { return Ok(command) };
         let there: BTreeSet<u64> = self.steps_ahead(at, self.seen)?.iter().map(|found| found.print).collect();
         for own in tasks.iter().map(|task| self.branch_of(task)) {
             let own = own?;
-            let Some(tip) = self.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
+            let Some(tip) = self.repo.refs().find(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
             // Another task of that name may have the branch by now.
             let newest = self.found(tip)?;
             if newest.is_some_and(|newest| there.contains(&newest.print)) {

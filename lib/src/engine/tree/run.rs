@@ -20,7 +20,7 @@ use crate::engine::start::refuse_clash;
 use crate::engine::task::{SharedWorktree, TaskJob};
 use crate::engine::{Engine, Pause, Subscription};
 use crate::event::{RunStarted, Warning, WarningCode};
-use crate::git::{BlobId, CommitSpec, Person, Repo, TreeId, Writer};
+use crate::git::{self, BlobId, CommitSpec, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::LandedBranch;
 use crate::plan::tree::TaskNode;
@@ -208,7 +208,7 @@ impl TreeRun {
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self) -> Result<TreeEnded, Error> {
         let ended = TreePump::new(self).run().await;
-        tokio::task::block_in_place(|| self.repo.pack_rest());
+        tokio::task::block_in_place(|| git::pack::pack_rest(&self.repo));
         ended
     }
 
@@ -309,7 +309,7 @@ impl TreeRun {
     pub(super) fn is_of_run(&self, commit: CommitId) -> Result<bool, Error> {
         let starts = &self.progress.run_starts;
         for start in starts.iter() {
-            if self.repo.is_ancestor(start.commit, commit)? {
+            if self.repo.history().is_ancestor(start.commit, commit)? {
                 return Ok(true);
             }
         }
@@ -368,5 +368,5 @@ pub(super) fn start_message(target: &BranchName, tree: &str) -> Message {
 
 /// Where a target stands.
 pub(super) fn target_tip(repo: &Repo, target: &BranchName) -> Result<CommitId, Error> {
-    repo.reference(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
+    repo.refs().find(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
 }

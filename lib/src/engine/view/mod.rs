@@ -141,7 +141,7 @@ impl Summary {
         Ok(match self.branch_at(repo)?.zip(self.on_branch()) {
             // The next session on the same task has made the branch anew.
             Some(_) if is_landed => None,
-            Some((at, tip)) if !repo.is_ancestor(tip, at)? => Some(tip),
+            Some((at, tip)) if !repo.history().is_ancestor(tip, at)? => Some(tip),
             _ => None,
         })
     }
@@ -149,7 +149,7 @@ impl Summary {
     /// Where its branch stands; none when it was removed.
     pub fn branch_at(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
         match self.branch() {
-            Some((_, branch)) => Ok(repo.reference(&branch_ref(branch))?),
+            Some((_, branch)) => Ok(repo.refs().find(&branch_ref(branch))?),
             None => Ok(None),
         }
     }
@@ -159,8 +159,8 @@ impl Summary {
     pub fn is_gone(&self, repo: &Repo, target: &BranchName, there: &BTreeSet<SessionId>) -> Result<bool, Error> {
         let task = self.state.task.as_ref().filter(|task| task.of.target == *target);
         let landed = task.and_then(|task| task.landed).filter(|_| !there.contains(&self.session));
-        Ok(match landed.zip(repo.reference(&branch_ref(target))?) {
-            Some((landed, tip)) => !repo.is_ancestor(landed, tip)?,
+        Ok(match landed.zip(repo.refs().find(&branch_ref(target))?) {
+            Some((landed, tip)) => !repo.history().is_ancestor(landed, tip)?,
             None => false,
         })
     }
@@ -170,8 +170,8 @@ impl Summary {
     pub fn is_on_target(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(task) = &self.state.task else { return Ok(false) };
         let landed = task.landed.filter(|_| task.newest() != Some((StepKind::Complete, false)));
-        Ok(match landed.zip(repo.reference(&branch_ref(&task.of.target))?) {
-            Some((landed, tip)) => repo.is_ancestor(landed, tip)?,
+        Ok(match landed.zip(repo.refs().find(&branch_ref(&task.of.target))?) {
+            Some((landed, tip)) => repo.history().is_ancestor(landed, tip)?,
             None => false,
         })
     }
@@ -180,10 +180,10 @@ impl Summary {
     pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(work) = self.work().filter(|work| self.base() != Some(*work)) else { return Ok(true) };
         let own = self.branch().map(|(_, branch)| branch_ref(branch));
-        let all = repo.unread_references("refs/heads/")?;
+        let all = repo.refs().list_unpeeled("refs/heads/")?;
         let mut others = all.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).filter_map(|(_, at)| at);
         // A branch nobody can read has nothing.
-        Ok(others.any(|at| repo.is_ancestor(work, at).unwrap_or(false)))
+        Ok(others.any(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
     }
 
     /// Reads where a session stands, without its whole history.
@@ -207,8 +207,8 @@ impl Summary {
             && is_open
             && task.is_decided()
             && task.landed.is_none()
-            && let Some(target) = repo.reference(&branch_ref(&task.of.target))?
-            && repo.is_ancestor(work, target)?
+            && let Some(target) = repo.refs().find(&branch_ref(&task.of.target))?
+            && repo.history().is_ancestor(work, target)?
         {
             task.landed = Some(work);
         }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::Worktree;
 use super::add_failure::{AddFailure, room_at};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
@@ -21,15 +20,16 @@ use super::registration::Origin;
 use super::repair::{Making, is_free, is_whole};
 use super::restore::remove_directory;
 use super::rules::Rules;
-use super::sanitize;
+use super::{Worktree, sanitize};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::head::Head;
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
 use crate::git::program::{Finished, Program};
 use crate::git::progress::{Doing, Meter, updated};
-use crate::git::repo::{Head, Repo};
+use crate::git::repo::Repo;
 use crate::ids::CommitId;
 use crate::process::sink;
 
@@ -116,7 +116,7 @@ impl Worktree {
         put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
-        repo.shared.recent.serve(&mut handle);
+        repo.shared.pool.recent.serve(&mut handle);
         if handle.workdir().is_none() {
             // Its git directory lies elsewhere and does not tell.
             handle.set_workdir(root.clone()).doing("open the worktree")?;
@@ -291,7 +291,7 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making:
     let args = settings.iter().chain(sparse).chain(&["read-tree", "--reset", "-u", "-v", "HEAD"]);
     let told = Arc::new(sink().at("write", git_dir)?);
     let count = told.clone();
-    let _meter = Meter::start(repo, Doing::CheckOut, move || updated(&last_bytes(&count)));
+    let _meter = Meter::start(repo.listening(), Doing::CheckOut, move || updated(&last_bytes(&count)));
     made_by(path, program.run_long(path, args, making.lock(), told)?)
 }
 

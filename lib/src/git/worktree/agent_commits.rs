@@ -4,7 +4,7 @@ use gix::bstr::{BString, ByteSlice as _};
 use gix::index::entry::Mode;
 
 use super::{Scan, Worktree};
-use crate::git::diff::ChangeKind;
+use crate::git::diff::{self, ChangeKind};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::object::EntryKind;
 use crate::ids::CommitId;
@@ -14,7 +14,7 @@ impl Worktree {
     /// is its change, though a setup has made it or git ignores it. A file that it tracks no more and ignores leaves the
     /// tree and stays on disk, as with `git add -A`.
     pub fn scan_after(&mut self, own: CommitId) -> Result<Scan, Error> {
-        let changes = self.repo.changes(self.tree, self.repo.tree_of(own)?)?;
+        let changes = diff::changes(&self.repo, self.tree, self.repo.tree_of(own)?)?;
         let mut scan = self.scan()?;
         let mut rules = self.ignore_rules()?;
         for change in changes {

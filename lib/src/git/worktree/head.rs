@@ -13,11 +13,14 @@ use super::registration::Origin;
 use super::repair::put_aside;
 use super::sanitize::Access;
 use crate::confined_fs::ConfinedDir;
+use crate::git::connectivity;
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _, held_lock};
+use crate::git::head::{Head, head_of};
 use crate::git::id::{TreeId, to_gix};
-use crate::git::refs::{full_name, lock_path, packed_lock, release_when_stale};
-use crate::git::repo::{Head, Repo, head_of};
+use crate::git::ref_update::lock_path;
+use crate::git::refs::{full_name, packed_lock, release_when_stale};
+use crate::git::repo::Repo;
 use crate::ids::CommitId;
 
 /// What git leaves in a worktree's git directory while a merge, rebase, cherry-pick, revert or bisect is under way.
@@ -53,11 +56,11 @@ pub(super) fn standing(repo: &Repo, handle: &gix::Repository, is_agents: bool) -
         head => head?,
     };
     let id = to_gix(head.commit);
-    if is_agents && !repo.is_of_a_size(head.commit) {
+    if is_agents && !connectivity::is_of_a_size(repo, head.commit) {
         return Err(Error::object("commit", &id, "it is too large"));
     }
     handle.find_commit(id).doing("read the commit of HEAD")?;
-    if !is_agents || repo.is_whole(head.commit)? {
+    if !is_agents || connectivity::is_whole(repo, head.commit)? {
         Ok(Some(head))
     } else {
         Err(Error::object("commit", &id, "what it names is not there, or too much"))

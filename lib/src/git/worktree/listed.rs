@@ -118,7 +118,7 @@ fn main(repo: &Repo) -> Result<Listed, Error> {
 
 fn read_head(repo: &Repo, git_dir: &Path) -> (Option<CommitId>, Option<String>) {
     match Stands::of(git_dir) {
-        Some(Stands::On(branch)) => (repo.reference(&branch).ok().flatten(), Some(branch)),
+        Some(Stands::On(branch)) => (repo.refs().find(&branch).ok().flatten(), Some(branch)),
         Some(Stands::At(commit)) => (Some(commit), None),
         None => (None, None),
     }

@@ -35,8 +35,13 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use cache::{Cache, Known};
+use files::Staged;
 use gix::bstr::BString;
 use gix::index::entry::{Mode, Stat};
+use known_content::NewContent;
+use registration::Origin;
+use rules::Rules;
 
 pub use add_failure::{AddCause, AddFailure};
 pub(super) use admin::linked_git_dir;
@@ -53,17 +58,13 @@ pub use submodule_changes::{Care, InSubmodules};
 pub use submodule_commits::Unpublished;
 pub use untracked::are_ignore_rules;
 
-use super::diff::{Change, ChangeKind};
+use super::diff::{self, Change, ChangeKind};
 use super::error::Error;
+use super::head::{Head, head_of};
 use super::id::TreeId;
 use super::object::EntryKind;
-use super::repo::{Head, Repo, head_of};
+use super::repo::Repo;
 use crate::ids::RepoPath;
-use cache::{Cache, Known};
-use files::Staged;
-use known_content::NewContent;
-use registration::Origin;
-use rules::Rules;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
 pub struct Worktree {
@@ -173,7 +174,7 @@ impl Worktree {
             }
             _ if tree == self.tree => {}
             _ => {
-                let changes = self.repo.changes(self.tree, tree)?;
+                let changes = diff::changes(&self.repo, self.tree, tree)?;
                 self.cache.turn_to(changes.into_iter().map(without_stat).collect(), &self.rules)?;
                 self.tree = tree;
             }
@@ -185,7 +186,7 @@ impl Worktree {
     fn accept_work(&mut self, base: TreeId, tree: TreeId) -> Result<(), Error> {
         if tree != self.tree {
             self.accept(base)?;
-            let changes = self.repo.changes(base, tree)?;
+            let changes = diff::changes(&self.repo, base, tree)?;
             self.cache.apply(changes.into_iter().map(without_stat).collect());
             self.tree = tree;
         }

@@ -45,7 +45,7 @@ impl PastContent {
         let refs = match &past.refs {
             Some(refs) => refs.clone(),
             // What pleach keeps was held back, or undone: that is still to be looked at by somebody.
-            None => repo.references_without(&[OWN])?.into_values().collect(),
+            None => repo.refs().list_except(&[OWN])?.into_values().collect(),
         };
         let tips = [&refs, &past.own].map(|tips| tips.iter().copied().map(to_gix).collect()).to_vec();
         Ok(Self { handle, tips, commits: BinaryHeap::new(), trees: Vec::new(), met: HashSet::new(), left: 0 })

@@ -167,7 +167,7 @@ impl Worktree {
         let objects = self.handle.objects.clone().into_arc().at("open", self.handle.git_dir())?;
         let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
         let done = counter.0.clone();
-        let _meter = Meter::start(&self.repo, Doing::Restore, move || (done.load(Relaxed) as u64, of));
+        let _meter = Meter::start(self.repo.listening(), Doing::Restore, move || (done.load(Relaxed) as u64, of));
         let outcome = gix::worktree::state::checkout(
             &mut index,
             &self.root,

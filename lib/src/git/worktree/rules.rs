@@ -200,7 +200,9 @@ fn lines(rules: &[String]) -> BString {
 
 /// What there can be in the note of the kind.
 const NONE: &[u8] = b"none";
+
 const CONE: &[u8] = b"cone";
+
 const PATTERNS: &[u8] = b"patterns";
 
 /// Whether git takes its rules for a sparse checkout here, and if so, whether by directories. Asked of git where no agent

@@ -66,7 +66,7 @@ impl Worktree {
     pub fn scan(&mut self) -> Result<Scan, Error> {
         let (seen, of) = (Arc::new(AtomicU64::new(0)), self.cache.index().entries().len() as u64);
         let count = seen.clone();
-        let _meter = Meter::start(&self.repo, Doing::Scan, move || (count.load(Relaxed), of));
+        let _meter = Meter::start(self.repo.listening(), Doing::Scan, move || (count.load(Relaxed), of));
         let mut walked = walk(self.cache.index(), &self.root, &seen);
         let mut met = Scan::default();
         self.clear_waits(std::mem::take(&mut walked.waits), &mut met)?;

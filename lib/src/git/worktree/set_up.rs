@@ -26,6 +26,7 @@ const LOST: &[u8] = b"!";
 
 /// Files beyond these are not brought back once somebody has changed or removed them.
 const MOST_FILES: usize = 5_000;
+
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The files a setup has changed.

@@ -33,6 +33,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// So many files that may have changed are read by whoever scans, up to this size each: fewer and smaller ones are read
 /// sooner than the library is ready to look.
 const FEW: usize = 16;
+
 pub(super) const SMALL: u64 = 256 * 1024;
 
 /// What a pass over the directories found.

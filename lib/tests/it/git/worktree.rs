@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
+use pleach::git::{self, EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec, told};
@@ -33,8 +33,8 @@ fn a_turn_becomes_a_commit_and_the_worktree_follows() {
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[base], "first turn\n\nPleach-Record: 1\n")).unwrap();
     writer.flush().unwrap();
-    repo.swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
-    assert_eq!(repo.reference("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
+    repo.refs().swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
+    assert_eq!(repo.refs().find("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? \"new file.txt\"");
 
     worktree.follow(commit).unwrap();
@@ -679,7 +679,7 @@ fn the_users_checkout_and_index_are_not_touched() {
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
     writer.flush().unwrap();
-    repo.swap("refs/heads/pleach/s", None, commit, "turn").unwrap();
+    repo.refs().swap("refs/heads/pleach/s", None, commit, "turn").unwrap();
     worktree.follow(commit).unwrap();
     Worktree::remove(&repo, &sandbox.path("work trees/one")).unwrap();
     assert_eq!(fs::read(sandbox.path("repo/.git/index")).unwrap(), index);
@@ -742,7 +742,7 @@ fn an_agent_that_uses_git_itself_is_noticed_and_brought_back() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
-    repo.swap("refs/heads/session", None, base, "start").unwrap();
+    repo.refs().swap("refs/heads/session", None, base, "start").unwrap();
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
     let head = worktree.agent_head().unwrap().unwrap();
@@ -751,7 +751,7 @@ fn an_agent_that_uses_git_itself_is_noticed_and_brought_back() {
     sandbox.git(&root, &["commit", "-q", "--allow-empty", "-m", "by the agent"]);
     let head = worktree.agent_head().unwrap().unwrap();
     assert_eq!(head.branch.unwrap(), "session");
-    assert_eq!(repo.reference("refs/heads/session").unwrap(), Some(head.commit));
+    assert_eq!(repo.refs().find("refs/heads/session").unwrap(), Some(head.commit));
     worktree.detach().unwrap();
     let head = worktree.agent_head().unwrap().unwrap();
     assert_eq!(head.branch, None);
@@ -950,7 +950,7 @@ fn what_the_git_directory_of_a_worktree_says_makes_it_nobody_s_checkout() {
     sandbox.git("repo", &["worktree", "add", "-q", "../second", "second"]);
     sandbox.git("repo", &["worktree", "add", "-q", "../one", "one"]);
     let place = |name: &str| sandbox.path(name).canonicalize().unwrap();
-    let on = |name: &str| repo.checkouts_of(&pleach::ids::BranchName::new(name).unwrap()).unwrap();
+    let on = |name: &str| git::checkouts_of(&repo, &pleach::ids::BranchName::new(name).unwrap()).unwrap();
     let fake = root.join("fake");
     fs::create_dir(&fake).unwrap();
     fs::write(fake.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();

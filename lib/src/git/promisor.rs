@@ -2,29 +2,38 @@
 //! so what it is about to read is fetched through git first, and what it could not find is fetched and read again.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gix::bstr::BString;
 
 use super::error::Error;
 use super::id::{TreeId, to_gix};
-use super::repo::Repo;
+use super::program::Program;
+use super::repo_pool::RepoPool;
 use crate::text::first_line;
 
-/// What a repository lacks on purpose, and where that is fetched from.
-#[derive(Debug)]
-pub(super) struct Partial {
-    /// The remotes that have promised to have it.
-    remotes: Vec<String>,
-    /// Whether directories can be missing as well, and not files alone.
-    lacks_trees: bool,
+/// Where a partial clone fetches the objects it lacks.
+pub(super) struct Promisor {
+    settings: PromisorSettings,
+    program: Program,
+    common_dir: PathBuf,
+    pool: Arc<RepoPool>,
     /// The trees whose directories are all there.
     complete: Mutex<BTreeSet<TreeId>>,
 }
 
-impl Partial {
-    /// What the settings of a repository say; none of one that has all its objects.
-    pub fn read(entries: &[(String, BString)]) -> Option<Self> {
+#[derive(Debug)]
+struct PromisorSettings {
+    /// The remotes that have promised to have what is missing.
+    remotes: Vec<String>,
+    /// Whether directories can be missing as well, and not files alone.
+    lacks_trees: bool,
+}
+
+impl PromisorSettings {
+    /// None for a repository that has all its objects.
+    fn read(entries: &[(String, BString)]) -> Option<Self> {
         let is_true = |value: &BString| !value.eq_ignore_ascii_case(b"false");
         let promised = entries.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix("remote.")?.strip_suffix(".promisor")?;
@@ -39,24 +48,31 @@ impl Partial {
         let filters = entries.iter().filter(|(key, _)| key.ends_with(".partialclonefilter"));
         let mut filters = filters.map(|(_, filter)| filter.starts_with(b"blob:")).peekable();
         let lacks_trees = filters.peek().is_none() || filters.any(|of_files| !of_files);
-        (!remotes.is_empty()).then(|| Self { remotes, lacks_trees, complete: Mutex::default() })
+        (!remotes.is_empty()).then_some(Self { remotes, lacks_trees })
     }
 }
 
-impl Repo {
-    /// Whether objects may be missing that git can fetch.
-    pub fn is_partial(&self) -> bool {
-        self.shared.partial.is_some()
+impl Promisor {
+    /// None for a repository that has all its objects.
+    pub fn new(
+        entries: &[(String, BString)],
+        program: &Program,
+        common_dir: &Path,
+        pool: &Arc<RepoPool>,
+    ) -> Option<Self> {
+        let settings = PromisorSettings::read(entries)?;
+        let (program, common_dir, pool) = (program.clone(), common_dir.to_owned(), Arc::clone(pool));
+        Some(Self { settings, program, common_dir, pool, complete: Mutex::default() })
     }
 
     /// Does something that reads objects; where one is missing that can be fetched, it is, and it is done again.
-    pub(super) fn on_demand<T>(&self, read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    pub fn on_demand<T>(&self, read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         let mut fetched = BTreeSet::new();
         loop {
             match read() {
-                Err(Error::Object { kind, id, detail }) if self.is_partial() && fetched.insert(id) => {
+                Err(Error::Object { kind, id, detail }) if fetched.insert(id) => {
                     let missing = to_gix(id);
-                    if self.local().has_object(missing) {
+                    if self.pool.take().has_object(missing) {
                         return Err(Error::Object { kind, id, detail });
                     }
                     self.fetch(&[missing]).map_err(|error| {
@@ -70,22 +86,18 @@ impl Repo {
     }
 
     /// Fetches those of some objects that are missing, all at once.
-    pub(super) fn fetch_missing(&self, ids: impl IntoIterator<Item = gix::ObjectId>) -> Result<(), Error> {
-        if !self.is_partial() {
-            return Ok(());
-        }
+    pub fn fetch_missing(&self, ids: impl IntoIterator<Item = gix::ObjectId>) -> Result<(), Error> {
         let missing: Vec<gix::ObjectId> = {
-            let local = self.local();
+            let local = self.pool.take();
             ids.into_iter().filter(|id| !local.has_object(*id)).collect()
         };
         if missing.is_empty() { Ok(()) } else { self.fetch(&missing) }
     }
 
     /// Fetches the directories of a tree that are missing.
-    pub(super) fn fetch_trees(&self, tree: TreeId) -> Result<(), Error> {
-        let Some(partial) = self.shared.partial.as_ref().filter(|partial| partial.lacks_trees) else { return Ok(()) };
-        let complete = || partial.complete.lock().unwrap_or_else(PoisonError::into_inner);
-        if complete().contains(&tree) {
+    pub fn fetch_trees(&self, tree: TreeId) -> Result<(), Error> {
+        let complete = || self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.settings.lacks_trees || complete().contains(&tree) {
             return Ok(());
         }
         self.fetch_missing([tree.to_gix()])?;
@@ -103,21 +115,20 @@ impl Repo {
     fn missing_trees(&self, tree: TreeId) -> Result<Vec<gix::ObjectId>, Error> {
         let tree = tree.to_string();
         let args = ["rev-list", "--objects", "--no-walk", "--filter=blob:none", "--missing=print", &tree];
-        let listed = self.shared.program.run(self.common_dir(), args)?.success()?;
+        let listed = self.program.run(&self.common_dir, args)?.success()?;
         let missing = listed.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"?"));
         Ok(missing.filter_map(|id| gix::ObjectId::from_hex(id.trim_ascii()).ok()).collect())
     }
 
     /// Fetches objects as git itself does when it needs them: from the first remote that has them.
     fn fetch(&self, ids: &[gix::ObjectId]) -> Result<(), Error> {
-        let remotes = self.shared.partial.as_ref().map(|partial| partial.remotes.as_slice()).unwrap_or_default();
         let wanted: String = ids.iter().map(|id| format!("{id}\n")).collect();
         let mut last = Ok(());
-        for remote in remotes {
+        for remote in &self.settings.remotes {
             let args = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, "--no-tags"];
             let more = ["--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin"];
             let args = args.into_iter().chain(more);
-            let fetched = self.shared.program.run_with_stdin(self.common_dir(), args, wanted.as_bytes())?;
+            let fetched = self.program.run_with_stdin(&self.common_dir, args, wanted.as_bytes())?;
             last = fetched.success().map(drop);
             if last.is_ok() {
                 break;
@@ -133,7 +144,7 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)]) -> Option<(Vec<String>, bool)> {
         let entries: Vec<_> = pairs.iter().map(|(key, value)| ((*key).to_owned(), BString::from(*value))).collect();
-        Partial::read(&entries).map(|partial| (partial.remotes, partial.lacks_trees))
+        PromisorSettings::read(&entries).map(|found| (found.remotes, found.lacks_trees))
     }
 
     #[test]
