@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::locks::Locks;
 use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
 use super::{Error, Session};
-use crate::git::{Listed, Repo, Worktree};
+use crate::git::{self, Listed, Repo};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
 use crate::workspace::{self, Lock, Scratch, agent_homes};
@@ -70,7 +70,7 @@ impl Session {
         };
         let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
         let mut found = Vec::new();
-        for listed in Worktree::linked(repo)? {
+        for listed in git::worktree::list_linked(repo)? {
             let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
             let path = listed.path;
             found.push(match path.is_dir() {
@@ -99,7 +99,7 @@ impl Leftover {
                 Ok(None)
             }
             Self::Forgotten { path } => {
-                Worktree::remove(repo, path)?;
+                git::worktree::remove(repo, path)?;
                 Ok(None)
             }
             Self::Home { session, path } => {
@@ -133,7 +133,7 @@ fn remove_worktree(
     path: &Path,
     copied_in: &[RepoPath],
 ) -> Result<Option<String>, RemoveError> {
-    let listed = Worktree::linked(repo)?.into_iter().find(|listed| listed.path == path);
+    let listed = git::worktree::list_linked(repo)?.into_iter().find(|listed| listed.path == path);
     if let Some(why) = listed.as_ref().and_then(|listed| listed.locked.clone()) {
         return Err(RemoveError::WorktreeLocked { path: path.to_owned(), why });
     }
@@ -150,7 +150,7 @@ fn remove_worktree(
         keep = Some(Keep { writer: repo.writer(), tree, parents: vec![head], unmerged: true, uncommitted: Vec::new() });
     }
     let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
-    Worktree::remove(repo, path)?;
+    git::worktree::remove(repo, path)?;
     remove_run_directory(path)?;
     Ok(kept)
 }

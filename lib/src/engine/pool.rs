@@ -7,7 +7,7 @@ use super::locks::Locks;
 use super::remove::{copied_in, remove_run_directory, uncommitted};
 use super::view::Summary;
 use super::{Error, RemoveError, Session};
-use crate::git::{self, Repo, Worktree};
+use crate::git::{self, Repo};
 use crate::ids::{CommitId, SessionId};
 use crate::state::Phase;
 use crate::workspace::branch_ref;
@@ -47,7 +47,9 @@ impl Session {
 /// The other sessions that are done and have a worktree, the newest first.
 fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, Error> {
     let mut done = Vec::new();
-    for listed in Worktree::linked(repo)?.into_iter().filter(|listed| listed.is_own && listed.locked.is_none()) {
+    for listed in
+        git::worktree::list_linked(repo)?.into_iter().filter(|listed| listed.is_own && listed.locked.is_none())
+    {
         let above = listed.path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let Some(id) = above.and_then(|name| name.parse::<SessionId>().ok()).filter(|id| id != own) else { continue };
         // What nobody can read is nobody's to remove.
@@ -71,7 +73,7 @@ fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, Rem
     if keep.is_some() || !obstacles.is_empty() {
         return Ok(false);
     }
-    Worktree::remove(repo, path)?;
+    git::worktree::remove(repo, path)?;
     remove_run_directory(path)?;
     Ok(true)
 }

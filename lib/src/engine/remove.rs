@@ -15,7 +15,7 @@ use super::locks::Locks;
 use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};
 use crate::confined_fs;
-use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
+use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
 use crate::text::{quoted_path, shorten};
@@ -279,7 +279,7 @@ impl Removal {
             }
         }
         for path in self.worktrees {
-            Worktree::remove(&self.repo, &path)?;
+            git::worktree::remove(&self.repo, &path)?;
             remove_run_directory(&path)?;
             done(&Step::RemoveWorktree { path });
         }
@@ -446,13 +446,13 @@ pub(super) fn uncommitted(
 ) -> Result<Option<Keep>, RemoveError> {
     let Some(tip) = tip else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
-    let mut worktree = Worktree::open(repo, path)?;
+    let mut worktree = git::worktree::open(repo, path)?;
     worktree.exclude(copied_in);
     worktree.accept(tree)?;
     let mut writer = repo.writer();
-    let seen = worktree.scan().and_then(|scan| {
-        let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        Ok((scan, written, worktree.in_submodules_alone(Care::Thorough)?))
+    let seen = git::worktree::scan_all(&mut worktree).and_then(|scan| {
+        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &Limits::NONE)?;
+        Ok((scan, written, git::worktree::unpublished_work(&mut worktree, Care::Thorough)?))
     });
     let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,
@@ -476,7 +476,7 @@ pub(super) fn uncommitted(
         lost(inside, &format!("{work} of this submodule on no remote"));
     }
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
-    let head = worktree.agent_head()?.map(|head| head.commit);
+    let head = git::worktree::agent_head(&worktree)?.map(|head| head.commit);
     let own_head = match head {
         Some(head) if !repo.history().is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
         _ => None,

@@ -14,7 +14,7 @@ use super::task::{TREE_FILE, TaskStart};
 use super::{Engine, Error, RemoveError, Session, remove, secret_check};
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded, Snapshot};
-use crate::git::{Repo, Worktree};
+use crate::git::{self, Repo};
 use crate::ids::{ContextId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::record::{self, Batch, Recorder};
@@ -106,7 +106,7 @@ impl Session {
         if !is_shared {
             for name in plan.started.branches.keys() {
                 let path = root.copy_path(name);
-                Worktree::remove(&repo, &path)?;
+                git::worktree::remove(&repo, &path)?;
                 remove::remove_run_directory(&path)?;
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::ref_update::full_name;
 use super::repo::Repo;
-use super::worktree::{Listed, Worktree};
+use super::worktree::{self, Listed};
 use crate::ids::BranchName;
 
 /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
@@ -14,7 +14,7 @@ use crate::ids::BranchName;
 pub fn checkouts_of(repo: &Repo, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
     let name = full_name(branch);
     let is_main = |one: &Listed| one.git_dir == repo.common_dir();
-    let all = Worktree::list_on(repo, &name)?.into_iter().filter(|one| one.branch.as_ref() == Some(&name));
+    let all = worktree::list_on_branch(repo, &name)?.into_iter().filter(|one| one.branch.as_ref() == Some(&name));
     let checkouts = all.filter(|one| is_main(one) || is_checkout(one));
     Ok(checkouts.map(|one| if is_main(&one) { main_checkout(repo, one.path) } else { one.path }).collect())
 }

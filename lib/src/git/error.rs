@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+pub(super) use crate::merge::branch::locked;
+
 use super::worktree::AddFailure;
 use crate::ids::{CommitId, RepoPath};
-pub(super) use crate::merge::branch::locked;
 use crate::merge::interrupted::BrokenOff;
 use crate::text::{quoted_path, shell_word};
 

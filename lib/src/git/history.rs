@@ -8,7 +8,6 @@ use std::collections::BinaryHeap;
 use std::fmt;
 
 use gix::ObjectId;
-use gix::bstr::ByteSlice as _;
 use gix::hashtable::{HashMap, HashSet};
 use gix::objs::Kind;
 

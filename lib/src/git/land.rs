@@ -15,7 +15,7 @@ use super::object::Person;
 use super::program::Finished;
 use super::ref_update::{SwapError, full_name, lock_path};
 use super::repo::Repo;
-use super::worktree::{Worktree, git_dirs, linked_git_dir};
+use super::worktree::{self, git_dirs, linked_git_dir};
 use super::{checkouts, diff, interrupted_merge, landing_conflicts, verify};
 use crate::clock;
 use crate::confined_fs::{ConfinedDir, FEW_LINES};
@@ -410,7 +410,7 @@ impl Landing<'_> {
         let mut is_rebased = has_it(self.repo.common_dir());
         for git_dir in git_dirs(self.repo.common_dir())?.into_iter().filter(|dir| has_it(dir)) {
             // What agents begin in their own is nobody's affair.
-            is_rebased |= !Worktree::is_own(self.repo, &git_dir)?;
+            is_rebased |= !worktree::is_pleachs_own(self.repo, &git_dir)?;
         }
         Ok(is_rebased)
     }

@@ -11,8 +11,7 @@ use super::crash::{self, Kind, When};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::id::from_gix;
-use super::ref_update::PATIENCE;
-use super::ref_update::{EMAIL, Move, NAME, SwapError, lock_path};
+use super::ref_update::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
 use crate::ids::CommitId;
 
 /// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these. `why` goes to its

@@ -16,6 +16,7 @@ mod connected;
 mod connectivity;
 pub mod crash;
 pub mod diff;
+mod disk;
 mod durability;
 mod error;
 mod head;
@@ -44,13 +45,14 @@ mod shared;
 mod skipped;
 mod unpacked;
 mod verify;
-mod worktree;
+pub mod worktree;
 mod writer;
 
 pub use crate::merge::interrupted::BrokenOff;
 pub use checkouts::checkouts_of;
 pub use checksum::{MadeToCollide, checksum};
 pub use diff::{Change, ChangeKind, FileStat};
+pub(crate) use disk::remove_directory;
 pub use durability::Durability;
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use head::Head;
@@ -67,7 +69,6 @@ pub use refs::Refs;
 pub use repo::Repo;
 pub use skipped::{Skipped, skipped};
 pub(crate) use verify::blame;
-pub(crate) use worktree::remove_directory;
 pub use worktree::{
     AddCause, AddFailure, Care, Held, HeldBack, InSubmodules, Limits, Listed, Notes, Past, Restored, Scan, Seen,
     Unpublished, Worktree, Written, are_ignore_rules,

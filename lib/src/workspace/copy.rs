@@ -193,11 +193,13 @@ impl WorkingCopy {
             true => Kept::default(),
             false => self.keep_uncommitted(reason, &none)?,
         };
-        self.worktree.make_places(&gone)?;
+        git::worktree::restore_submodule_dirs(&self.worktree, &gone)?;
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
-        let is_there = is_there && self.worktree.agent_head()? == head && self.worktree.undone_setup()?.is_empty();
+        let is_there = is_there
+            && git::worktree::agent_head(&self.worktree)? == head
+            && git::worktree::undone_setup(&self.worktree)?.is_empty();
         (self.branch, self.at) = (branch, at);
         // Between two sessions the target may have moved, by us.
         self.forget_look();
@@ -210,12 +212,12 @@ impl WorkingCopy {
 
     /// What lies in submodules and nowhere else.
     pub fn in_submodules_alone(&mut self) -> Result<InSubmodules, Error> {
-        Ok(self.worktree.in_submodules_alone(Care::Quick)?)
+        Ok(git::worktree::unpublished_work(&mut self.worktree, Care::Quick)?)
     }
 
     /// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
     pub fn refuse_submodules(&mut self) -> Result<(), Error> {
-        let work = self.worktree.in_submodules_alone(Care::Thorough)?;
+        let work = git::worktree::unpublished_work(&mut self.worktree, Care::Thorough)?;
         match work.is_empty() {
             true => Ok(()),
             false => Err(Error::InSubmodules { path: self.path().to_owned(), work }),
@@ -232,7 +234,8 @@ impl WorkingCopy {
     ) -> Result<Option<Saved>, Error> {
         let (mut kept, mut newest) = (kept, Vec::new());
         loop {
-            let done = self.worktree.reset_but(self.at.base, self.tree()?, spared)?;
+            let tree = self.tree()?;
+            let done = git::worktree::reset_sparing(&mut self.worktree, self.at.base, tree, spared)?;
             let mut touched = done.written.iter().chain(&done.removed);
             if !touched.any(|path| are_ignore_rules(path.as_bytes())) {
                 return Ok(kept);
@@ -250,13 +253,13 @@ impl WorkingCopy {
 
     /// What agents must leave alone, as it is now.
     pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
-        self.worktree.tie_again()?;
+        git::worktree::restore_missing_link(&self.worktree)?;
         self.watch.look(&self.worktree, own, kept)
     }
 
     /// The part of it that also a bound agent can change.
     pub fn look_near(&self) -> Result<Guard, Error> {
-        self.worktree.tie_again()?;
+        git::worktree::restore_missing_link(&self.worktree)?;
         self.watch.look_near(&self.worktree)
     }
 
@@ -321,9 +324,9 @@ impl WorkingCopy {
 
     /// Looks at everything once more, and keeps in mind what of it no commit can have.
     fn hold_back(&mut self) -> Result<Written, Error> {
-        let scan = self.worktree.scan()?;
+        let scan = git::worktree::scan_all(&mut self.worktree)?;
         let limits = self.limits();
-        let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &limits)?;
+        let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut self.repo.writer(), &limits)?;
         self.held.extend(&self.session, (written.held_back.clone(), written.withheld.clone()), true)?;
         Ok(written)
     }
@@ -369,11 +372,12 @@ impl WorkingCopy {
         let candidates = candidates.filter(|_| self.held.is_empty());
         let is_whole = candidates.is_none() || agent_head.is_some();
         let scan = match (agent_head, candidates) {
-            (Some(own), _) => self.worktree.scan_after(own)?,
-            (None, Some(paths)) => self.worktree.scan_paths(paths)?,
-            (None, None) => self.worktree.scan()?,
+            (Some(own), _) => git::worktree::scan_after(&mut self.worktree, own)?,
+            (None, Some(paths)) => git::worktree::scan_paths(&mut self.worktree, paths)?,
+            (None, None) => git::worktree::scan_all(&mut self.worktree)?,
         };
-        let mut written = self.worktree.commit_tree(&scan, &mut writer, &self.limits())?;
+        let limits = self.limits();
+        let mut written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &limits)?;
         // A history whose files are not all here would never come again.
         let left_out = agent_head.filter(|_| !written.held_back.is_empty());
         let agent_head = agent_head.filter(|_| left_out.is_none());
@@ -459,11 +463,11 @@ impl WorkingCopy {
     /// The agent's own commit that is not part of the session yet, and the session branch as it stands. An agent that
     /// checked the session branch out has its HEAD detached again.
     fn agent_commits(&mut self) -> Result<(Option<CommitId>, SeenBranch), Error> {
-        let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.at.base, branch: None });
+        let head = git::worktree::agent_head(&self.worktree)?.unwrap_or(Head { commit: self.at.base, branch: None });
         let at = self.repo.refs().find(&branch_ref(&self.branch))?;
         let checked_out = head.branch.as_ref() == Some(&self.branch);
         if checked_out {
-            self.worktree.detach()?;
+            git::worktree::detach(&mut self.worktree)?;
         }
         let branch = SeenBranch { at, checked_out };
         let foreign = head.commit != self.at.base && !self.repo.history().is_ancestor(head.commit, self.at.tip)?;
@@ -495,8 +499,8 @@ impl WorkingCopy {
     /// Ends a node: HEAD and index follow to the newest recorded commit.
     pub fn follow(&mut self) -> Result<(), Error> {
         let at_base = Some(Head { commit: self.at.base, branch: None });
-        if self.at.base != self.at.tip || self.worktree.agent_head()? != at_base {
-            self.worktree.follow(self.at.tip)?;
+        if self.at.base != self.at.tip || git::worktree::agent_head(&self.worktree)? != at_base {
+            git::worktree::follow(&mut self.worktree, self.at.tip)?;
             self.at.base = self.at.tip;
         }
         Ok(())
@@ -505,7 +509,7 @@ impl WorkingCopy {
     /// Ties the working copy to its repository again, whatever an agent has made of that. Returns where things are that
     /// had to make way, now or since this was last asked.
     pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
-        self.worktree.restore_link()?;
+        git::worktree::restore_link(&mut self.worktree)?;
         Ok(self.worktree.take_put_aside())
     }
 
@@ -518,7 +522,7 @@ impl WorkingCopy {
 
     /// Notes what is no more of the setup before a node that must not write, so that it is not taken for that node's doing.
     pub fn note_setup(&mut self) -> Result<(), Error> {
-        self.undone_before = self.worktree.undone_setup()?;
+        self.undone_before = git::worktree::undone_setup(&self.worktree)?;
         Ok(())
     }
 
@@ -526,13 +530,13 @@ impl WorkingCopy {
     pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
         let (reason, spared) = (format!("`{node}` must not write"), self.spared()?);
         let Kept { mut kept, .. } = self.keep_uncommitted(&reason, &spared)?;
-        let undone = self.worktree.undone_setup()?;
+        let undone = git::worktree::undone_setup(&self.worktree)?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
         let mut lost: Vec<RepoPath> = self.held.files().filter(|path| !spared.contains(*path)).cloned().collect();
         let is_untouched = self.settled && self.held.is_empty() && given_back.is_empty();
         if kept.is_some() || !given_back.is_empty() {
             kept = self.reset(&reason, &spared, kept)?;
-            let still_undone = self.worktree.undone_setup()?;
+            let still_undone = git::worktree::undone_setup(&self.worktree)?;
             lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
         }
         // What git cannot hold stays where it is, and is not forgotten.
@@ -540,7 +544,7 @@ impl WorkingCopy {
             return Ok(Undone { kept, given_back, lost, warnings: Vec::new() });
         }
         let written = self.hold_back()?;
-        self.worktree.make_places(&written.gone)?;
+        git::worktree::restore_submodule_dirs(&self.worktree, &written.gone)?;
         Ok(Undone { kept, given_back, lost, warnings: written.warnings })
     }
 
@@ -551,7 +555,7 @@ impl WorkingCopy {
         for commit in [self.at.base, self.at.tip] {
             if !spared.is_empty() {
                 self.worktree.accept(self.repo.tree_of(commit)?)?;
-                let untouched = self.worktree.untouched(self.held.all());
+                let untouched = git::worktree::untouched_files(&self.worktree, self.held.all());
                 spared.retain(|path| untouched.contains(path));
             }
         }
@@ -563,7 +567,7 @@ impl WorkingCopy {
 
     /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
     fn lost_head(&self) -> Result<Option<CommitId>, Error> {
-        let head = self.worktree.agent_head()?.map_or(self.at.base, |head| head.commit);
+        let head = git::worktree::agent_head(&self.worktree)?.map_or(self.at.base, |head| head.commit);
         let known =
             head == self.at.base || head == self.at.tip || self.repo.history().is_ancestor(head, self.at.tip)?;
         Ok((!known).then_some(head))
@@ -597,13 +601,13 @@ impl WorkingCopy {
     /// Leaves out what these rules say, where the working copy was made with others. Only after [`WorkingCopy::recover`]:
     /// nothing in it must be uncommitted. Returns whether it was.
     pub fn leave_out(&mut self, rules: &[String]) -> Result<bool, Error> {
-        Ok(self.worktree.leave_out(rules, self.at.base)?)
+        Ok(git::worktree::apply_sparse_rules(&mut self.worktree, rules, self.at.base)?)
     }
 
     /// What a person should know of files that are not in it: those of their own sparse checkout, and entries of
     /// `worktrees.exclude` that leave nothing out.
     pub fn absent(&mut self, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
-        let sparse = self.worktree.inherited_sparse()?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
+        let sparse = git::worktree::inherited_sparse(&mut self.worktree)?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
             WarningCode::SparseCheckout.with(format!(
                 "agents work in your sparse checkout: {absent} of {of} files are not in their worktree; `git sparse-checkout list` shows its rules"
             ))
@@ -617,22 +621,22 @@ impl WorkingCopy {
 
     /// Whether HEAD is a step of some task and the files are those of that step: the record of its session has them.
     fn stands_at_a_step(&mut self) -> Result<bool, Error> {
-        let Some(Head { commit, branch: None }) = self.worktree.agent_head()? else { return Ok(false) };
+        let Some(Head { commit, branch: None }) = git::worktree::agent_head(&self.worktree)? else { return Ok(false) };
         let commit = self.repo.commit(commit)?;
         if Message::read(&commit.text()).trailer("Arborist-Step").is_none() {
             return Ok(false);
         }
         let mut writer = self.repo.writer();
-        let scan = self.worktree.scan()?;
-        Ok(self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
+        let scan = git::worktree::scan_all(&mut self.worktree)?;
+        Ok(git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
     }
 
     /// Saves what no recorded commit has, but for some files.
     fn keep_uncommitted(&mut self, reason: &str, spared: &BTreeSet<RepoPath>) -> Result<Kept, Error> {
         let mut writer = self.repo.writer();
-        let mut scan = self.worktree.scan()?;
-        self.worktree.spare(&mut scan, spared);
-        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
+        let mut scan = git::worktree::scan_all(&mut self.worktree)?;
+        git::worktree::spare_files(&mut self.worktree, &mut scan, spared);
+        let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &Limits::NONE)?;
         let own = self.lost_head()?;
         let is_recorded = written.tree == self.tree()? && own.is_none();
         self.settled = is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
@@ -672,29 +676,29 @@ impl WorkingCopy {
     /// Takes what the setup has made of the files for what the working copy begins with: no commit has it, and no reset
     /// removes it, until somebody changes it further. Returns the paths, and whether each is a file of the tree.
     pub fn begin_here(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
-        Ok(self.worktree.set_up(is_changed)?)
+        Ok(git::worktree::snapshot_setup(&mut self.worktree, is_changed)?)
     }
 
     /// Whether something the setup had made had to go since, so that it has to run again before anybody works here.
     pub fn has_lost_setup(&self) -> bool {
-        self.worktree.has_lost_setup()
+        git::worktree::has_lost_setup(&self.worktree)
     }
 
     /// What is changed already where the setup is about to run once more, for [`WorkingCopy::begin_again`].
     pub fn before_setup(&mut self) -> Result<Scan, Error> {
-        Ok(self.worktree.scan()?)
+        Ok(git::worktree::scan_all(&mut self.worktree)?)
     }
 
     /// As [`WorkingCopy::begin_here`] where the setup has run once more.
     pub fn begin_again(&mut self, before: &Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
-        Ok(self.worktree.set_up_again(before)?)
+        Ok(git::worktree::snapshot_setup_again(&mut self.worktree, before)?)
     }
 
     /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
     pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
         self.settled = false;
         let spared = self.spared()?;
-        self.worktree.restore_but(tree, &spared)?;
+        git::worktree::restore_sparing(&mut self.worktree, tree, &spared)?;
         Ok(())
     }
 
@@ -741,7 +745,7 @@ impl WorkingCopy {
     pub fn rebase_to(&mut self, commit: CommitId) -> Result<(), Error> {
         self.at = Position::all(commit);
         let spared = self.spared()?;
-        self.worktree.reset_but(commit, self.repo.tree_of(commit)?, &spared)?;
+        git::worktree::reset_sparing(&mut self.worktree, commit, self.repo.tree_of(commit)?, &spared)?;
         Ok(())
     }
 }

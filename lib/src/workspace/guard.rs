@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use crate::confined_fs::ConfinedDir;
-use crate::git::{Repo, Worktree};
+use crate::git::{self, Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
@@ -53,7 +53,7 @@ pub struct Violations {
 impl Watch {
     /// Opens what is to be watched.
     pub fn new(repo: &Repo) -> Result<Self, Error> {
-        let checkout = repo.workdir().map(|dir| Worktree::open(repo, dir)).transpose()?;
+        let checkout = repo.workdir().map(|dir| git::worktree::open(repo, dir)).transpose()?;
         Ok(Self { repo: repo.clone(), checkout, moved: false })
     }
 
@@ -95,7 +95,7 @@ impl Watch {
     /// What the user has not committed, which agents do not see.
     pub fn uncommitted(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
         let checkout = self.checkout.as_mut();
-        Ok(checkout.map(Worktree::uncommitted).transpose()?.unwrap_or_default())
+        Ok(checkout.map(git::worktree::uncommitted).transpose()?.unwrap_or_default())
     }
 
     /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
@@ -105,7 +105,7 @@ impl Watch {
         if std::mem::take(&mut self.moved) {
             checkout.renew()?;
         }
-        let scan = checkout.scan()?;
+        let scan = git::worktree::scan_all(checkout)?;
         Ok(scan.paths().map(|path| (path.clone(), mark(&checkout.root().join(to_path(&path))))).collect())
     }
 }

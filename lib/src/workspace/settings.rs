@@ -39,7 +39,7 @@ impl WorktreeSettings {
     pub fn without_effect<'a>(&'a self, worktree: &mut Worktree) -> Result<Vec<&'a str>, git::Error> {
         let rules = self.exclude.iter().filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
         let (entries, rules): (Vec<&str>, Vec<String>) = rules.unzip();
-        let has_effect = worktree.have_effect(&rules)?;
+        let has_effect = git::worktree::have_effect(worktree, &rules)?;
         Ok(entries.into_iter().zip(has_effect).filter(|(_, effect)| !effect).map(|(entry, _)| entry).collect())
     }
 

@@ -126,7 +126,7 @@ impl Sandbox {
     }
 
     fn worktree(&self, repo: &Repo) -> Worktree {
-        Worktree::add(repo, &self.path("work trees/one"), repo.head().unwrap().commit).unwrap()
+        git::worktree::add(repo, &self.path("work trees/one"), repo.head().unwrap().commit).unwrap()
     }
 
     /// The tree git itself would commit, without touching the worktree's index.
@@ -158,8 +158,8 @@ fn spec(tree: TreeId, parents: &[CommitId], message: &str) -> CommitSpec {
 /// Scans everything, writes the tree and takes it as recorded.
 fn record(repo: &Repo, worktree: &mut Worktree) -> Written {
     let mut writer = repo.writer();
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+    let scan = git::worktree::scan_all(worktree).unwrap();
+    let written = git::worktree::commit_tree(worktree, &scan, &mut writer, &Limits::default()).unwrap();
     writer.flush().unwrap();
     worktree.accept(written.tree).unwrap();
     written

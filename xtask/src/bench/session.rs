@@ -52,7 +52,7 @@ impl Session {
         let repo = git::discover(checkout, &world.counted())?;
         let head = repo.head()?.commit;
         let path = world.root().join("copy");
-        let worktree = Worktree::add(&repo, &path, head)?;
+        let worktree = git::worktree::add(&repo, &path, head)?;
         let (branch, name) = (BranchName::new(BRANCH)?, RepoName::new("bench")?);
         for reference in [branch_ref(&branch).as_str(), PARTS_BRANCH] {
             repo.refs().swap(reference, None, head, "bench")?;
@@ -61,7 +61,7 @@ impl Session {
         let at = (Commits::Turns, Position::all(head));
         let bounds = (Limits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
         let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, bounds)?;
-        let worktree = Worktree::open(&repo, &path)?;
+        let worktree = git::worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })
     }
@@ -130,10 +130,10 @@ impl Session {
         let repo = self.repo.clone().with_durability(durability);
         let mut recorder = self.recorder(durability);
         let (at, messages) = (pleach::clock::now(), messages(paths));
-        let scan = parts.scan.time(|| self.worktree.scan_paths(&candidates))?;
+        let scan = parts.scan.time(|| git::worktree::scan_paths(&mut self.worktree, &candidates))?;
         let (commit, changed) = parts.commit.time(|| -> Result<_, Box<dyn Error>> {
             let mut writer = repo.writer();
-            let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
+            let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &Limits::default())?;
             let commit = writer.commit(&CommitSpec {
                 tree: written.tree,
                 parents: vec![self.parts_tip],

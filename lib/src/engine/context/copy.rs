@@ -4,16 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use super::Context;
-use crate::clock;
 use crate::engine::Error;
 use crate::engine::executor::Setup;
 use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, WarningCode, WorktreeCreated};
-use crate::git::Worktree;
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
-use crate::state;
 use crate::text::listed;
 use crate::workspace::{BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::{clock, git, state};
 
 /// How many paths a message names.
 const NAMED: usize = 10;
@@ -105,7 +103,7 @@ impl Context {
         }
         let repo = self.plan.repos.get(name).expect("the repositories of a session are open").clone();
         let path = self.copy_path(name);
-        let stays = Worktree::take_along(&repo, &path, &self.copy_name(name))?;
+        let stays = git::worktree::relocate(&repo, &path, &self.copy_name(name))?;
         // What lies there is none of a session that begins.
         if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
             let place = place.display();
@@ -116,7 +114,7 @@ impl Context {
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.state.task.is_none() || self.has_begun();
         let rules = self.engine.worktrees.left_out();
-        let mut worktree = Worktree::bring(&repo, &path, at.base, &rules, belongs)?;
+        let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
         let odd = worktree.take_cleared();
         if !odd.is_empty() {
             let odd = listed(odd, NAMED);
@@ -127,7 +125,7 @@ impl Context {
             );
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
-        let is_set_up = worktree.is_set_up();
+        let is_set_up = git::worktree::is_set_up(&worktree);
         let carries = self.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
         let (limits, lock) = (self.engine.worktrees.limits.clone(), self.lock.clone());
         let id = self.plan.id.clone();

@@ -8,8 +8,8 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
+use super::rule_files::RULES;
 use super::rules::{LEFT_OUT, Rules};
-use super::special_files::RULES;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 
@@ -275,4 +275,10 @@ impl Cache {
 
 fn index_of(handle: &gix::Repository, tree: TreeId) -> Result<File, Error> {
     handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")
+}
+
+/// What becomes known about the files once the tree is recorded.
+pub(super) struct Staged {
+    pub tree: TreeId,
+    pub entries: Vec<(BString, Option<Known>)>,
 }

@@ -9,7 +9,8 @@ use gix::index::entry::Mode;
 use gix::objs::Find as _;
 
 use super::Worktree;
-use super::files::{Held, Limits};
+use super::held_back::Held;
+use super::limits::Limits;
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, LibraryContext as _, explain};
 

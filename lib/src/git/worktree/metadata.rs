@@ -6,9 +6,12 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::restore::remove_directory;
 use crate::confined_fs::{self, ConfinedDir};
+use crate::git::disk::remove_directory;
 use crate::git::error::{Error, IoContext as _};
+
+/// What a file of a worktree's git directory has at most: lists of files are the longest.
+pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
 
 /// Where they lie in the git directory all worktrees share.
 const PLACE: &str = "pleach/worktrees";

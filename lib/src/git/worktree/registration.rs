@@ -9,8 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::metadata::Notes;
-use super::sanitize::LONGEST;
+use super::metadata::{LONGEST, Notes};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
 

@@ -9,19 +9,17 @@ use gix::glob::pattern::Case;
 use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 
-use super::cache::Known;
-use super::sanitize::LONGEST;
-use super::{Notes, Worktree};
+use super::Notes;
+use super::metadata::LONGEST;
 use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
-use crate::ids::CommitId;
 
 /// The file in a worktree's git directory that has the rules.
 const FILE: &str = "info/sparse-checkout";
 
 /// The note of them.
-const NOTE: &str = "sparse-checkout";
+pub(super) const NOTE: &str = "sparse-checkout";
 
 /// The note of what git makes of them.
 const KIND: &str = "sparse-kind";
@@ -36,10 +34,10 @@ pub(super) const LEFT_OUT: Flags = Flags::SKIP_WORKTREE.union(Flags::EXTENDED);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     /// Those of the user's own sparse checkout, if there is one, and whether it is by directories.
-    own: Option<(BString, bool)>,
+    pub(super) own: Option<(BString, bool)>,
     /// Those that pleach adds, a line each.
-    added: BString,
-    ignore_case: bool,
+    pub(super) added: BString,
+    pub(super) ignore_case: bool,
 }
 
 impl Rules {
@@ -80,7 +78,7 @@ impl Rules {
         notes.write(NOTE, &text)
     }
 
-    fn write(&self, git_dir: &Path) -> Result<(), Error> {
+    pub fn write(&self, git_dir: &Path) -> Result<(), Error> {
         let (file, dir) = (git_dir.join(FILE), ConfinedDir::at(git_dir).at("open", git_dir)?);
         match self.is_empty() {
             true => dir.remove(FILE).at("remove", &file),
@@ -94,7 +92,7 @@ impl Rules {
     }
 
     /// All rules; the last one that fits a path counts.
-    fn text(&self) -> Vec<u8> {
+    pub fn text(&self) -> Vec<u8> {
         let own = self.own.as_ref().map_or(&b"/*\n"[..], |(own, _)| own);
         match self.added.is_empty() {
             true => own.to_owned(),
@@ -127,63 +125,6 @@ impl Rules {
     }
 }
 
-impl Worktree {
-    /// Leaves out what these rules say beyond the repository's own, and nothing that others said before. Files that come
-    /// to be left out go, others come back. Does nothing where that is so already; else nothing must be uncommitted, and
-    /// HEAD and index come to `base`.
-    /// Returns whether anything had to be done.
-    pub fn leave_out(&mut self, rules: &[String], base: CommitId) -> Result<bool, Error> {
-        let added = lines(rules);
-        if added == self.rules.added {
-            return Ok(false);
-        }
-        let scan = self.scan()?;
-        let before = self.cache.left_out();
-        self.rules.added = added;
-        self.cache.mark_anew(&self.rules)?;
-        // In this order, being cut short anywhere makes no file look as if somebody had removed it.
-        self.reset_to(base, self.tree)?;
-        self.rules.write(&self.git_dir)?;
-        self.notes.write(NOTE, &if self.rules.is_empty() { Vec::new() } else { self.rules.text() })?;
-        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
-        for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
-            match self.cache.known(path.as_bstr()) {
-                // Its files are those of another repository.
-                Some(Known { mode: Mode::COMMIT, .. }) => {}
-                _ => self.remove_new(&beneath, path.as_bstr())?,
-            }
-        }
-        Ok(true)
-    }
-
-    /// Of each of these rules, whether it leaves anything of the tree out.
-    pub fn have_effect(&mut self, rules: &[String]) -> Result<Vec<bool>, Error> {
-        if rules.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (paths, ignore_case) = (self.cache.paths(), self.rules.ignore_case);
-        let has_effect = |rule: &String| {
-            let rules = Rules { own: None, added: lines(std::slice::from_ref(rule)), ignore_case };
-            Ok(!rules.leave_out(&paths)?.is_empty())
-        };
-        rules.iter().map(has_effect).collect()
-    }
-
-    /// How many files the user's own sparse checkout leaves out, and of how many; none where there is no such checkout.
-    pub fn inherited_sparse(&mut self) -> Result<Option<(usize, usize)>, Error> {
-        if self.rules.own.is_none() {
-            return Ok(None);
-        }
-        let rules = Rules { added: BString::default(), ..self.rules.clone() };
-        let paths = self.cache.paths();
-        Ok(Some((rules.leave_out(&paths)?.len(), paths.len())))
-    }
-
-    pub(super) fn ignores_case(&self) -> Result<bool, Error> {
-        Ok(self.handle.filesystem_options().doing("read git settings")?.ignore_case)
-    }
-}
-
 /// The rules as git has them.
 fn of_git(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
     ConfinedDir::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))
@@ -194,7 +135,7 @@ fn split(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_once_str(ADDED).unwrap_or((text, b""))
 }
 
-fn lines(rules: &[String]) -> BString {
+pub(super) fn lines(rules: &[String]) -> BString {
     rules.iter().map(|rule| format!("{rule}\n")).collect::<String>().into()
 }
 

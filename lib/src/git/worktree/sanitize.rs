@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::Worktree;
 use super::registration::Origin;
+use super::worktree::Access;
+use super::{Worktree, valid_head};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
@@ -20,63 +21,27 @@ const DIRECTORIES: [&str; 3] = ["info", "logs", "refs"];
 /// The repositories of submodules: large, and nothing is read or written there.
 const MODULES: [&str; 1] = ["modules"];
 
-/// What a file of a worktree's git directory has at most: lists of files are the longest.
-pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
-
-/// Who can write to a worktree's git directory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Anybody, at any time.
-    #[default]
-    Lent,
-    /// Nobody, and what those before have left is still there.
-    Back,
-    /// Nobody, and what had no place there is gone.
-    Cleared,
-    /// Nobody, and beside that all is there which ties it to its repository.
-    Tied,
-}
-
-impl Worktree {
-    /// Somebody may work there from now on, so that what lies there is looked at each time.
-    pub fn lend(&self) {
-        self.access.set(Access::Lent);
-        self.stands.take();
-    }
-
-    /// Nobody can write there any more, so that one look is enough.
-    pub fn take_back(&self) {
-        self.access.set(Access::Back);
-        self.stands.take();
-    }
-
-    /// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
-    /// read or written there, and keeps in mind what it was.
-    pub(super) fn clear_odd(&self) -> Result<(), Error> {
-        if self.is_agents && matches!(self.access.get(), Access::Lent | Access::Back) {
-            let mut cleared = self.cleared.borrow_mut();
-            cleared.extend(unlock(&self.root)?);
-            cleared.extend(clear(&self.git_dir)?);
-            cleared.extend(self.clear_head()?);
-            if let Some(origin) = &self.origin {
-                cleared.extend(origin.put_settings_back(&self.git_dir)?);
-            }
-            if self.access.get() == Access::Back {
-                self.access.set(Access::Cleared);
-            }
-        }
-        Ok(())
-    }
-
-    /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.
-    pub fn take_cleared(&self) -> Vec<String> {
-        self.cleared.take()
-    }
-}
-
 /// Gives back the right to use a directory, and names it if it was taken away.
 pub(super) fn unlock(place: &Path) -> Result<Option<String>, Error> {
     Ok(confined_fs::unlock(place).at("open", place)?.then(|| unlocked(place)))
+}
+
+/// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
+/// read or written there, and keeps in mind what it was.
+pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
+    if worktree.is_agents && matches!(worktree.access.get(), Access::Lent | Access::Back) {
+        let mut cleared = worktree.cleared.borrow_mut();
+        cleared.extend(unlock(&worktree.root)?);
+        cleared.extend(clear(&worktree.git_dir)?);
+        cleared.extend(valid_head::remove_invalid_head(worktree)?);
+        if let Some(origin) = &worktree.origin {
+            cleared.extend(origin.put_settings_back(&worktree.git_dir)?);
+        }
+        if worktree.access.get() == Access::Back {
+            worktree.access.set(Access::Cleared);
+        }
+    }
+    Ok(())
 }
 
 fn unlocked(place: &Path) -> String {

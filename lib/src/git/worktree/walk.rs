@@ -17,8 +17,8 @@ use gix::index::{Entry, File};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
+use super::rule_files::is_waited_for;
 use super::rules::LEFT_OUT;
-use super::special_files::is_waited_for;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;

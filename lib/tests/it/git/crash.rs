@@ -18,7 +18,7 @@ fn child() {
     crash::install(&environment).unwrap();
     let repo = git::discover(Path::new(dir), &environment).unwrap();
     let base = repo.head().unwrap().commit;
-    let mut worktree = pleach::git::Worktree::open(&repo, &Path::new(dir).join("../work")).unwrap();
+    let mut worktree = git::worktree::open(&repo, &Path::new(dir).join("../work")).unwrap();
     fs::write(worktree.root().join("a.txt"), "turn\n").unwrap();
     let written = record(&repo, &mut worktree);
     let mut writer = repo.writer();
@@ -30,7 +30,7 @@ fn child() {
             Some(there) => assert_eq!(there, commit),
         }
     }
-    worktree.follow(commit).unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a process that dies cannot be this one")]
@@ -50,7 +50,7 @@ fn run_child(sandbox: &Sandbox, crash: &str, trace: &Path) -> ExitStatus {
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
-    pleach::git::Worktree::add(&repo, &sandbox.path("work"), repo.head().unwrap().commit).unwrap();
+    git::worktree::add(&repo, &sandbox.path("work"), repo.head().unwrap().commit).unwrap();
     sandbox
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pleach::git::{Held, Worktree};
+use pleach::git::{self, Held};
 
 use super::{Sandbox, names, record, told};
 
@@ -98,7 +98,7 @@ fn every_filter_gives_what_git_add_gives() {
     assert_eq!(file("x.up"), b"UPPER\n.\n"[..b"UPPER\n.".len()]);
     assert_eq!(file("x.clean"), b"a xxx\n");
     assert_eq!(file("plain"), b"one\ntwo\n");
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn lfs_attributes_without_lfs_are_pointed_out() {
         sandbox.git("repo", &["config", &format!("filter.lfs.{key}"), value]);
     }
     let repo = sandbox.open("repo");
-    let mut worktree = Worktree::open(&repo, worktree.root()).unwrap();
+    let mut worktree = git::worktree::open(&repo, worktree.root()).unwrap();
     fs::write(worktree.root().join("y.big"), "not a pointer either\r\n").unwrap();
     let written = record(&repo, &mut worktree);
     let held: Vec<_> = written.held_back.iter().map(|held| held.path.to_string()).collect();
@@ -162,9 +162,9 @@ fn a_filter_written_into_the_config_later_never_runs() {
     fs::write(root.join(".gitattributes"), "* filter=evil\n").unwrap();
     fs::write(root.join("a.txt"), "changed\n").unwrap();
     record(&repo, &mut worktree);
-    let mut opened = Worktree::open(&repo, &root).unwrap();
+    let mut opened = git::worktree::open(&repo, &root).unwrap();
     record(&repo, &mut opened);
-    opened.restore(repo.tree_of(repo.head().unwrap().commit).unwrap()).unwrap();
+    git::worktree::restore(&mut opened, repo.tree_of(repo.head().unwrap().commit).unwrap()).unwrap();
     assert!(!proof.exists(), "neither the held handle nor one opened later from the same repository runs it");
     fs::write(root.join(".gitattributes"), "* filter=evil\n").unwrap();
     fs::write(root.join("a.txt"), "again\n").unwrap();

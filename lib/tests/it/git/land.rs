@@ -988,7 +988,7 @@ fn land_a_file(sandbox: &Sandbox, checkout: &str) {
     assert_eq!(fs::read(path.join("x")).unwrap(), b"x\n");
     // And the files are seen there.
     fs::write(path.join("x"), "changed\n").unwrap();
-    let scan = pleach::git::Worktree::open(&repo, &path).unwrap().scan().unwrap();
+    let scan = git::worktree::scan_all(&mut git::worktree::open(&repo, &path).unwrap()).unwrap();
     assert!(scan.paths().any(|path| path == "x".into()), "{scan:?}");
 }
 

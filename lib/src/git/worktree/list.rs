@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Worktree;
-use super::admin::{linked_git_dir, path_of, same_file};
+use super::git_dir::{claimed, git_dirs, linked_git_dir, same_file};
 use super::registration::Origin;
 use crate::confined_fs::{self, FEW_LINES};
-use crate::git::error::{Error, IoContext as _};
+use crate::git::error::Error;
 use crate::git::id::from_gix;
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -37,37 +36,35 @@ impl Listed {
     }
 }
 
-impl Worktree {
-    /// All worktrees, the main one first.
-    pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
-        let mut all = vec![main(repo)?];
-        all.extend(Self::linked(repo)?);
-        Ok(all)
-    }
+/// All worktrees, the main one first.
+pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
+    let mut all = vec![main(repo)?];
+    all.extend(list_linked(repo)?);
+    Ok(all)
+}
 
-    /// All but the main one, by the names the repository has for them.
-    pub fn linked(repo: &Repo) -> Result<Vec<Listed>, Error> {
-        let all = git_dirs(repo.common_dir())?.into_iter();
-        all.filter_map(|git_dir| linked_at(repo, git_dir).transpose()).collect()
-    }
+/// All but the main one, by the names the repository has for them.
+pub fn list_linked(repo: &Repo) -> Result<Vec<Listed>, Error> {
+    let all = git_dirs(repo.common_dir())?.into_iter();
+    all.filter_map(|git_dir| linked_at(repo, git_dir).transpose()).collect()
+}
 
-    /// Those of which this is the branch their HEAD names.
-    pub(in crate::git) fn list_on(repo: &Repo, branch: &str) -> Result<Vec<Listed>, Error> {
-        let is_on = |git_dir: &Path| Stands::of(git_dir).is_some_and(|at| at == Stands::On(branch.to_owned()));
-        let common = repo.common_dir();
-        // Mostly none does, and nothing else is looked at.
-        let mut all = if is_on(common) { vec![main(repo)?] } else { Vec::new() };
-        let linked = git_dirs(common)?.into_iter().filter(|git_dir| is_on(git_dir));
-        for found in linked.map(|git_dir| linked_at(repo, git_dir)) {
-            all.extend(found?);
-        }
-        Ok(all)
+/// Those of which this is the branch their HEAD names.
+pub(in crate::git) fn list_on_branch(repo: &Repo, branch: &str) -> Result<Vec<Listed>, Error> {
+    let is_on = |git_dir: &Path| Stands::of(git_dir).is_some_and(|at| at == Stands::On(branch.to_owned()));
+    let common = repo.common_dir();
+    // Mostly none does, and nothing else is looked at.
+    let mut all = if is_on(common) { vec![main(repo)?] } else { Vec::new() };
+    let linked = git_dirs(common)?.into_iter().filter(|git_dir| is_on(git_dir));
+    for found in linked.map(|git_dir| linked_at(repo, git_dir)) {
+        all.extend(found?);
     }
+    Ok(all)
+}
 
-    /// Whether a worktree's git directory is of one that was made by pleach for agents.
-    pub(in crate::git) fn is_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
-        Ok(Origin::of(repo.common_dir(), git_dir)?.is_some())
-    }
+/// Whether a worktree's git directory is of one that was made by pleach for agents.
+pub(in crate::git) fn is_pleachs_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
+    Ok(Origin::of(repo.common_dir(), git_dir)?.is_some())
 }
 
 /// What the repository knows of one worktree; none if it is none.
@@ -83,24 +80,6 @@ fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
     let reason = confined_fs::read(&git_dir.join("locked"), FEW_LINES).ok().flatten();
     let locked = reason.map(|reason| String::from_utf8_lossy(&reason).trim_end().to_owned());
     Ok(Some(Listed { path, git_dir, head, branch, locked, is_own }))
-}
-
-/// The directories the repository keeps of its worktrees, in order.
-pub(in crate::git) fn git_dirs(common: &Path) -> Result<Vec<PathBuf>, Error> {
-    let all = common.join("worktrees");
-    let entries = match std::fs::read_dir(&all) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.at("list", &all)?,
-    };
-    let mut found = entries.map(|entry| Ok(entry.at("list", &all)?.path())).collect::<Result<Vec<_>, Error>>()?;
-    found.sort();
-    Ok(found)
-}
-
-/// Where the files of a worktree are, as its git directory has it.
-pub(super) fn claimed(git_dir: &Path) -> Option<PathBuf> {
-    let line = confined_fs::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten()?;
-    git_dir.join(path_of(&line)).parent().map(Path::to_owned)
 }
 
 /// A bare repository has no files, and so no branch is checked out.

@@ -1,0 +1,86 @@
+//! Opening a worktree that exists.
+
+use std::path::Path;
+
+use super::cache::Cache;
+use super::git_dir::{is_admin, own_git_dir, same_file, tie};
+use super::metadata::Notes;
+use super::new_content::NewContent;
+use super::registration::Origin;
+use super::rules::Rules;
+use super::valid_head::{invalid_head, read_valid_head, restore_head, write_head};
+use super::{Worktree, sanitize, setup_snapshot};
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::open::open_with;
+use crate::git::repo::Repo;
+
+/// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
+/// [accepted](Worktree::accept).
+pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
+    let root = path.canonicalize().at("open the worktree", path)?;
+    let git_dir = own_git_dir(repo, &root)?;
+    let git_dir = match git_dir.canonicalize() {
+        // The repository was made anew, or somebody removed what it knew of this worktree.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::LinkReplaced { path: root });
+        }
+        found => found.at("open the git directory", &git_dir)?,
+    };
+    let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
+    let mut cleared = if is_agents { sanitize::clear(&git_dir)? } else { Vec::new() };
+    if is_agents {
+        cleared.extend(sanitize::unlock(&root)?);
+    }
+    let origin = if is_agents { Origin::of(repo.common_dir(), &git_dir)? } else { None };
+    if let Some(origin) = &origin {
+        cleared.extend(origin.put_settings_back(&git_dir)?);
+    }
+    tie(repo, &root, &git_dir)?;
+    restore_head(repo, &git_dir)?;
+    let handle = open_with(&git_dir, repo.shared.config.clone())?;
+    let mut handle = handle.to_thread_local();
+    repo.shared.pool.recent.serve(&mut handle);
+    if handle.workdir().is_none() {
+        // Its git directory lies elsewhere and does not tell.
+        handle.set_workdir(root.clone()).doing("open the worktree")?;
+    }
+    if same_file(handle.common_dir(), repo.common_dir()) {
+        let head = match read_valid_head(repo, &handle, is_agents) {
+            Ok(Some(head)) => head,
+            // An agent was about to begin a history of its own.
+            Ok(None) => repo.head()?,
+            Err(_) if is_agents => {
+                cleared.push(invalid_head(&git_dir.join("HEAD")));
+                write_head(repo, &git_dir)?
+            }
+            Err(error) => return Err(error),
+        };
+        let notes = Notes::of(repo.common_dir(), &git_dir);
+        let (begun, ignored) = setup_snapshot::read_begun(&notes)?;
+        let mut worktree = Worktree {
+            repo: repo.clone(),
+            cache: Cache::empty(&handle),
+            tree: repo.tree_of(head.commit)?,
+            handle,
+            root,
+            begun,
+            ignored,
+            git_dir,
+            notes,
+            staged: None,
+            new_content: NewContent::default(),
+            excluded: Vec::new(),
+            put_aside: Vec::new(),
+            rules: Rules::default(),
+            is_agents,
+            origin,
+            cleared: cleared.into(),
+            access: std::cell::Cell::default(),
+            stands: std::cell::RefCell::default(),
+        };
+        worktree.load(worktree.tree)?;
+        Ok(worktree)
+    } else {
+        Err(Error::LinkReplaced { path: root })
+    }
+}

@@ -1,0 +1,40 @@
+//! What a scan of the files found.
+
+use std::collections::BTreeSet;
+
+use gix::bstr::BString;
+
+use crate::ids::RepoPath;
+
+/// What a look at the files found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// Paths that may differ: tracked files that changed or are gone, and files that are new.
+    pub(super) candidates: BTreeSet<BString>,
+    /// Tracked files that are no more to be tracked, though they are there.
+    pub(super) dropped: BTreeSet<BString>,
+    /// Repositories inside the worktree that are no submodules. They are not committed.
+    pub nested: Vec<RepoPath>,
+    /// Submodules that stand at another commit than the tree says. Their links are left alone.
+    pub submodules: Vec<RepoPath>,
+    /// What git ignores, a directory for all in it; not all of it where another repository or the file system is odd.
+    pub(super) ignored: Vec<BString>,
+    /// Directories and files that lie too deep for any path. They are not committed.
+    pub(super) deep: Vec<RepoPath>,
+    /// Pipes and sockets that stood where git reads files, and were removed.
+    pub(super) cleared: Vec<RepoPath>,
+    /// Directories that nobody could look into, until they were given their permissions back.
+    pub(super) unlocked: Vec<RepoPath>,
+}
+
+impl Scan {
+    /// Whether nothing may have changed.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty() && self.dropped.is_empty()
+    }
+
+    /// The paths that may have changed.
+    pub fn paths(&self) -> impl Iterator<Item = RepoPath> {
+        self.candidates.union(&self.dropped).map(|path| RepoPath::new(path.to_vec()))
+    }
+}

@@ -1,0 +1,150 @@
+//! What has become of the files a setup has made: what is still as it made them is nobody's change.
+
+use std::collections::BTreeSet;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::Stat;
+
+use super::cache::Known;
+use super::filters::Filters;
+use super::read_file::{self, FileState};
+use super::setup_snapshot::{Is, Made, NOTE, Object, write};
+use super::tree_paths::parents;
+use super::{Limits, Scan, Seen, Worktree};
+use crate::git::error::Error;
+use crate::ids::RepoPath;
+
+/// Whether the worktree is set up.
+pub fn is_set_up(worktree: &Worktree) -> bool {
+    worktree.notes.has(NOTE)
+}
+
+/// Whether something the setup had made had to go since, so that it has to run again.
+pub fn has_lost_setup(worktree: &Worktree) -> bool {
+    worktree.ignored.is_lost
+}
+
+pub(super) fn write_setup_note(worktree: &Worktree) -> Result<(), Error> {
+    worktree.notes.write(NOTE, &write(&worktree.begun, &worktree.ignored))
+}
+
+/// Takes note of files that are about to be removed where they are the setup's.
+pub(super) fn note_lost_setup(worktree: &mut Worktree, removed: &[BString]) -> Result<(), Error> {
+    if !worktree.ignored.is_lost && removed.iter().any(|path| worktree.ignored.has(path.as_bstr())) {
+        worktree.ignored.is_lost = true;
+        write_setup_note(worktree)?;
+    }
+    Ok(())
+}
+
+/// Takes out of a scan what is still as the setup has made it.
+pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut Scan) -> Result<(), Error> {
+    if worktree.begun.is_empty() {
+        return Ok(());
+    }
+    let mut filters = None;
+    let mut seen = Vec::new();
+    for path in &scan.candidates {
+        let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
+        if let Is::Unread(look) = made.is {
+            if worktree.leads_to(path.as_bstr()) && Seen::at(&worktree.place(path.as_bstr())) == Some(look) {
+                seen.push((path.clone(), None));
+            }
+            continue;
+        }
+        let metadata = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
+        let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
+        if made.is != Is::Gone && stat.is_some() && made.stat == stat {
+            seen.push((path.clone(), made.stat));
+            continue;
+        }
+        let filters = match &mut filters {
+            Some(filters) => filters,
+            None => filters.insert(Filters::new(worktree)?),
+        };
+        let mut passing = worktree.repo.writer();
+        match read_file::read(worktree, path.as_bstr(), filters, &mut passing, &Limits::default())? {
+            FileState::File(known) if made.is == Is::File(known.clone().into()) => {
+                seen.push((path.clone(), Some(known.stat)));
+            }
+            FileState::Gone if made.is == Is::Gone => seen.push((path.clone(), None)),
+            _ => {}
+        }
+    }
+    drop(filters);
+    worktree.cache.forget_stats(seen.iter().map(|(path, _)| path));
+    for (path, stat) in seen {
+        scan.candidates.remove(&path);
+        if let Some(made) = worktree.begun.get_mut(&path) {
+            made.stat = stat;
+        }
+    }
+    Ok(())
+}
+
+/// What the setup has made of a path, where the tree has there what it had then, and has nothing in its way that the
+/// setup has not removed.
+pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<Made> {
+    let made = made_of_tree(worktree, path)?;
+    let is_taken = |parent: &&BStr| worktree.cache.known(parent).is_some() && !worktree.cache.is_submodule(parent);
+    let is_free = parents(path).filter(is_taken).all(|at| is_removed(worktree, at))
+        && worktree.cache.below(path).iter().all(|at| is_removed(worktree, at.as_bstr()));
+    is_free.then_some(made)
+}
+
+pub(super) fn made_of_tree(worktree: &Worktree, path: &BStr) -> Option<Made> {
+    let made = worktree.begun.get(path.as_bytes().as_bstr())?;
+    (made.of == worktree.cache.known(path).map(Object::from)).then_some(*made)
+}
+
+pub(super) fn is_removed(worktree: &Worktree, path: &BStr) -> bool {
+    made_of_tree(worktree, path).is_some_and(|made| made.is == Is::Gone)
+}
+
+/// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
+/// it, none stands for a file it removed.
+pub(super) fn setup_content(worktree: &Worktree, path: &BStr) -> Option<Option<Known>> {
+    match setup_at(worktree, path)?.is {
+        Is::Gone => Some(None),
+        Is::Unread(_) => None,
+        Is::File(Object { id, mode }) => {
+            worktree.handle.has_object(id).then_some(Some(Known { id, mode, stat: Stat::default() }))
+        }
+    }
+}
+
+/// What of the setup is no more, and no scan tells of: new files of it that are removed, and files of the tree that
+/// are again as the tree has them.
+pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
+    let mut undone = BTreeSet::new();
+    let mut filters = None;
+    for path in worktree.begun.keys() {
+        let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
+        let stat = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
+        let stat = stat.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
+        if made.is != Is::Gone && stat.is_some() && made.stat == stat && worktree.leads_to(path.as_bstr()) {
+            continue;
+        }
+        let filters = match &mut filters {
+            Some(filters) => filters,
+            None => filters.insert(Filters::new(worktree)?),
+        };
+        let is = match read_file::read(
+            worktree,
+            path.as_bstr(),
+            filters,
+            &mut worktree.repo.writer(),
+            &Limits::default(),
+        )? {
+            FileState::File(known) => Is::File(known.into()),
+            FileState::Gone | FileState::Same => Is::Gone,
+            FileState::Held(_) => continue,
+        };
+        let left_out = worktree.cache.is_skipped(path.as_bstr());
+        let of_tree = made.of.filter(|_| !left_out).map_or(Is::Gone, Is::File);
+        if is != made.is && is == of_tree {
+            undone.insert(RepoPath::new(path.to_vec()));
+        }
+    }
+    Ok(undone)
+}

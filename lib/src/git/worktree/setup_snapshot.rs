@@ -1,0 +1,155 @@
+//! What a setup has made of the files of the tree before anybody worked there, as it is noted of the worktree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gix::bstr::{BStr, BString};
+use gix::index::entry::{Mode, Stat};
+
+use super::cache::Known;
+use super::metadata::LONGEST;
+use super::tree_paths::parents;
+use super::{Notes, Seen};
+use crate::git::error::Error;
+
+/// The note that says a worktree is set up, and what that has changed.
+pub(super) const NOTE: &str = "set-up";
+
+/// How its lines begin that name what git ignored. No other begins so.
+const IGNORED: &[u8] = b"! ";
+
+/// The line that says that something of that had to go since.
+const LOST: &[u8] = b"!";
+
+/// The files a setup has changed.
+pub(super) type Begun = BTreeMap<BString, Made>;
+
+/// What a setup has made that git ignored then: no tree tells of it, and no scan. It may have to go where git ignores it no
+/// more, and then only another setup brings it back.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    /// Files, and directories with all in them.
+    pub(super) paths: BTreeSet<BString>,
+    /// Something of it had to go.
+    pub(super) is_lost: bool,
+}
+
+impl Ignored {
+    pub fn has(&self, path: &BStr) -> bool {
+        self.paths.contains(path) || parents(path).any(|above| self.paths.contains(above))
+    }
+}
+
+/// What a setup has made of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Made {
+    /// What the tree had.
+    pub(super) of: Option<Object>,
+    /// What it is.
+    pub(super) is: Is,
+    /// Its stat when it was last seen to be that.
+    pub(super) stat: Option<Stat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Is {
+    Gone,
+    File(Object),
+    /// Too large for a commit, or nothing git can read. It is not brought back once somebody has changed or removed it.
+    Unread(Seen),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Object {
+    pub id: gix::ObjectId,
+    pub mode: Mode,
+}
+
+impl From<Known> for Object {
+    fn from(known: Known) -> Self {
+        Self { id: known.id, mode: known.mode }
+    }
+}
+
+pub(super) fn write(begun: &Begun, ignored: &Ignored) -> Vec<u8> {
+    let object = |is: Is| match is {
+        Is::File(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
+        Is::Unread(seen) => format!("?{seen}"),
+        Is::Gone => "-".to_owned(),
+    };
+    let line = |(path, made): (&BString, &Made)| {
+        [
+            format!("{} {} ", object(made.of.map_or(Is::Gone, Is::File)), object(made.is)).as_bytes(),
+            path.as_slice(),
+            b"\0",
+        ]
+        .concat()
+    };
+    let paths = ignored.paths.iter().flat_map(|path| [IGNORED, path.as_slice(), b"\0"].concat());
+    let lost = ignored.is_lost.then(|| [LOST, b"\0"].concat());
+    begun.iter().flat_map(line).chain(paths).chain(lost.into_iter().flatten()).collect()
+}
+
+fn read(text: &[u8]) -> (Begun, Ignored) {
+    let lines = || text.split(|byte| *byte == 0);
+    let paths = lines().filter_map(|line| line.strip_prefix(IGNORED)).map(BString::from).collect();
+    (lines().filter_map(line).collect(), Ignored { paths, is_lost: lines().any(|line| line == LOST) })
+}
+
+fn line(line: &[u8]) -> Option<(BString, Made)> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let mut object = || -> Option<Is> {
+        let text = std::str::from_utf8(parts.next()?).ok()?;
+        if text == "-" {
+            return Some(Is::Gone);
+        }
+        if let Some(seen) = text.strip_prefix('?') {
+            return Seen::read(seen).map(Is::Unread);
+        }
+        let (mode, id) = text.split_once(':')?;
+        let mode = Mode::from_bits(u32::from_str_radix(mode, 8).ok()?)?;
+        Some(Is::File(Object { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
+    };
+    let of = match object()? {
+        Is::File(object) => Some(object),
+        Is::Gone => None,
+        Is::Unread(_) => return None,
+    };
+    let is = object()?;
+    let path = BString::from(parts.next()?);
+    Some((path, Made { of, is, stat: None }))
+}
+
+/// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
+pub(super) fn read_begun(notes: &Notes) -> Result<(Begun, Ignored), Error> {
+    Ok(notes.read(NOTE, LONGEST)?.map(|text| read(&text)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_with_is_read_as_it_was_written() {
+        let id = gix::ObjectId::from_hex(b"0123456789012345678901234567890123456789").unwrap();
+        let file = Object { id, mode: Mode::FILE };
+        let program = Object { id, mode: Mode::FILE_EXECUTABLE };
+        let seen = Seen::read("100644:1:2:3:4").unwrap();
+        let made = |of, is| Made { of, is, stat: None };
+        let begun: Begun = [
+            (BString::from("a b\nc"), made(None, Is::File(file))),
+            (BString::from(&b"\xff"[..]), made(Some(file), Is::File(program))),
+            (BString::from("gone"), made(Some(file), Is::Gone)),
+            (BString::from("large"), made(None, Is::Unread(seen))),
+        ]
+        .into();
+        let paths = BTreeSet::from([BString::from("node_modules"), BString::from("! x")]);
+        let ignored = Ignored { paths: paths.clone(), is_lost: true };
+        let (again, ignored) = read(&write(&begun, &ignored));
+        assert_eq!((again.len(), ignored.paths, ignored.is_lost), (4, paths, true));
+        assert!(!read(&write(&begun, &Ignored::default())).1.is_lost);
+        for (path, made) in &begun {
+            assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
+        }
+        assert!(read(b"").0.is_empty() && read(b"torn 1").0.is_empty());
+    }
+}

@@ -1,0 +1,235 @@
+//! A checkout an agent works in. Its files are compared with the last tree that was recorded, through a handle and a
+//! cache of file stats that are held from before the agent starts: the agent may break its own index, or write
+//! commands into git config, without any effect here.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use gix::bstr::{BStr, BString};
+use gix::index::entry::{Mode, Stat};
+
+use super::cache::{Cache, Known, Staged};
+use super::metadata::Notes;
+use super::new_content::NewContent;
+use super::registration::Origin;
+use super::rules::Rules;
+use super::setup_snapshot::{Begun, Ignored};
+use super::tree_paths::parents;
+use crate::git::diff::{self, Change, ChangeKind};
+use crate::git::error::{Error, LibraryContext as _};
+use crate::git::head::{Head, head_of};
+use crate::git::id::TreeId;
+use crate::git::object::EntryKind;
+use crate::git::repo::Repo;
+use crate::ids::RepoPath;
+
+/// A checkout with a detached HEAD, opened before the agent starts and held while it works.
+pub struct Worktree {
+    pub(super) repo: Repo,
+    /// Opened on the worktree's git directory; never opened again while an agent can write git config.
+    pub(super) handle: gix::Repository,
+    pub(super) root: PathBuf,
+    pub(super) git_dir: PathBuf,
+    /// What pleach notes of it.
+    pub(super) notes: Notes,
+    pub(super) cache: Cache,
+    /// The tree the cache describes: what the files were when they were last recorded.
+    pub(super) tree: TreeId,
+    /// What [`commit_tree`](super::commit_tree) found, until it is recorded.
+    pub(super) staged: Option<Staged>,
+    /// What was held back of it, as it was looked at last.
+    pub(super) new_content: NewContent,
+    /// Files that were copied in and are never committed.
+    pub(super) excluded: Vec<BString>,
+    /// Which files of a tree are left out.
+    pub(super) rules: Rules,
+    /// What the setup has made of the files before anybody worked here.
+    pub(super) begun: Begun,
+    /// What it has made that git ignored.
+    pub(super) ignored: Ignored,
+    /// Where things are now that stood in its way.
+    pub(super) put_aside: Vec<PathBuf>,
+    /// It was made for agents, which can write to its git directory.
+    pub(super) is_agents: bool,
+    /// What is known of it that no agent can change.
+    pub(super) origin: Option<Origin>,
+    /// What had no place there.
+    pub(super) cleared: RefCell<Vec<String>>,
+    /// Whether somebody may be writing there.
+    pub(super) access: Cell<Access>,
+    /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
+    pub(super) stands: RefCell<Option<Head>>,
+}
+
+impl fmt::Debug for Worktree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worktree").field("root", &self.root).field("tree", &self.tree).finish()
+    }
+}
+
+/// Who can write to a worktree's git directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Anybody, at any time.
+    #[default]
+    Lent,
+    /// Nobody, and what those before have left is still there.
+    Back,
+    /// Nobody, and what had no place there is gone.
+    Cleared,
+    /// Nobody, and beside that all is there which ties it to its repository.
+    Tied,
+}
+
+impl Worktree {
+    /// The directory of the files.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The worktree's own git directory.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// What pleach notes of it, where no agent can write.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// The tree the files are compared with: the last one that was recorded.
+    pub fn tree(&self) -> TreeId {
+        self.tree
+    }
+
+    /// Names files, or directories with all in them, that are never committed unless they are tracked.
+    pub fn exclude(&mut self, paths: &[RepoPath]) {
+        self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
+    }
+
+    /// Where things were put that stood in the worktree's way and may be somebody's work, since this was last asked.
+    pub fn take_put_aside(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.put_aside)
+    }
+
+    /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.
+    pub fn renew(&mut self) -> Result<(), Error> {
+        // One that stands at no commit is compared with what it stood at before.
+        let Ok(head) = head_of(&self.handle) else { return Ok(()) };
+        let tree = self.repo.tree_of(head.commit)?;
+        if tree == self.tree { Ok(()) } else { self.load(tree) }
+    }
+
+    /// Takes `tree` as recorded: later scans compare with it. When it is the tree the last [`commit_tree`](super::commit_tree)
+    /// gave, their stats are known; of any other tree the files that differ are looked at by the next scan.
+    pub fn accept(&mut self, tree: TreeId) -> Result<(), Error> {
+        match self.staged.take() {
+            Some(staged) if staged.tree == tree => {
+                self.cache.apply(staged.entries);
+                self.tree = tree;
+            }
+            _ if tree == self.tree => {}
+            _ => {
+                let changes = diff::changes(&self.repo, self.tree, tree)?;
+                self.cache.turn_to(changes.into_iter().map(without_stat).collect(), &self.rules)?;
+                self.tree = tree;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a tree that was made here out of `base`: nothing of what was made is left out.
+    pub(super) fn accept_work(&mut self, base: TreeId, tree: TreeId) -> Result<(), Error> {
+        if tree != self.tree {
+            self.accept(base)?;
+            let changes = diff::changes(&self.repo, base, tree)?;
+            self.cache.apply(changes.into_iter().map(without_stat).collect());
+            self.tree = tree;
+        }
+        Ok(())
+    }
+
+    /// Reads the stats of the worktree's own index for the files of `tree`.
+    pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
+        let (index, notes) = (self.git_dir.join("index"), self.is_agents.then_some(&self.notes));
+        self.rules = Rules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
+        let trusted = notes.is_none_or(|notes| notes.is_own_index(&index));
+        self.repo.fetch_trees(tree)?;
+        self.cache = Cache::read(&self.handle, tree, &index, trusted, &self.rules)?;
+        // What says of other files how they are read is read itself, also where it is left out of the checkout.
+        self.repo.fetch_missing(self.cache.rule_files())?;
+        self.tree = tree;
+        self.staged = None;
+        Ok(())
+    }
+
+    pub(super) fn ignores_case(&self) -> Result<bool, Error> {
+        Ok(self.handle.filesystem_options().doing("read git settings")?.ignore_case)
+    }
+
+    pub(super) fn ignore_rules(&self) -> Result<gix::AttributeStack<'_>, Error> {
+        let none = gix::index::State::new(self.handle.object_hash());
+        // Files with rules count also where they are left out.
+        let index = self.cache.sparse_index().unwrap_or(&none);
+        let source = gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
+        self.handle.excludes(index, None, source).doing("read ignore rules")
+    }
+
+    /// Files that were copied in are not committed, except where the repository tracks them.
+    pub(super) fn is_excluded(&self, path: &BStr) -> bool {
+        let covers = |excluded: &BString| {
+            path.strip_prefix(excluded.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.excluded.iter().any(covers) && self.cache.known(path).is_none()
+    }
+
+    /// Whether anything is at a path of the tree: what lies behind a link is not part of it.
+    pub(super) fn is_there(&self, path: &BStr) -> bool {
+        self.leads_to(path) && self.place(path).symlink_metadata().is_ok()
+    }
+
+    /// Where a path of the tree lies on disk.
+    pub(super) fn place(&self, path: &BStr) -> PathBuf {
+        self.root.join(gix::path::from_bstr(path).unwrap_or_default())
+    }
+
+    /// Whether all directories above the path are real ones: what lies behind a link is not part of the tree.
+    pub(super) fn leads_to(&self, path: &BStr) -> bool {
+        parents(path).all(|parent| self.place(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
+    }
+
+    /// Somebody may work there from now on, so that what lies there is looked at each time.
+    pub fn lend(&self) {
+        self.access.set(Access::Lent);
+        self.stands.take();
+    }
+
+    /// Nobody can write there any more, so that one look is enough.
+    pub fn take_back(&self) {
+        self.access.set(Access::Back);
+        self.stands.take();
+    }
+
+    /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.
+    pub fn take_cleared(&self) -> Vec<String> {
+        self.cleared.take()
+    }
+}
+
+/// What a change of trees says about a file. That it is on disk already is for a scan to find out.
+fn without_stat(change: Change) -> (BString, Option<Known>) {
+    let known = match change.kind {
+        ChangeKind::Removed(..) => None,
+        ChangeKind::Added(kind, id) | ChangeKind::Modified(_, (kind, id)) => {
+            let mode = match kind {
+                EntryKind::Executable => Mode::FILE_EXECUTABLE,
+                EntryKind::Link => Mode::SYMLINK,
+                EntryKind::Submodule => Mode::COMMIT,
+                EntryKind::File | EntryKind::Directory => Mode::FILE,
+            };
+            Some(Known { id: id.to_gix(), mode, stat: Stat::default() })
+        }
+    };
+    (BString::from(change.path.as_bytes()), known)
+}
