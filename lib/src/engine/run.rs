@@ -4,15 +4,13 @@ use super::context::Context;
 use super::executor::is_told_of_the_run;
 use super::pump::Pump;
 use super::{Error, Pause, Question, Session};
-use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
-use crate::git;
 use crate::ids::NodeId;
 use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::route::Action;
 use crate::state::Phase;
-use crate::workspace::WorkingCopy;
+use crate::{clock, git, workspace};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +101,6 @@ impl Context {
     /// Whether the worktrees have to be set up again before a node is carried out in them.
     pub(super) fn has_lost_setup(&self, node: &NodeId) -> bool {
         let works = self.plan.pipeline.node(node).is_some_and(|node| !self.engine.only_waits(node));
-        works && self.working().copies().any(WorkingCopy::has_lost_setup)
+        works && self.working().copies().any(workspace::has_lost_setup)
     }
 }

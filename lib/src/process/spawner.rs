@@ -19,6 +19,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::capture::Keeper;
+use super::sandbox::to_words;
 use super::wire::{self, Descriptors, Report, Request, Status};
 use super::{Cancel, Command, Exit, Limits, Output, SpawnError, Stdin, Stream, Timeout, env, tree};
 use crate::config::Environment;
@@ -169,7 +170,7 @@ impl Spawner {
         if !there.is_dir() {
             return Err(not_a_directory(io::ErrorKind::NotADirectory.into()));
         }
-        let bounds = command.sandbox.iter().flat_map(|sandbox| sandbox.to_words());
+        let bounds = command.sandbox.iter().flat_map(|sandbox| to_words(sandbox));
         if !command.argv.iter().cloned().chain(bounds).all(|word| wire::is_passable(&word)) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument or a path holds a NUL byte");
             return Err(SpawnError::Program { program: program.clone(), source });

@@ -18,7 +18,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use super::Sandbox;
+use super::sandbox::{Sandbox, from_words, to_words};
 
 /// Begins every request. Both ends are the same program, unless it was replaced while it ran.
 const MAGIC: &[u8; 8] = b"pl-exec4";
@@ -48,7 +48,7 @@ impl Request {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
         let mut bytes = grace.to_le_bytes().to_vec();
-        let bounds = self.sandbox.as_ref().map(|sandbox| sandbox.to_words());
+        let bounds = self.sandbox.as_ref().map(|sandbox| to_words(sandbox));
         let count = bounds.as_ref().map_or(UNBOUND, |bounds| u32::try_from(bounds.len()).unwrap_or(UNBOUND - 1));
         bytes.extend_from_slice(&count.to_le_bytes());
         for word in bounds.iter().flatten().chain(&self.argv) {
@@ -65,7 +65,7 @@ impl Request {
         let mut words = words.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let sandbox = match u32::from_le_bytes(*bounds) {
             UNBOUND => None,
-            count => Some(Arc::new(Sandbox::from_words(words.by_ref().take(count as usize))?)),
+            count => Some(Arc::new(from_words(words.by_ref().take(count as usize))?)),
         };
         let argv = words.map(|word| OsStr::from_bytes(word).to_os_string()).collect();
         Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)), sandbox })

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Error;
-use super::copy::SeenBranch;
+use super::change::SeenBranch;
+use super::error::Error;
 use super::names::branch_ref;
 use crate::event::{Warning, WarningCode};
 use crate::git::{self, LandError, Repo, SwapError};

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use crate::confined_fs::ConfinedDir;
 use crate::git::{self, Repo, Worktree};
-use crate::ids::{CommitId, RepoPath};
+use crate::ids::{CommitId, RepoName, RepoPath};
 
 /// Files below the git directory that change what git does.
 const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "info/exclude"];
@@ -190,4 +190,23 @@ fn read_dir(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+/// What agents must leave alone, by repository.
+#[derive(Debug, PartialEq)]
+pub struct Guards(pub(super) BTreeMap<RepoName, Guard>);
+
+impl Guards {
+    /// What differs from `self` in `after`. Refs below `kept` are the session's own.
+    pub fn compare(&self, after: &Self, kept: &str) -> Violations {
+        let mut all = Violations::default();
+        for (repo, before) in &self.0 {
+            let Some(after) = after.0.get(repo) else { continue };
+            let Violations { control, foreign } = before.compare(after, kept);
+            let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
+            all.control.extend(control.into_iter().map(named));
+            all.foreign.extend(foreign.into_iter().map(named));
+        }
+        all
+    }
 }

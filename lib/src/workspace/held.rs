@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Error;
+use super::error::Error;
 use crate::git::{HeldBack, Notes, Seen};
 use crate::ids::{RepoPath, SessionId};
 

@@ -1,6 +1,6 @@
 //! Work that is about to be removed is saved first, under `refs/pleach/keep/`.
 
-use super::Error;
+use super::error::Error;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
 use crate::ids::{CommitId, SessionId};
 use crate::trailer::Message;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::names::lock_path;
 use super::wish::is_wish;
 
 /// How often somebody who only looks is waited for.
@@ -21,11 +22,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 pub struct Lock {
     file: Arc<File>,
     path: PathBuf,
-}
-
-/// Where the file of a lock is.
-pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
-    common_dir.join("pleach/lock").join(name)
 }
 
 /// Why a lock was not taken.

@@ -147,3 +147,8 @@ mod tests {
         assert_eq!(repo_name(Path::new("/"), None), "repo");
     }
 }
+
+/// Where the file of a lock is.
+pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
+    common_dir.join("pleach/lock").join(name)
+}

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use super::lock::{host, is_same_file};
 use crate::git::remove_directory;
 

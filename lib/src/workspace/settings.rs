@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use crate::git::{self, Limits, Repo, Worktree};
 use crate::ids::RepoPath;
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::lock::lock_path;
+use super::names::lock_path;
 
 /// What is wished. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

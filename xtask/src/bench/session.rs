@@ -10,7 +10,7 @@ use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoNam
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
 use pleach::trailer::TurnFacts;
-use pleach::workspace::{Author, Lock, Position, WorkingCopy, branch_ref};
+use pleach::workspace::{self, Author, Lock, Position, WorkingCopy, branch_ref};
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -101,7 +101,7 @@ impl Session {
         let record = samples.time(|| -> Result<_, Box<dyn Error>> {
             let message = |paths: &[RepoPath], _: bool| subject(paths.len());
             let author = Author { facts, trailers: Vec::new(), at, message: &message };
-            let mut change = self.copy.prepare(&author, Some(&candidates))?;
+            let mut change = workspace::prepare_commit(&mut self.copy, &author, Some(&candidates))?;
             let commit = change.commit.ok_or("a turn of a benchmark changes files")?;
             let writer = std::mem::replace(&mut change.writer, repo.writer());
             let batch = self.batch(commit, &change.paths, messages, at)?;

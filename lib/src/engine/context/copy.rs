@@ -10,7 +10,7 @@ use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, Warn
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
 use crate::text::listed;
-use crate::workspace::{BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::workspace::{self, BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
 use crate::{clock, git, state};
 
 /// How many paths a message names.
@@ -96,7 +96,7 @@ impl Context {
         }
         if let Some(mut copy) = made.take_left(name) {
             // A session before this one worked here, in this process.
-            made.kept.extend(copy.hand_over(self.plan.id.clone(), branch, at)?);
+            made.kept.extend(workspace::hand_over(&mut copy, self.plan.id.clone(), branch, at)?);
             self.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
             made.copies.push(copy);
             return Ok(());
@@ -134,12 +134,12 @@ impl Context {
             copy.checkout_followed();
         }
         if self.state.task.is_some() && !self.has_begun() {
-            copy.refuse_submodules()?;
+            workspace::refuse_submodule_work(&mut copy)?;
         }
-        made.kept.extend(copy.recover()?);
-        let is_other = copy.leave_out(&rules)?;
+        made.kept.extend(workspace::recover(&mut copy)?);
+        let is_other = workspace::apply_exclusions(&mut copy, &rules)?;
         if is_other || !is_set_up {
-            self.warnings.extend(copy.absent(&self.engine.worktrees)?);
+            self.warnings.extend(workspace::absent_file_warnings(&mut copy, &self.engine.worktrees)?);
         }
         self.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
         made.copies.push(copy);

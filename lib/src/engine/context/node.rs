@@ -27,7 +27,7 @@ use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Decision, Left};
 use crate::state::{Position, Visit, digest};
-use crate::workspace::Changes;
+use crate::workspace::{self, Changes};
 
 /// So many events wait at most until they are written.
 const DEFER_AT_MOST: usize = 100;
@@ -259,7 +259,7 @@ impl Context {
         started.starts_over = true;
         let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
         for copy in self.working().copies() {
-            if let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? {
+            if let Some((writer, commit)) = workspace::restoring_commit(copy, &started.node_id, clock::now())? {
                 writers.insert(copy.name.clone(), writer);
                 restored.insert(copy.name.clone(), commit);
             }
@@ -276,7 +276,7 @@ impl Context {
         }
         for (repo, commit) in restored {
             if let Some(copy) = self.working_mut().copy_mut(&repo) {
-                copy.rebase_to(commit)?;
+                workspace::rebase_to(copy, commit)?;
             }
         }
         Ok(())

@@ -33,12 +33,12 @@ impl Setup<'_> {
 
     /// Sets the worktrees up again where something of that had to go: git ignored it, and does so no more.
     pub(in crate::engine) async fn again(&mut self) -> Result<(), Error> {
-        let lost = self.workspace.copies().filter(|copy| copy.has_lost_setup()).map(|copy| copy.name.clone());
+        let lost = self.workspace.copies().filter(|copy| workspace::has_lost_setup(copy)).map(|copy| copy.name.clone());
         for repo in lost.collect::<Vec<_>>() {
             let (own, kept) = own_refs(self.copy(&repo), &self.plan.started.name, &self.plan.id);
             let copy = self.copy_mut(&repo);
             let (before, look) = tokio::task::block_in_place(|| {
-                let before = copy.before_setup()?;
+                let before = workspace::scan_before_setup(copy)?;
                 // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
                 Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
             })?;
@@ -67,8 +67,8 @@ impl Setup<'_> {
         let is_changed = self.engine.worktrees.setup.is_some();
         let copy = self.copy_mut(repo);
         let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
-            Some(before) => copy.begin_again(&before),
-            None => copy.begin_here(is_changed),
+            Some(before) => workspace::snapshot_setup_again(copy, &before),
+            None => workspace::snapshot_setup(copy, is_changed),
         })?;
         if changed.is_empty() {
             return Ok(());

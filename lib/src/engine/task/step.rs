@@ -14,7 +14,7 @@ use crate::step::prompt;
 use crate::step::text::{Body, FEEDBACK};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
-use crate::workspace::{Changes, branch_ref};
+use crate::workspace::{self, Changes, branch_ref};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,11 +274,11 @@ impl Context {
             edits.push(match self.repo.tree_entry(before, path)? {
                 Some(entry) => {
                     let blob = self.repo.blob(entry.id)?;
-                    self.task_copy_mut().put(path, &blob)?;
+                    workspace::write_file(self.task_copy_mut(), path, &blob)?;
                     TreeEdit::Put(path.clone(), entry.kind, entry.id)
                 }
                 None => {
-                    self.task_copy_mut().take_away(path)?;
+                    workspace::remove_file(self.task_copy_mut(), path)?;
                     TreeEdit::Remove(path.clone())
                 }
             });
@@ -369,7 +369,7 @@ impl Context {
         let is_own = files.iter().all(|(path, _)| job.is_own(path));
         let mut edits = Vec::new();
         for (path, text) in files {
-            self.task_copy_mut().put(&path, text.as_bytes())?;
+            workspace::write_file(self.task_copy_mut(), &path, text.as_bytes())?;
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
         }
         let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
@@ -419,7 +419,7 @@ impl Context {
     /// What keeps a directory of logs or reports from being one. What is somebody else's there stays, and the session's
     /// record alone has what would be in it.
     pub(in crate::engine) fn no_directory(&self, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
-        Ok(self.task_copy().no_directory(tree, dir)?)
+        Ok(workspace::non_directory_at(self.task_copy(), tree, dir)?)
     }
 
     /// What a person should know of the log a node's end is about to leave.

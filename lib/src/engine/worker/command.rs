@@ -15,7 +15,7 @@ use crate::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
 use crate::process::sandbox::Refused;
-use crate::process::{Command, Exit, Limits, SpawnError};
+use crate::process::{self, Command, Exit, Limits, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
@@ -79,7 +79,8 @@ impl Worker {
             exit => Some(exit.to_string()),
         };
         let broke_off = !matches!(output.exit, Exit::Code(_));
-        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.workspace.root()));
+        let refused = bounds
+            .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), self.workspace.root()));
         let refused = match output.exit {
             Exit::Code(0) => refused.map(Refused::of_success),
             _ => refused,

@@ -38,7 +38,7 @@ use crate::git::InSubmodules;
 use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::sandbox::Refused;
-use crate::process::{Cancel, Exit, Sandbox, Timeout};
+use crate::process::{self, Cancel, Exit, Sandbox, Timeout};
 use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
@@ -548,7 +548,7 @@ impl Gathered {
     /// Notes what the bounds of an agent refused, as its programs tell it.
     fn note_refused<'t>(&mut self, bounds: Option<&Sandbox>, cwd: &Path, told: impl IntoIterator<Item = &'t str>) {
         let Some(bounds) = bounds else { return };
-        told.into_iter().for_each(|text| self.refused.extend(bounds.refused(text, cwd)));
+        told.into_iter().for_each(|text| self.refused.extend(process::sandbox::refusals(bounds, text, cwd)));
     }
 
     /// All an agent's program said beside its answers.

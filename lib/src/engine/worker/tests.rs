@@ -8,7 +8,7 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
+use crate::process::{self, Cancel, Command, Exit, Limits, SpawnError, Stream};
 use crate::step::counts::Heard;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
@@ -161,7 +161,9 @@ impl Worker {
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
         let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
         if !passed {
-            let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.workspace.root()));
+            let refused = bounds.map(|bounds| {
+                process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), self.workspace.root())
+            });
             if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
                 text::add_end(&mut stderr, &refused);
             }

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use super::{Connect, Sandbox, hide, privileges};
+use super::bounds::{Connect, Sandbox};
+use super::{hide, privileges};
 use crate::process::{Blocking, run_blocking};
 
 /// Where the program may be. `PATH` is not asked: a repository can have a say in it.

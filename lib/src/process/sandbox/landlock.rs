@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use super::{NotStarted, Sandbox};
+use super::bounds::{NotStarted, Sandbox};
 
 /// The version of the kernel's Landlock, if it is there and switched on.
 #[cfg(target_os = "linux")]
@@ -59,8 +59,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
     };
 
+    use super::bounds::{Connect, DEVICES, SIGNALS};
     use super::hide::{self, Lies};
-    use super::{Connect, DEVICES, SIGNALS};
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);

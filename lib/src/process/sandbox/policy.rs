@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall, bubblewrap, caches};
+use super::bounds::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall};
+use super::{bubblewrap, caches};
 use crate::config::{self, Environment, HideFrom, Network, SandboxMode};
 
 /// What the system needs to be read where reading is limited.

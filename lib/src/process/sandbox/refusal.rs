@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::bounds::{DEVICES, Sandbox};
 use super::hide::{self, Lies};
-use super::{DEVICES, Sandbox};
 use crate::text::listed;
 
 /// How a system, or a runtime, says that something may not be written.
@@ -32,41 +32,38 @@ pub struct Refused {
     hidden: BTreeSet<PathBuf>,
 }
 
-impl Sandbox {
-    /// What these bounds have refused a command that worked in `cwd` and printed `text`.
-    pub fn refused(&self, text: &str, cwd: &Path) -> Refused {
-        let mut refused = Refused::default();
-        let hidden = hide::real(&self.hide);
-        for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
-            let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
-            let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
-            let is_in = |open: &Path| {
-                real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open)
-            };
-            let opens = self.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
-            let is_open = opens.chain(self.add.iter().map(PathBuf::as_path)).any(is_in);
-            if !is_open && !self.show.iter().any(|shown| is_in(shown)) && Lies::of(&real, &hidden) == Lies::In {
-                refused.hidden.insert(path);
-                continue;
-            }
-            // What the user may not write either, no sandbox has refused.
-            if !is_open && access(&real, Access::WRITE_OK).is_ok() {
-                match self.is_of_git(&real) || self.is_of_git(&path) {
-                    true => drop(refused.of_git.insert(path)),
-                    false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
-                }
+/// What these bounds have refused a command that worked in `cwd` and printed `text`.
+pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refused {
+    let mut refused = Refused::default();
+    let hidden = hide::real(&sandbox.hide);
+    for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
+        let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
+        let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
+        let is_in =
+            |open: &Path| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open);
+        let opens = sandbox.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
+        let is_open = opens.chain(sandbox.add.iter().map(PathBuf::as_path)).any(is_in);
+        if !is_open && !sandbox.show.iter().any(|shown| is_in(shown)) && Lies::of(&real, &hidden) == Lies::In {
+            refused.hidden.insert(path);
+            continue;
+        }
+        // What the user may not write either, no sandbox has refused.
+        if !is_open && access(&real, Access::WRITE_OK).is_ok() {
+            match is_of_git(sandbox, &real) || is_of_git(sandbox, &path) {
+                true => drop(refused.of_git.insert(path)),
+                false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
             }
         }
-        refused
     }
+    refused
+}
 
-    /// Whether a path is that of a repository to whose objects may be added, or lies in it.
-    fn is_of_git(&self, path: &Path) -> bool {
-        let repositories = self.add.iter().filter_map(|objects| objects.parent());
-        repositories
-            .into_iter()
-            .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
-    }
+/// Whether a path is that of a repository to whose objects may be added, or lies in it.
+fn is_of_git(sandbox: &Sandbox, path: &Path) -> bool {
+    let repositories = sandbox.add.iter().filter_map(|objects| objects.parent());
+    repositories
+        .into_iter()
+        .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
 }
 
 impl Refused {
@@ -212,7 +209,7 @@ mod tests {
         }
         let sandbox = Sandbox { write: vec![root.join("worktree"), root.join("open")], ..Sandbox::default() };
         let said = |path: &str| format!("touch: cannot touch '{path}': Permission denied\n");
-        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
+        let refused = |path: &str| refusals(&sandbox, &said(path), &root.join("worktree")).in_words();
         let home = root.join("home");
         let expected = format!(
             "the sandbox refused writing `{0}/new/x`: use the worktree or `$TMPDIR`, or add `{0}` to `sandbox.rw`",
@@ -222,7 +219,7 @@ mod tests {
         assert_eq!(refused("../home/new/x"), Some(expected));
         let git = Sandbox { add: vec![root.join("home/.git/objects")], ..sandbox.clone() };
         std::fs::create_dir_all(root.join("home/.git/objects")).unwrap();
-        let refused_by_git = git.refused(&said("../home/.git/packed-refs.lock"), &root.join("worktree"));
+        let refused_by_git = refusals(&git, &said("../home/.git/packed-refs.lock"), &root.join("worktree"));
         let words = refused_by_git.in_words().unwrap();
         assert!(words.contains("/home/.git/packed-refs.lock`") && !words.contains("sandbox.rw"), "{words}");
         assert_eq!(refused_by_git.of_success().in_words(), None);
@@ -230,7 +227,7 @@ mod tests {
             assert_eq!(refused(open), None, "{open}");
         }
         let sandbox = Sandbox { hide: vec![home.clone(), root.join("open")], show: vec![home.join("mine")], ..sandbox };
-        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
+        let refused = |path: &str| refusals(&sandbox, &said(path), &root.join("worktree")).in_words();
         std::fs::create_dir(home.join("mine")).unwrap();
         assert_eq!(
             refused("../home/key"),

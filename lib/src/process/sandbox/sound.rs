@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use super::Sandbox;
+use super::bounds::Sandbox;
 
 /// How many links lead to a place before it is one nobody comes to, as on Linux.
 const LINKS: usize = 40;

@@ -90,7 +90,11 @@ impl Shell {
             text.push_str(" (give timeout_ms for a command that needs longer)");
         }
         // Whoever meets the bounds should know them when it does, not only from its task.
-        let refused = self.template.sandbox.as_ref().map(|sandbox| sandbox.refused(&text, &self.template.cwd));
+        let refused = self
+            .template
+            .sandbox
+            .as_ref()
+            .map(|sandbox| process::sandbox::refusals(sandbox, &text, &self.template.cwd));
         let refused = if output.exit.success() { refused.map(Refused::of_success) } else { refused };
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text.push_str(&format!("\n[{refused}]"));

@@ -6,12 +6,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::copy::{Author, Change, Undone, WorkingCopy};
-use super::guard::{Guard, Violations};
-use super::{Error, Lock};
-use crate::event::{Snapshot, Warning};
-use crate::git::{InSubmodules, TreeId, Writer};
-use crate::ids::{CommitId, NodeId, RepoName, RepoPath};
+use super::change::Author;
+use super::changes::Changes;
+use super::error::Error;
+use super::guard::{Guard, Guards};
+use super::lock::Lock;
+use super::recovery::{self, Undone};
+use super::working_copy::WorkingCopy;
+use super::{setup, submodules, turn_change};
+use crate::git::{InSubmodules, TreeId};
+use crate::ids::{CommitId, NodeId, RepoName};
 
 /// The trailer by which a commit names those of the same turn in other repositories.
 const WITH: &str = "Pleach-With";
@@ -20,107 +24,6 @@ const WITH: &str = "Pleach-With";
 #[derive(Debug)]
 pub struct Workspace {
     copies: BTreeMap<RepoName, WorkingCopy>,
-}
-
-/// What a turn changed, by repository.
-#[derive(Debug)]
-pub struct Changes {
-    by_repo: BTreeMap<RepoName, Change>,
-}
-
-/// What agents must leave alone, by repository.
-#[derive(Debug, PartialEq)]
-pub struct Guards(BTreeMap<RepoName, Guard>);
-
-impl Changes {
-    /// One repository after another.
-    pub fn iter(&self) -> impl Iterator<Item = (&RepoName, &Change)> {
-        self.by_repo.iter()
-    }
-
-    /// The change in a repository.
-    pub fn of(&self, repo: &RepoName) -> Option<&Change> {
-        self.by_repo.get(repo)
-    }
-
-    /// Whether there is anything to commit.
-    pub fn is_committed(&self) -> bool {
-        self.by_repo.values().any(|change| change.commit.is_some())
-    }
-
-    /// The commits.
-    pub fn commits(&self) -> Snapshot {
-        self.by_repo.iter().filter_map(|(repo, change)| Some((repo.clone(), change.commit?))).collect()
-    }
-
-    /// The agents' own commits that were joined.
-    pub fn agent_heads(&self) -> Snapshot {
-        self.by_repo.iter().filter_map(|(repo, change)| Some((repo.clone(), change.agent_head?))).collect()
-    }
-
-    /// The trees the worktrees have now.
-    pub fn trees(&self) -> BTreeMap<RepoName, TreeId> {
-        self.by_repo.iter().map(|(repo, change)| (repo.clone(), change.tree)).collect()
-    }
-
-    /// The files in its commits.
-    pub fn files(&self) -> BTreeMap<RepoName, Vec<RepoPath>> {
-        let committed = self.by_repo.iter().filter(|(_, change)| change.commit.is_some() && !change.paths.is_empty());
-        committed.map(|(repo, change)| (repo.clone(), change.paths.clone())).collect()
-    }
-
-    /// All paths that differ from the turn before, whatever their repository.
-    pub fn paths(&self) -> impl Iterator<Item = &RepoPath> {
-        self.by_repo.values().flat_map(|change| &change.paths)
-    }
-
-    /// The message of its commits, without trailers.
-    pub fn message(&self) -> Option<&String> {
-        self.by_repo.values().find_map(|change| change.message.as_ref())
-    }
-
-    /// What a person should know.
-    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
-        self.by_repo.values().flat_map(|change| &change.warnings)
-    }
-
-    /// Adds what a person should know.
-    pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
-        if let Some(change) = self.by_repo.values_mut().last() {
-            change.warnings.extend(warnings);
-        }
-    }
-
-    /// Takes what holds its objects, for whoever writes them. What is looked at meanwhile finds an empty one.
-    pub fn take_writers(&mut self, workspace: impl Fn(&RepoName) -> Writer) -> BTreeMap<RepoName, Writer> {
-        let take = |(repo, change): (&RepoName, &mut Change)| {
-            (repo.clone(), std::mem::replace(&mut change.writer, workspace(repo)))
-        };
-        self.by_repo.iter_mut().map(take).collect()
-    }
-
-    /// Writes its objects, so that they can be looked into.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        for change in self.by_repo.values_mut() {
-            change.writer.flush()?;
-        }
-        Ok(())
-    }
-}
-
-impl Guards {
-    /// What differs from `self` in `after`. Refs below `kept` are the session's own.
-    pub fn compare(&self, after: &Self, kept: &str) -> Violations {
-        let mut all = Violations::default();
-        for (repo, before) in &self.0 {
-            let Some(after) = after.0.get(repo) else { continue };
-            let Violations { control, foreign } = before.compare(after, kept);
-            let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
-            all.control.extend(control.into_iter().map(named));
-            all.foreign.extend(foreign.into_iter().map(named));
-        }
-        all
-    }
 }
 
 impl Workspace {
@@ -174,14 +77,14 @@ impl Workspace {
                 let is_own = |path: &&PathBuf| !several || path.starts_with(copy.path());
                 paths.iter().filter(is_own).cloned().collect()
             });
-            by_repo.insert(repo.clone(), copy.changed(own.as_deref())?);
+            by_repo.insert(repo.clone(), turn_change::find_changes(copy, own.as_deref())?);
         }
         Ok(Changes { by_repo })
     }
 
     /// A change of nothing, for a turn of a node that must not write.
     pub fn unchanged(&self) -> Result<Changes, Error> {
-        let by_repo = self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), copy.unchanged()?)));
+        let by_repo = self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), turn_change::unchanged(copy)?)));
         Ok(Changes { by_repo: by_repo.collect::<Result<_, Error>>()? })
     }
 
@@ -192,7 +95,7 @@ impl Workspace {
             let Some(copy) = self.copies.get(repo) else { continue };
             let trailers = author.trailers.iter().chain(&before).cloned().collect();
             let author = Author { facts: author.facts.clone(), trailers, at: author.at, message: author.message };
-            copy.finish(&author, change)?;
+            turn_change::commit_change(copy, &author, change)?;
             before.extend(change.commit.map(|commit| (WITH.to_owned(), format!("{repo}@{commit}"))));
         }
         Ok(())
@@ -203,7 +106,7 @@ impl Workspace {
         let mut patches = Vec::new();
         for (repo, change) in &mut changes.by_repo {
             if let Some(copy) = self.copies.get(repo) {
-                patches.extend(copy.patch(change)?);
+                patches.extend(turn_change::patch(copy, change)?);
             }
         }
         Ok((!patches.is_empty()).then(|| patches.concat()))
@@ -294,12 +197,12 @@ impl Workspace {
 
     /// Notes what is no more of the setup before a node that must not write.
     pub fn note_setup(&mut self) -> Result<(), Error> {
-        self.copies.values_mut().try_for_each(WorkingCopy::note_setup)
+        self.copies.values_mut().try_for_each(setup::note_undone_setup)
     }
 
     /// Undoes what a node that must not write has written, after saving it.
     pub fn undo(&mut self, node: &NodeId) -> Result<Vec<Undone>, Error> {
-        self.copies.values_mut().map(|copy| copy.undo(node)).collect()
+        self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect()
     }
 
     /// Whether the running node has changed anything that is recorded.
@@ -319,13 +222,13 @@ impl Workspace {
 
     /// What of it is not committed and not ignored either as it is now, in words.
     pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
-        let left_out = self.copies.values_mut().map(WorkingCopy::left_out);
+        let left_out = self.copies.values_mut().map(turn_change::uncommitted_in_words);
         Ok(left_out.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// What lies in submodules and nowhere else, by worktree.
     pub fn in_submodules_alone(&mut self) -> Result<Vec<InSubmodules>, Error> {
-        self.copies.values_mut().map(WorkingCopy::in_submodules_alone).collect()
+        self.copies.values_mut().map(submodules::submodule_work).collect()
     }
 
     /// Whether the commits of turns are on the session's branch, where people see them.

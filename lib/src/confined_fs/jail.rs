@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, readlinkat, unlinkat};
 use rustix::io::Errno;
+
+use super::entry::{open_directory, open_root};
 
 /// How files are opened to read; a pipe must not make the reader wait.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
@@ -23,7 +25,7 @@ const MAX_LINKS: usize = 40;
 
 /// Why a path cannot be used. The messages are for the model.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum JailError {
+pub(crate) enum JailError {
     #[error("`{0}` is outside the working directory; use a path inside it")]
     Outside(String),
     #[error("`{0}` belongs to git and cannot be written")]
@@ -45,7 +47,7 @@ pub(super) enum JailError {
 /// A directory nothing can leave, one file outside that may be used as well, and a directory outside whose files may be
 /// read.
 #[derive(Debug)]
-pub(super) struct Jail {
+pub(crate) struct Jail {
     root: OwnedFd,
     /// The root as the agent may spell it: as given, and with all links resolved.
     spellings: Vec<PathBuf>,
@@ -56,7 +58,7 @@ pub(super) struct Jail {
 }
 
 /// Where a walked path ends: a name in an open directory, both free of links.
-struct Place {
+struct WalkedPath {
     dir: OwnedFd,
     /// Names from the root to `dir`.
     dirs: Vec<OsString>,
@@ -65,7 +67,7 @@ struct Place {
 }
 
 /// A path the tools asked for.
-enum Asked {
+enum RequestedPath {
     /// Below the root, relative to it.
     Inside(PathBuf),
     /// The one file outside.
@@ -76,64 +78,63 @@ enum Asked {
 
 impl Jail {
     /// `root` as jail, with relative paths starting at `start`, which lies in it; `extra` is allowed besides.
-    pub(super) fn new(root: &Path, start: &Path, extra: Option<&Path>) -> io::Result<Self> {
+    pub fn new(root: &Path, start: &Path, extra: Option<&Path>) -> io::Result<Self> {
         let real = root.canonicalize()?;
         let outside = || io::Error::other(format!("{} is not inside {}", start.display(), root.display()));
         let below = start.canonicalize()?.strip_prefix(&real).map_err(|_| outside())?.to_path_buf();
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let root_dir = rustix::fs::open(&real, flags, Mode::empty())?;
+        let root_dir = open_root(&real)?;
         let spellings = vec![root.to_path_buf(), real];
         Ok(Self { root: root_dir, spellings, start: below, extra: extra.map(plain), reads: None })
     }
 
     /// The same with a directory outside, the files directly in which may be read.
-    pub(super) fn with_reads(self, reads: Option<&Path>) -> Self {
+    pub fn with_reads(self, reads: Option<&Path>) -> Self {
         Self { reads: reads.map(plain), ..self }
     }
 
     /// The root with all links resolved.
-    pub(super) fn real_root(&self) -> &Path {
+    pub fn real_root(&self) -> &Path {
         &self.spellings[1]
     }
 
     /// The directories from the root to where relative paths start, below the root.
-    pub(super) fn directories_to_start(&self) -> Vec<PathBuf> {
+    pub fn directories_to_start(&self) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> = self.start.ancestors().map(Path::to_path_buf).collect();
         all.reverse();
         all
     }
 
     /// A path below the root as the agent would write it.
-    pub(super) fn shown(&self, inside: &Path) -> PathBuf {
+    pub fn shown(&self, inside: &Path) -> PathBuf {
         if let Ok(rest) = inside.strip_prefix(&self.start) {
             return if rest.as_os_str().is_empty() { PathBuf::from(".") } else { rest.to_path_buf() };
         }
         self.start.components().map(|_| Component::ParentDir).collect::<PathBuf>().join(inside)
     }
 
-    fn asked(&self, path: &str) -> Result<Asked, JailError> {
+    fn asked(&self, path: &str) -> Result<RequestedPath, JailError> {
         let asked = Path::new(path);
         if path.is_empty() {
             return Err(JailError::Empty);
         }
         if asked.is_relative() {
-            return Ok(Asked::Inside(self.start.join(asked)));
+            return Ok(RequestedPath::Inside(self.start.join(asked)));
         }
         if self.extra.as_ref().is_some_and(|extra| *extra == plain(asked)) {
-            return Ok(Asked::Extra(plain(asked)));
+            return Ok(RequestedPath::Extra(plain(asked)));
         }
         if self.reads.is_some() && self.reads.as_deref() == plain(asked).parent() {
-            return Ok(Asked::Read(plain(asked)));
+            return Ok(RequestedPath::Read(plain(asked)));
         }
         let inside = self.spellings.iter().find_map(|root| asked.strip_prefix(root).ok());
-        inside.map(|rest| Asked::Inside(rest.to_path_buf())).ok_or_else(|| JailError::Outside(path.into()))
+        inside.map(|rest| RequestedPath::Inside(rest.to_path_buf())).ok_or_else(|| JailError::Outside(path.into()))
     }
 
     /// Opens a file to read.
-    pub(super) fn open(&self, path: &str) -> Result<File, JailError> {
+    pub fn open(&self, path: &str) -> Result<File, JailError> {
         match self.asked(path)? {
-            Asked::Inside(inside) => self.open_inside(&inside),
-            Asked::Extra(extra) | Asked::Read(extra) => {
+            RequestedPath::Inside(inside) => self.open_inside(&inside),
+            RequestedPath::Extra(extra) | RequestedPath::Read(extra) => {
                 let file = open_extra(&extra, READ, path)?;
                 check_regular(&file, path)?;
                 Ok(file)
@@ -142,7 +143,7 @@ impl Jail {
     }
 
     /// Opens a file to read, by its path below the root.
-    pub(super) fn open_inside(&self, inside: &Path) -> Result<File, JailError> {
+    pub fn open_inside(&self, inside: &Path) -> Result<File, JailError> {
         let asked = inside.to_string_lossy();
         let file = open_at(&self.walk(inside, &asked, false)?, READ, &asked)?;
         check_regular(&file, &asked)?;
@@ -150,7 +151,7 @@ impl Jail {
     }
 
     /// The whole content of a file of at most `limit` bytes.
-    pub(super) fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, JailError> {
+    pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, JailError> {
         let file = self.open(path)?;
         let size = file.metadata().map_err(|source| JailError::Io { path: path.into(), source })?.len();
         if size > limit {
@@ -164,18 +165,18 @@ impl Jail {
 
     /// Replaces a file's content, or makes the file and the directories it needs. Says where it really is below the
     /// root (none for the extra file).
-    pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<Option<PathBuf>, JailError> {
+    pub fn write(&self, path: &str, content: &[u8]) -> Result<Option<PathBuf>, JailError> {
         let io = |source: io::Error| JailError::Io { path: path.into(), source };
         let inside = match self.asked(path)? {
-            Asked::Inside(inside) => inside,
-            Asked::Extra(extra) => {
+            RequestedPath::Inside(inside) => inside,
+            RequestedPath::Extra(extra) => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
                 let file = open_extra(&extra, flags, path)?;
                 check_regular(&file, path)?;
                 overwrite(file, content).map_err(io)?;
                 return Ok(None);
             }
-            Asked::Read(_) => return Err(JailError::Outside(path.into())),
+            RequestedPath::Read(_) => return Err(JailError::Outside(path.into())),
         };
         let place = self.walk(&inside, path, true)?;
         if place.path().components().any(|part| is_git(part.as_os_str())) {
@@ -209,9 +210,9 @@ impl Jail {
     }
 
     /// Where a directory or file really is below the root, to walk it.
-    pub(super) fn locate(&self, path: &str) -> Result<PathBuf, JailError> {
+    pub fn locate(&self, path: &str) -> Result<PathBuf, JailError> {
         match self.asked(path)? {
-            Asked::Inside(inside) => {
+            RequestedPath::Inside(inside) => {
                 let place = self.walk(&inside, path, false)?;
                 open_at(&place, READ, path).map(drop).or_else(|error| match error {
                     JailError::Directory(_) => Ok(()),
@@ -219,12 +220,12 @@ impl Jail {
                 })?;
                 Ok(place.path())
             }
-            Asked::Extra(_) | Asked::Read(_) => Err(JailError::Outside(path.into())),
+            RequestedPath::Extra(_) | RequestedPath::Read(_) => Err(JailError::Outside(path.into())),
         }
     }
 
     /// Walks to `inside`, making missing directories if `make` says so.
-    fn walk(&self, inside: &Path, asked: &str, make: bool) -> Result<Place, JailError> {
+    fn walk(&self, inside: &Path, asked: &str, make: bool) -> Result<WalkedPath, JailError> {
         let io = |errno: Errno| JailError::Io { path: asked.into(), source: errno.into() };
         let outside = || JailError::Outside(asked.into());
         let mut stack: Vec<(OsString, OwnedFd)> = Vec::new();
@@ -262,13 +263,13 @@ impl Jail {
             if ahead.is_empty() {
                 let dir = here.try_clone().map_err(|source| JailError::Io { path: asked.into(), source })?;
                 let dirs = stack.into_iter().map(|(name, _)| name).collect();
-                return Ok(Place { dir, dirs, name: Some(part) });
+                return Ok(WalkedPath { dir, dirs, name: Some(part) });
             }
             let make_here = make && !ahead.iter().any(|part| part == "..");
             if make_here && is_git(&part) {
                 return Err(JailError::Git(asked.into()));
             }
-            let dir = open_directory(here, &part, make_here).map_err(|errno| match errno {
+            let dir = open_or_make_directory(here, &part, make_here).map_err(|errno| match errno {
                 Errno::NOENT => JailError::Missing(asked.into()),
                 Errno::NOTDIR | Errno::LOOP => JailError::NotDirectory(asked.into()),
                 errno => io(errno),
@@ -278,19 +279,19 @@ impl Jail {
         let name = stack.pop().map(|(name, _)| name);
         let dir = stack.last().map_or(&self.root, |(_, dir)| dir);
         let dir = dir.try_clone().map_err(|source| JailError::Io { path: asked.into(), source })?;
-        Ok(Place { dir, dirs: stack.into_iter().map(|(name, _)| name).collect(), name })
+        Ok(WalkedPath { dir, dirs: stack.into_iter().map(|(name, _)| name).collect(), name })
     }
 }
 
-impl Place {
+impl WalkedPath {
     /// The place below the root.
     fn path(&self) -> PathBuf {
         self.dirs.iter().chain(&self.name).collect()
     }
 }
 
-fn open_directory(parent: &OwnedFd, name: &OsStr, make: bool) -> Result<OwnedFd, Errno> {
-    let open = || openat(parent, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+fn open_or_make_directory(parent: &OwnedFd, name: &OsStr, make: bool) -> Result<OwnedFd, Errno> {
+    let open = || open_directory(parent.as_fd(), name);
     match open() {
         Err(Errno::NOENT) if make => {
             match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
@@ -303,7 +304,7 @@ fn open_directory(parent: &OwnedFd, name: &OsStr, make: bool) -> Result<OwnedFd,
     }
 }
 
-fn open_at(place: &Place, flags: OFlags, asked: &str) -> Result<File, JailError> {
+fn open_at(place: &WalkedPath, flags: OFlags, asked: &str) -> Result<File, JailError> {
     let Some(name) = &place.name else { return Err(JailError::Directory(asked.into())) };
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(&place.dir, name, flags, Mode::empty()).map(File::from).map_err(|errno| open_error(errno, asked)).and_then(
@@ -314,7 +315,7 @@ fn open_at(place: &Place, flags: OFlags, asked: &str) -> Result<File, JailError>
     )
 }
 
-fn create_at(place: &Place, mode: Mode, asked: &str) -> Result<File, JailError> {
+fn create_at(place: &WalkedPath, mode: Mode, asked: &str) -> Result<File, JailError> {
     let Some(name) = &place.name else { return Err(JailError::Directory(asked.into())) };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(&place.dir, name, flags, mode).map(File::from).map_err(|errno| open_error(errno, asked))

@@ -1,0 +1,19 @@
+//! Work in the submodules of a working copy.
+
+use super::error::Error;
+use super::working_copy::WorkingCopy;
+use crate::git::{self, Care, InSubmodules};
+
+/// What lies in submodules and nowhere else.
+pub fn submodule_work(copy: &mut WorkingCopy) -> Result<InSubmodules, Error> {
+    Ok(git::worktree::unpublished_work(&mut copy.worktree, Care::Quick)?)
+}
+
+/// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
+pub fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
+    let work = git::worktree::unpublished_work(&mut copy.worktree, Care::Thorough)?;
+    match work.is_empty() {
+        true => Ok(()),
+        false => Err(Error::InSubmodules { path: copy.path().to_owned(), work }),
+    }
+}
