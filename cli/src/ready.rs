@@ -13,7 +13,7 @@ use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
 use pleach::trust::{TrustItem, Workplace};
-use pleach::workspace::Watch;
+use pleach::workspace::GuardWatch;
 use serde_json::Value;
 
 use crate::answers::Answers;
@@ -149,7 +149,7 @@ pub fn require_trust(
 /// Agents start from the last commit: what is not committed they do not see.
 pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
     let failed = |error: pleach::workspace::Error| of_engine(&error.into());
-    let paths = Watch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
     if paths.is_empty() || globals.verbosity < 0 {
         return Ok(());
     }

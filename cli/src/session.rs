@@ -12,11 +12,11 @@ use pleach::engine::{
     UnmeteredAgent,
 };
 use pleach::event::{Event, PauseReason, Told};
-use pleach::git::{self, Limits, Repo};
+use pleach::git::{self, CommitLimits, Repo};
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
-use pleach::process::sandbox::{self, Chosen};
+use pleach::process::sandbox::{self, SandboxChoice};
 use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::{counted, shell_word};
 use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
@@ -75,7 +75,7 @@ pub struct Built {
     /// Stops it.
     pub canceller: Canceller,
     /// What keeps agents where they belong.
-    pub protection: Chosen,
+    pub protection: SandboxChoice,
 }
 
 impl Built {
@@ -116,14 +116,14 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
             setup: config.worktrees.setup.clone(),
             exclude: config.worktrees.exclude.clone(),
             include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
-            limits: Limits::new(config.commit.max_file_mb, config.commit.max_new_files),
+            limits: CommitLimits::new(config.commit.max_file_mb, config.commit.max_new_files),
             pool: usize::try_from(config.worktrees.pool).ok(),
         },
         interviewer: interviewer(answers, &events),
         handlers: Default::default(),
         sandbox: match &protection {
-            Chosen::On(policy) => Some(policy.clone()),
-            Chosen::Off | Chosen::Nothing(_) => None,
+            SandboxChoice::On(policy) => Some(policy.clone()),
+            SandboxChoice::Off | SandboxChoice::Nothing(_) => None,
         },
         output_chars: usize::try_from(config.context.output_chars).unwrap_or(usize::MAX),
         redactor,
@@ -134,7 +134,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
 }
 
 /// What keeps agents where they belong.
-pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
+pub fn protection(settings: &Settings, config: &Config) -> Result<SandboxChoice, Failure> {
     let mut available = sandbox::available();
     // As if there were less, for tests. It can only take away, and a repository has no say in it.
     if let Some(least) = settings.own_environment.get("PLEACH_SANDBOX_BY") {
@@ -152,7 +152,7 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failur
 #[derive(Debug, Clone, Copy)]
 pub struct Protection<'a> {
     /// What keeps agents where they belong.
-    pub chosen: &'a Chosen,
+    pub chosen: &'a SandboxChoice,
     /// Some agent reaches its model by itself.
     pub alone: bool,
     /// Agents only pretend.
@@ -173,9 +173,9 @@ impl Protection<'_> {
             return;
         }
         SAID.call_once(|| match self.chosen {
-            Chosen::Off => {}
-            Chosen::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
-            Chosen::Nothing(missing) => {
+            SandboxChoice::Off => {}
+            SandboxChoice::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
+            SandboxChoice::Nothing(missing) => {
                 warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only named")
             }
         });

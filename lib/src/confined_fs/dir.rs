@@ -160,7 +160,7 @@ impl ConfinedDir {
     /// is. Those in the root that are in `except` are left out with all in them.
     pub fn list(&self, except: &[&str]) -> io::Result<Vec<(PathBuf, FileType)>> {
         let mut all = Vec::new();
-        let mut waiting = vec![(Holder::Root(self.root.as_fd()), PathBuf::new(), 0)];
+        let mut waiting = vec![(ParentDir::Root(self.root.as_fd()), PathBuf::new(), 0)];
         while let Some((holder, path, depth)) = waiting.pop() {
             let dir = holder.as_fd();
             for (name, kind) in entries(dir)? {
@@ -169,7 +169,7 @@ impl ConfinedDir {
                     all.push((inside, kind));
                 } else if !except.iter().any(|except| inside == Path::new(except)) {
                     match open_directory(dir, &name) {
-                        Ok(below) => waiting.push((Holder::Below(below), inside, depth + 1)),
+                        Ok(below) => waiting.push((ParentDir::Below(below), inside, depth + 1)),
                         Err(Errno::NOENT) => {}
                         Err(Errno::ACCESS) => all.push((inside, kind)),
                         Err(errno) => return Err(errno.into()),
@@ -190,7 +190,7 @@ impl ConfinedDir {
     }
 
     /// The directory of a path, open, and the name in it. None if there is no such directory, unless it is to be made.
-    fn way<'a>(&'a self, inside: &'a Path, make: bool) -> io::Result<Option<(Holder<'a>, &'a OsStr)>> {
+    fn way<'a>(&'a self, inside: &'a Path, make: bool) -> io::Result<Option<(ParentDir<'a>, &'a OsStr)>> {
         let mut names = Vec::new();
         for part in inside.components() {
             match part {
@@ -200,7 +200,7 @@ impl ConfinedDir {
             }
         }
         let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut dir = Holder::Root(self.root.as_fd());
+        let mut dir = ParentDir::Root(self.root.as_fd());
         for part in names {
             if make {
                 match mkdirat(&dir, part, Mode::from_raw_mode(0o777)) {
@@ -209,7 +209,7 @@ impl ConfinedDir {
                 }
             }
             dir = match open_directory(dir.as_fd(), part) {
-                Ok(dir) => Holder::Below(dir),
+                Ok(dir) => ParentDir::Below(dir),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !make => return Ok(None),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let kind = kind_at(dir.as_fd(), part)?.unwrap_or(FileType::Unknown);
@@ -224,12 +224,12 @@ impl ConfinedDir {
 }
 
 /// The directory something lies in, open.
-enum Holder<'a> {
+enum ParentDir<'a> {
     Root(BorrowedFd<'a>),
     Below(OwnedFd),
 }
 
-impl AsFd for Holder<'_> {
+impl AsFd for ParentDir<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Root(root) => *root,

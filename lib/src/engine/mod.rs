@@ -70,7 +70,7 @@ use crate::git;
 use crate::ids::{NodeId, SessionId};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
-use crate::process::sandbox::Policy;
+use crate::process::sandbox::SandboxPolicy;
 use crate::process::{Cancel, SpawnError};
 use crate::record;
 use crate::redact::Redactor;
@@ -96,7 +96,7 @@ pub struct Engine {
     /// Writes the messages of turns' commits, in place of the agent's own words.
     pub scribe: Option<Scribe>,
     /// What agents, tools and tests may touch; everything if not given.
-    pub sandbox: Option<Policy>,
+    pub sandbox: Option<SandboxPolicy>,
     /// How many characters of a failed command's output the next agent is told.
     pub output_chars: usize,
     /// What may be spent.

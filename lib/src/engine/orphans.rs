@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::locks::Locks;
 use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
 use super::{Error, Session};
-use crate::git::{self, Listed, Repo};
+use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
 use crate::workspace::{self, Lock, Scratch, agent_homes};
@@ -111,7 +111,7 @@ impl Leftover {
             Self::Scratch { path } => {
                 // Somebody may have removed it since, and even have made another in its place.
                 let left = Scratch::left(&places.state_dir).into_iter().find(|left| left.path == *path);
-                left.map_or(Ok(()), workspace::Left::remove).map_err(|source| {
+                left.map_or(Ok(()), workspace::OrphanScratch::remove).map_err(|source| {
                     let path = path.clone();
                     workspace::Error::Io { doing: "remove", path, source }
                 })?;
@@ -163,7 +163,7 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
 
 /// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
 /// there, unless they check a branch out.
-fn session_of(listed: &Listed, places: &Places) -> Option<SessionId> {
+fn session_of(listed: &ListedWorktree, places: &Places) -> Option<SessionId> {
     let above = listed.path.parent()?;
     let base = above.parent()?;
     let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn only_what_lies_in_a_place_of_sessions_is_one() {
         let places = Places { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
-        let listed = |path: &str, branch: Option<&str>| Listed {
+        let listed = |path: &str, branch: Option<&str>| ListedWorktree {
             path: path.into(),
             git_dir: PathBuf::new(),
             head: None,

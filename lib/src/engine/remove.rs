@@ -15,7 +15,7 @@ use super::locks::Locks;
 use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};
 use crate::confined_fs;
-use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Writer};
+use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
 use crate::text::{quoted_path, shorten};
@@ -304,8 +304,8 @@ impl Removal {
 
 /// Removes refs that nobody else writes while this process holds the session.
 pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
-    let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
-    let all: Vec<Move> = all.collect();
+    let all = refs.into_iter().map(|(name, old)| RefUpdate { name, old, new: None });
+    let all: Vec<RefUpdate> = all.collect();
     match repo.refs().swap_all(&all, "pleach: rm") {
         // By now a lock that somebody holds is old enough to tell from one that a killed process left.
         Err(SwapError::Locked { .. }) => {
@@ -451,8 +451,8 @@ pub(super) fn uncommitted(
     worktree.accept(tree)?;
     let mut writer = repo.writer();
     let seen = git::worktree::scan_all(&mut worktree).and_then(|scan| {
-        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &Limits::NONE)?;
-        Ok((scan, written, git::worktree::unpublished_work(&mut worktree, Care::Thorough)?))
+        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE)?;
+        Ok((scan, written, git::worktree::unpublished_work(&mut worktree, CheckDepth::Thorough)?))
     });
     let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::ref_update::full_name;
 use super::repo::Repo;
-use super::worktree::{self, Listed};
+use super::worktree::{self, ListedWorktree};
 use crate::ids::BranchName;
 
 /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
 /// telling git are left out, and so are those git itself would not find from their files.
 pub fn checkouts_of(repo: &Repo, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
     let name = full_name(branch);
-    let is_main = |one: &Listed| one.git_dir == repo.common_dir();
+    let is_main = |one: &ListedWorktree| one.git_dir == repo.common_dir();
     let all = worktree::list_on_branch(repo, &name)?.into_iter().filter(|one| one.branch.as_ref() == Some(&name));
     let checkouts = all.filter(|one| is_main(one) || is_checkout(one));
     Ok(checkouts.map(|one| if is_main(&one) { main_checkout(repo, one.path) } else { one.path }).collect())
@@ -26,6 +26,6 @@ fn main_checkout(repo: &Repo, listed: PathBuf) -> PathBuf {
 }
 
 /// Whether a linked worktree is a checkout of somebody's. One that is locked may be on a disk that is not there now.
-fn is_checkout(listed: &Listed) -> bool {
+fn is_checkout(listed: &ListedWorktree) -> bool {
     !listed.is_own && (listed.is_tied() || listed.locked.is_some() && listed.path.symlink_metadata().is_err())
 }

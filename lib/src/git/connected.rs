@@ -7,9 +7,9 @@ use crate::ids::CommitId;
 
 /// Commits that are known to be whole: pleach put a HEAD there itself, or has looked.
 #[derive(Debug, Default)]
-pub(super) struct Whole(Mutex<BTreeSet<CommitId>>);
+pub(super) struct ConnectedCommits(Mutex<BTreeSet<CommitId>>);
 
-impl Whole {
+impl ConnectedCommits {
     /// Takes a commit as whole.
     pub fn add(&self, commit: CommitId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(commit);

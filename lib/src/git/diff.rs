@@ -19,7 +19,7 @@ use crate::ids::RepoPath;
 
 /// One file that differs. A file that moved is one removed and one added.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct TreeChange {
     /// Where.
     pub path: RepoPath,
     /// How.
@@ -47,13 +47,13 @@ pub struct FileStat {
 }
 
 /// The files that differ between two trees, sorted by path, without rename detection.
-pub fn changes(repo: &Repo, old: TreeId, new: TreeId) -> Result<Vec<Change>, Error> {
+pub fn changes(repo: &Repo, old: TreeId, new: TreeId) -> Result<Vec<TreeChange>, Error> {
     if old == new {
         return Ok(Vec::new());
     }
     let mut recorder = Recorder::default();
     compare(repo, Some(old), new, &mut recorder)?;
-    let mut changes: Vec<Change> = recorder.records.into_iter().flat_map(change).collect();
+    let mut changes: Vec<TreeChange> = recorder.records.into_iter().flat_map(change).collect();
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(changes)
 }
@@ -162,10 +162,10 @@ impl Visit for Measure {
     }
 }
 
-fn change(record: gix::diff::tree::recorder::Change) -> Vec<Change> {
+fn change(record: gix::diff::tree::recorder::Change) -> Vec<TreeChange> {
     use gix::diff::tree::recorder::Change as Record;
     let side = |mode: EntryMode, id: gix::ObjectId| (EntryKind::from_gix(mode), BlobId::from_gix(&id));
-    let at = |path: gix::bstr::BString, kind| Change { path: RepoPath::new(Vec::from(path)), kind };
+    let at = |path: gix::bstr::BString, kind| TreeChange { path: RepoPath::new(Vec::from(path)), kind };
     match record {
         // A directory shows up beside the files in it.
         Record::Addition { entry_mode, .. } | Record::Deletion { entry_mode, .. } if entry_mode.is_tree() => Vec::new(),

@@ -14,26 +14,26 @@ use gix::objs::Kind;
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
 use super::objects;
-use super::repo_pool::Local;
-use super::shared::Shared;
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::CommitId;
 
 /// A commit that was passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passed {
+pub struct HistoryCommit {
     /// The commit.
     pub id: CommitId,
     /// The commits it was made on.
-    pub parents: Vec<Parent>,
+    pub parents: Vec<HistoryParent>,
     /// It was made on commits that a shallow clone has left behind.
     pub cut_off: bool,
     /// What it says, if the caller wanted to know.
-    pub kept: Option<Kept>,
+    pub kept: Option<CommitText>,
 }
 
 /// A parent of a commit that was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parent {
+pub enum HistoryParent {
     /// It was passed as well, at this place.
     Passed(usize),
     /// It lies outside of what was asked for.
@@ -42,7 +42,7 @@ pub enum Parent {
 
 /// Message and date of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct CommitText {
     /// The author date in seconds.
     pub seconds: i64,
     /// Its offset from UTC in seconds.
@@ -52,10 +52,10 @@ pub struct Kept {
 }
 
 /// Decides something about a commit by its message.
-pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
+pub type MessagePredicate<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// Which commits are kept, and of which merges only the first parent is passed.
-pub type Look<'a> = (Judge<'a>, Judge<'a>);
+pub type HistoryFilter<'a> = (MessagePredicate<'a>, MessagePredicate<'a>);
 
 /// How many commits are looked at for their subjects.
 const SUBJECTS_LOOKED_AT: usize = 300;
@@ -63,7 +63,7 @@ const SUBJECTS_LOOKED_AT: usize = 300;
 /// The history of commits.
 #[derive(Clone, Copy)]
 pub struct CommitHistory<'r> {
-    shared: &'r Shared,
+    shared: &'r RepoShared,
 }
 
 impl fmt::Debug for CommitHistory<'_> {
@@ -73,24 +73,24 @@ impl fmt::Debug for CommitHistory<'_> {
 }
 
 impl<'r> CommitHistory<'r> {
-    pub(super) fn new(shared: &'r Shared) -> Self {
+    pub(super) fn new(shared: &'r RepoShared) -> Self {
         Self { shared }
     }
 
-    fn local(&self) -> Local {
+    fn local(&self) -> PooledRepo {
         self.shared.pool.take()
     }
 
     /// All commits `tip` has in its history, itself included, oldest first.
-    pub fn all(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
-        let reader = Reader::new(self.shared)?;
+    pub fn all(&self, tip: CommitId, look: HistoryFilter<'_>) -> Result<Vec<HistoryCommit>, Error> {
+        let reader = HistoryReader::new(self.shared)?;
         reader.pass(to_gix(tip), &|_| true, look)
     }
 
     /// The first lines of the newest `most` commits that are wanted, down the first parents. No more than a few hundred
     /// commits are looked at.
-    pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: Judge<'_>) -> Result<Vec<String>, Error> {
-        let reader = Reader::new(self.shared)?;
+    pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: MessagePredicate<'_>) -> Result<Vec<String>, Error> {
+        let reader = HistoryReader::new(self.shared)?;
         let mut subjects = Vec::new();
         let mut next = Some(to_gix(tip));
         for _ in 0..SUBJECTS_LOOKED_AT {
@@ -108,7 +108,7 @@ impl<'r> CommitHistory<'r> {
     }
 
     /// Message and date of one commit.
-    pub fn message_of(&self, id: CommitId) -> Result<Kept, Error> {
+    pub fn message_of(&self, id: CommitId) -> Result<CommitText, Error> {
         read(&self.local(), to_gix(id), kept)
     }
 
@@ -119,8 +119,13 @@ impl<'r> CommitHistory<'r> {
 
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
     /// with what they share.
-    pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {
-        let reader = Reader::new(self.shared)?;
+    pub fn apart(
+        &self,
+        one: CommitId,
+        two: CommitId,
+        look: HistoryFilter<'_>,
+    ) -> Result<[Vec<HistoryCommit>; 2], Error> {
+        let reader = HistoryReader::new(self.shared)?;
         let tips = [to_gix(one), to_gix(two)];
         let read = |id| reader.read(id, |commit, parents| (time(commit), parents));
         let sides = paint([(tips[0], ONE), (tips[1], TWO)], read)?;
@@ -194,14 +199,14 @@ pub(super) const TWO: u8 = 2;
 
 const BOTH: u8 = ONE | TWO;
 
-struct Reader {
+struct HistoryReader {
     repo: gix::Repository,
     /// The commits whose parents a shallow clone left behind.
     shallow: HashSet<ObjectId>,
 }
 
-impl Reader {
-    fn new(shared: &Shared) -> Result<Self, Error> {
+impl HistoryReader {
+    fn new(shared: &RepoShared) -> Result<Self, Error> {
         // A whole history would drive everything else out of memory.
         let repo = shared.pool.handle.to_thread_local();
         Ok(Self { shallow: shallow(&repo)?, repo })
@@ -224,9 +229,9 @@ impl Reader {
         &self,
         tip: ObjectId,
         inside: &dyn Fn(&ObjectId) -> bool,
-        (keep, first_alone): Look<'_>,
-    ) -> Result<Vec<Passed>, Error> {
-        let mut passed: Vec<Passed> = Vec::new();
+        (keep, first_alone): HistoryFilter<'_>,
+    ) -> Result<Vec<HistoryCommit>, Error> {
+        let mut passed: Vec<HistoryCommit> = Vec::new();
         // Where a commit was passed; none while its parents are still being looked at.
         let mut places: HashMap<ObjectId, Option<usize>> = HashMap::default();
         let mut descent: Vec<Descent> = Vec::new();
@@ -256,13 +261,13 @@ impl Reader {
                 && let Some(done) = descent.pop()
             {
                 let parent = |id: &ObjectId| match places.get(id).copied().flatten() {
-                    Some(place) => Parent::Passed(place),
-                    None => Parent::Outside(from_gix(id)),
+                    Some(place) => HistoryParent::Passed(place),
+                    None => HistoryParent::Outside(from_gix(id)),
                 };
                 let parents = done.parents.iter().map(parent).collect();
                 places.insert(done.id, Some(passed.len()));
                 let Descent { id, kept, cut_off, .. } = done;
-                passed.push(Passed { id: from_gix(&id), parents, kept, cut_off });
+                passed.push(HistoryCommit { id: from_gix(&id), parents, kept, cut_off });
             }
         }
     }
@@ -309,7 +314,7 @@ struct Descent {
     id: ObjectId,
     parents: Vec<ObjectId>,
     at: usize,
-    kept: Option<Kept>,
+    kept: Option<CommitText>,
     cut_off: bool,
 }
 
@@ -325,10 +330,10 @@ fn read<T>(
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
-fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {
+fn kept(commit: &gix::objs::CommitRef<'_>) -> CommitText {
     // A date nobody can read is no reason to lose a commit.
     let date = commit.author().ok().and_then(|author| author.time().ok()).unwrap_or_default();
-    Kept { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
+    CommitText { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
 }
 
 /// The commits whose parents a shallow clone left behind.

@@ -12,7 +12,7 @@ use super::crash::{self, Kind, When};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
-use super::program::Finished;
+use super::program::GitOutput;
 use super::ref_update::{SwapError, full_name, lock_path};
 use super::repo::Repo;
 use super::worktree::{self, git_dirs, linked_git_dir};
@@ -174,7 +174,7 @@ pub fn fast_forward_within(
         return Err(LandError::NotForward { target: target.clone(), from, to });
     }
     let drops = verify::check_between(repo, from, to).map_err(damaged)?;
-    let landing = Landing { repo, target, name: full_name(target), from, to, drops };
+    let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
     let begun = Instant::now();
     crash::point(Kind::Landing, When::Before);
     loop {
@@ -191,7 +191,7 @@ pub fn fast_forward_within(
     Ok(())
 }
 
-struct Landing<'a> {
+struct FastForward<'a> {
     repo: &'a Repo,
     target: &'a BranchName,
     name: String,
@@ -201,7 +201,7 @@ struct Landing<'a> {
     drops: bool,
 }
 
-impl Landing<'_> {
+impl FastForward<'_> {
     /// Looks where everything stands now and moves it if nothing is in the way; else says what may pass.
     fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
         let mut step = branch::decide(self.sight()?);
@@ -223,7 +223,7 @@ impl Landing<'_> {
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
                 BranchStep::Report { checkout } => {
                     let (finished, begun) = last.take().expect("git was called before it broke off");
-                    let failure = Finished::failure(finished);
+                    let failure = GitOutput::failure(finished);
                     return Err(interrupted_merge::broken_off(
                         self.repo,
                         failure,
@@ -315,7 +315,7 @@ impl Landing<'_> {
 
     /// Has git move branch, index and files of the checkout that has the target. How git ended, and when it was called, is
     /// in `last` then.
-    fn merge(&self, checkout: &Path, last: &mut Option<(Finished, Timestamp)>) -> Result<MergeReply, Error> {
+    fn merge(&self, checkout: &Path, last: &mut Option<(GitOutput, Timestamp)>) -> Result<MergeReply, Error> {
         let links = if self.drops {
             landing_conflicts::links_in_the_way(self.repo, checkout, self.from, self.to)?
         } else {
@@ -349,7 +349,7 @@ impl Landing<'_> {
     }
 
     /// The files that git has refused to overwrite. Where it has not named them all, they are looked for.
-    fn refused(&self, finished: &Finished, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
+    fn refused(&self, finished: &GitOutput, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
         let words = &finished.stderr;
         if !words.contains("\n\t") {
             return Ok(Vec::new());
@@ -362,7 +362,7 @@ impl Landing<'_> {
     }
 
     /// What git says. Its words are the only thing that tells: the codes are few and shared.
-    fn said(&self, finished: &Finished, checkout: &Path) -> Result<MergeReply, Error> {
+    fn said(&self, finished: &GitOutput, checkout: &Path) -> Result<MergeReply, Error> {
         if finished.code == Some(0) {
             return Ok(MergeReply::Done);
         }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::diff::{self, Change, ChangeKind};
+use super::diff::{self, ChangeKind, TreeChange};
 use super::error::{Error, IoContext as _};
 use super::id::{BlobId, TreeId};
 use super::object::{EntryKind, TreeEntry};
@@ -95,14 +95,14 @@ pub(super) fn in_the_way(
     repo: &Repo,
     checkout: &Path,
     from: CommitId,
-    changes: &[Change],
+    changes: &[TreeChange],
 ) -> Result<Vec<RepoPath>, Error> {
     // Files that were only touched are not among them.
     let args = ["diff", "--name-only", "--no-ext-diff", "--no-renames", "--ignore-submodules=all", "-z"];
     let written = repo.shared.program.run(checkout, args)?.success()?;
     let written: BTreeSet<&[u8]> = written.split(|byte| *byte == 0).collect();
     let staged = staged(repo, checkout, from)?;
-    let is_in_the_way = |change: &&Change| {
+    let is_in_the_way = |change: &&TreeChange| {
         let is_new = matches!(change.kind, ChangeKind::Added(..));
         let is_gone = matches!(change.kind, ChangeKind::Removed(..));
         let is_own = is_new || written.contains(change.path.as_bytes());
@@ -143,7 +143,7 @@ pub(super) fn links_in_the_way(
     let is_below = |path: &RepoPath, link: &RepoPath| {
         path.as_bytes().strip_prefix(link.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
     };
-    let is_replaced = |change: &&Change| match change.kind {
+    let is_replaced = |change: &&TreeChange| match change.kind {
         // Where nothing comes in its place, git leaves what is there.
         ChangeKind::Removed(EntryKind::Submodule, _) => {
             changes.iter().any(|other| is_below(&other.path, &change.path) || is_below(&change.path, &other.path))

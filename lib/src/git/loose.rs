@@ -19,10 +19,10 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use super::crash::{self, Kind, When};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _};
-use super::pack_index::{Indices, Packs};
+use super::pack_index::{Indices, PackIndexes};
 
 /// An object to write.
-pub(super) type Object<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
+pub(super) type NewObject<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
 
 /// Objects written at once, which bounds the files that are open.
 const ROUND: usize = 64;
@@ -53,11 +53,11 @@ static SLOW: AtomicBool = AtomicBool::new(false);
 /// Writes objects into a store that does not have them whole, and says which.
 pub(super) fn write(
     store: &gix::odb::Store,
-    packs: &Packs,
-    objects: &[Object<'_>],
+    packs: &PackIndexes,
+    objects: &[NewObject<'_>],
     durability: Durability,
 ) -> Result<BTreeSet<gix::ObjectId>, Error> {
-    let mut store = Store::new(store, packs);
+    let mut store = LooseStore::new(store, packs);
     store.write_rounds(objects, durability)?;
     store.settle(objects, durability)?;
     Ok(store.written)
@@ -80,10 +80,10 @@ pub(super) fn sweep(objects: &Path) {
 }
 
 /// The loose objects of a repository, while some are written.
-struct Store<'r> {
+struct LooseStore<'r> {
     store: &'r gix::odb::Store,
     root: &'r Path,
-    indices: &'r Packs,
+    indices: &'r PackIndexes,
     /// What is in packs, looked at for the first object that is not loose.
     known: Option<Arc<Indices>>,
     /// What was not there.
@@ -94,19 +94,19 @@ struct Store<'r> {
     packs: Option<Vec<Bundle>>,
 }
 
-impl<'r> Store<'r> {
-    fn new(store: &'r gix::odb::Store, indices: &'r Packs) -> Self {
+impl<'r> LooseStore<'r> {
+    fn new(store: &'r gix::odb::Store, indices: &'r PackIndexes) -> Self {
         let (written, directories) = (BTreeSet::new(), BTreeSet::new());
         Self { store, root: store.path(), indices, known: None, written, directories, packs: None }
     }
 
-    fn write_rounds(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn write_rounds(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         objects.chunks(ROUND).try_for_each(|round| self.write_round(round, durability))
     }
 
     /// Makes the names of what was written durable. Where a directory is gone, somebody has packed what was in it, and what
     /// is not in a pack either is written again.
-    fn settle(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn settle(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         for _ in 0..TRIES {
             let mut gone = BTreeSet::new();
             let mut there = Vec::new();
@@ -121,7 +121,7 @@ impl<'r> Store<'r> {
                 let path = loose_path(self.root, id);
                 path.parent().is_some_and(|dir| gone.contains(dir)) || self.written.contains(id) && !path.exists()
             };
-            let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_lost(id)).copied().collect();
+            let again: Vec<NewObject<'_>> = objects.iter().filter(|(id, ..)| is_lost(id)).copied().collect();
             if again.is_empty() {
                 return Ok(());
             }
@@ -136,7 +136,7 @@ impl<'r> Store<'r> {
     }
 
     /// Writes some objects; those again that a `git gc` beside it has taken for what somebody else left unfinished.
-    fn write_round(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn write_round(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         let mut left = objects.to_vec();
         for _ in 0..TRIES {
             left = self.write_once(&left, durability)?;
@@ -148,7 +148,11 @@ impl<'r> Store<'r> {
     }
 
     /// The same once. Returns those that were removed before they had their names.
-    fn write_once<'o>(&mut self, objects: &[Object<'o>], durability: Durability) -> Result<Vec<Object<'o>>, Error> {
+    fn write_once<'o>(
+        &mut self,
+        objects: &[NewObject<'o>],
+        durability: Durability,
+    ) -> Result<Vec<NewObject<'o>>, Error> {
         let mut new = Vec::new();
         let mut files = Vec::new();
         for (id, kind, bytes) in objects {
@@ -405,7 +409,7 @@ pub(super) fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> R
     let mut others = 0;
     let mut mine = Ok(());
     while files.len() > size {
-        let waiting = Waiting { files: files.split_off(files.len() - size), done: done.clone() };
+        let waiting = SyncJob { files: files.split_off(files.len() - size), done: done.clone() };
         match helpers().send(waiting) {
             Ok(()) => others += 1,
             // There are no threads to be had.
@@ -425,22 +429,22 @@ fn sync_each(files: &[(File, PathBuf)]) -> Result<(), Error> {
 }
 
 /// Files another thread waits for.
-struct Waiting {
+struct SyncJob {
     files: Vec<(File, PathBuf)>,
     done: mpsc::Sender<Result<(), Error>>,
 }
 
 /// The threads that wait for the disk. They stay, because making one costs more processor time than it saves.
-fn helpers() -> &'static mpsc::Sender<Waiting> {
-    static HELPERS: OnceLock<mpsc::Sender<Waiting>> = OnceLock::new();
+fn helpers() -> &'static mpsc::Sender<SyncJob> {
+    static HELPERS: OnceLock<mpsc::Sender<SyncJob>> = OnceLock::new();
     HELPERS.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Waiting>();
+        let (sender, receiver) = mpsc::channel::<SyncJob>();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 1..WAITING {
             let receiver = Arc::clone(&receiver);
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let help = move || {
-                while let Ok(Waiting { files, done }) = next() {
+                while let Ok(SyncJob { files, done }) = next() {
                     // Whoever asked is gone only when its process ends.
                     let _ = done.send(sync_each(&files));
                 }

@@ -11,12 +11,12 @@ use super::crash::{self, Kind, When};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::id::from_gix;
-use super::ref_update::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
+use super::ref_update::{EMAIL, NAME, PATIENCE, RefUpdate, SwapError, lock_path};
 use crate::ids::CommitId;
 
 /// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these. `why` goes to its
 /// log, if it has one.
-pub(super) fn swap(common: &Path, step: &Move, why: &str, durability: Durability) -> Result<bool, SwapError> {
+pub(super) fn swap(common: &Path, step: &RefUpdate, why: &str, durability: Durability) -> Result<bool, SwapError> {
     let (Some(old), Some(new)) = (step.old, step.new) else { return Ok(false) };
     let (path, log) = (common.join(&step.name), common.join("logs").join(&step.name));
     // What stands in the place of a log and is none is the library's affair.

@@ -6,7 +6,7 @@ use super::durability::Durability;
 use super::error::Error;
 use super::id::TreeId;
 use super::object::Person;
-use super::program::Finished;
+use super::program::GitOutput;
 use super::repo::Repo;
 use super::verify;
 use super::writer::CommitSpec;
@@ -84,7 +84,7 @@ fn merge_tree(repo: &Repo, attributes: TreeId, sides: [CommitId; 2]) -> Result<T
 }
 
 /// Exit 0 is a clean merge and 1 a conflict; anything else means that git did not get to merge.
-fn read_result(finished: Finished) -> Result<TreeId, MergeError> {
+fn read_result(finished: GitOutput) -> Result<TreeId, MergeError> {
     match (finished.code, parse(&finished.stdout)) {
         (Some(0), Some((tree, _))) => Ok(tree),
         (Some(1), Some((_, conflict))) => Err(conflict.into()),

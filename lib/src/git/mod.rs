@@ -50,27 +50,27 @@ mod writer;
 
 pub use crate::merge::interrupted::BrokenOff;
 pub use checkouts::checkouts_of;
-pub use checksum::{MadeToCollide, checksum};
-pub use diff::{Change, ChangeKind, FileStat};
+pub use checksum::{HashCollision, checksum};
+pub use diff::{ChangeKind, FileStat, TreeChange};
 pub(crate) use disk::remove_directory;
 pub use durability::Durability;
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use head::Head;
-pub use history::{CommitHistory, Judge, Kept, Look, Parent, Passed};
+pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryFilter, HistoryParent, MessagePredicate};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::discover;
 pub use program::version;
-pub use progress::{Doing, Progress};
-pub use ref_update::{Move, SwapError};
+pub use progress::{FileOperation, FileProgress};
+pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;
 pub use repo::Repo;
-pub use skipped::{Skipped, skipped};
+pub use skipped::{SkippedHooks, skipped};
 pub(crate) use verify::blame;
 pub use worktree::{
-    AddCause, AddFailure, Care, Held, HeldBack, InSubmodules, Limits, Listed, Notes, Past, Restored, Scan, Seen,
-    Unpublished, Worktree, Written, are_ignore_rules,
+    AddCause, AddFailure, BuiltTree, CheckDepth, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes,
+    Past, Restored, ScanResult, SubmoduleWork, UnpublishedCommits, Worktree, are_ignore_rules,
 };
 pub use writer::{CommitSpec, TreeEdit, Writer};

@@ -9,15 +9,15 @@ use std::time::Duration;
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
-use super::connected::Whole;
+use super::connected::ConnectedCommits;
 use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, Unsupported};
-use super::pack_index::Packs;
+use super::pack_index::PackIndexes;
 use super::program::Program;
 use super::promisor::Promisor;
 use super::repo::Repo;
 use super::repo_pool::RepoPool;
-use super::shared::Shared;
+use super::shared::RepoShared;
 use super::unpacked::Unpacked;
 use crate::config::Environment;
 use crate::text::shell_word;
@@ -53,7 +53,7 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
     let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
     let program = program.trusting(trusted.into_iter().flatten());
     let pool = RepoPool::new(handle);
-    let shared = Shared {
+    let shared = RepoShared {
         promisor: Promisor::new(&entries, &program, &common_dir, &pool),
         common_dir,
         pool,
@@ -61,9 +61,9 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
         version,
         config,
         is_bare: Mutex::default(),
-        whole: Whole::default(),
+        whole: ConnectedCommits::default(),
         unpacked: Unpacked::default(),
-        packs: Packs::default(),
+        packs: PackIndexes::default(),
         listening: Mutex::default(),
         is_trusted: OnceLock::new(),
         patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
@@ -163,10 +163,10 @@ fn with_files(
     Ok(repo.into_sync())
 }
 
-pub(super) type Entry = (String, BString);
+pub(super) type ConfigEntry = (String, BString);
 
 /// All settings that hold in the repository, in order, as git reads them: includes and conditions resolved.
-pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<Entry>, Error> {
+pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<ConfigEntry>, Error> {
     let git_dir = [OsStr::new("--git-dir="), git_dir.as_os_str()].map(|part| part.as_bytes()).concat();
     let list = program
         .run(dir, [OsStr::from_bytes(&git_dir), "config".as_ref(), "--list".as_ref(), "-z".as_ref()])?
@@ -175,7 +175,7 @@ pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> R
 }
 
 /// `key NEWLINE value NUL …`; a key without a value is a switch that is on.
-fn parse_config(list: &[u8]) -> Vec<Entry> {
+fn parse_config(list: &[u8]) -> Vec<ConfigEntry> {
     list.split(|byte| *byte == 0)
         .filter(|entry| !entry.is_empty())
         .filter_map(|entry| {
@@ -187,11 +187,11 @@ fn parse_config(list: &[u8]) -> Vec<Entry> {
 }
 
 /// The last value of a key, which is the one that holds.
-fn last<'a>(entries: &'a [Entry], key: &str) -> Option<&'a BString> {
+fn last<'a>(entries: &'a [ConfigEntry], key: &str) -> Option<&'a BString> {
     entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
+fn unsupported(entries: &[ConfigEntry]) -> Option<Unsupported> {
     let is = |key: &str, value: &str| last(entries, key).is_some_and(|v| v.eq_ignore_ascii_case(value.as_bytes()));
     if is("extensions.refstorage", "reftable") {
         Some(Unsupported::Reftable)
@@ -203,7 +203,7 @@ fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
 }
 
 /// The settings that decide how files become objects and which are ignored.
-fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
+fn snapshot(entries: &[ConfigEntry], environment: &Environment) -> Vec<BString> {
     // Where the repository is and what kind of repository it is comes from its own files.
     const NOT_TAKEN: [&str; 3] = ["core.worktree", "core.bare", "core.repositoryformatversion"];
     let taken = |key: &str| {
@@ -240,7 +240,7 @@ fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
 mod tests {
     use super::*;
 
-    fn entries(pairs: &[(&str, &str)]) -> Vec<Entry> {
+    fn entries(pairs: &[(&str, &str)]) -> Vec<ConfigEntry> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), BString::from(*value))).collect()
     }
 

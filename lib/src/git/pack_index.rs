@@ -13,10 +13,10 @@ use super::error::{Error, IoContext as _};
 
 /// The indices that were there when somebody last looked.
 #[derive(Default)]
-pub(super) struct Packs(Mutex<State>);
+pub(super) struct PackIndexes(Mutex<PackIndexState>);
 
 #[derive(Clone, Default)]
-struct State {
+struct PackIndexState {
     /// The last change of the repository's own directory of packs, before it was listed; none if it was never.
     changed: Option<Option<SystemTime>>,
     indices: Arc<Indices>,
@@ -38,19 +38,20 @@ impl Indices {
     }
 }
 
-impl Packs {
+impl PackIndexes {
     /// What is there now.
     pub fn look(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).indices.clone();
         let changed = Some(last_change(store.path()));
         let indices = Arc::new(list(store, &before)?);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { changed, indices: Arc::clone(&indices) };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            PackIndexState { changed, indices: Arc::clone(&indices) };
         Ok(indices)
     }
 
     /// The same for those to whom a pack that came a moment ago does not matter, as the time of a change tells no more.
     pub fn glance(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
-        let State { changed, indices } = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let PackIndexState { changed, indices } = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if changed == Some(last_change(store.path())) { Ok(indices) } else { self.look(store) }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
         };
         git(&["init", "-q"], "");
         let repo = gix::open_opts(dir.path(), gix::open::Options::isolated()).unwrap();
-        let (store, packs) = (repo.objects.store_ref(), Packs::default());
+        let (store, packs) = (repo.objects.store_ref(), PackIndexes::default());
         let hex = git(&["hash-object", "-w", "--stdin"], "content\n");
         let id = gix::ObjectId::from_hex(hex.as_bytes()).unwrap();
         assert!(!packs.glance(store).unwrap().have(&id), "it is loose");

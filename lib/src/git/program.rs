@@ -40,7 +40,7 @@ pub(super) struct Program {
 }
 
 /// A call that ended, however it ended.
-pub(super) struct Finished {
+pub(super) struct GitOutput {
     /// The exit code, none if a signal ended it.
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct Finished {
     command: String,
 }
 
-impl Finished {
+impl GitOutput {
     /// The output of a call that must succeed.
     pub fn success(self) -> Result<Vec<u8>, Error> {
         match self.code {
@@ -105,7 +105,7 @@ impl Program {
 
     /// Runs git in `dir` and waits for it. It is never killed, unless it was said how long it may take: a call that is cut
     /// short could leave half a checkout.
-    pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
+    pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<GitOutput, Error> {
         self.run_with_stdin(dir, args, &[])
     }
 
@@ -115,7 +115,7 @@ impl Program {
         dir: &Path,
         args: impl IntoIterator<Item = A>,
         stdin: &[u8],
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
         self.call(dir, args, Blocking { stdin, ..Blocking::default() })
     }
@@ -127,12 +127,12 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         lock: Arc<File>,
         stderr: Arc<File>,
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let program = self.clone().with_variable("GIT_PROGRESS_DELAY", "0");
         let finished =
             program.call(dir, args, Blocking { keeps: Some(lock), stderr: Some(stderr), ..Blocking::default() })?;
         let said = finished.stderr.split(['\r', '\n']).filter(|line| !is_progress(line));
-        Ok(Finished { stderr: said.collect::<Vec<_>>().join("\n").trim_end().to_owned(), ..finished })
+        Ok(GitOutput { stderr: said.collect::<Vec<_>>().join("\n").trim_end().to_owned(), ..finished })
     }
 
     fn call<A: AsRef<OsStr>>(
@@ -140,7 +140,7 @@ impl Program {
         dir: &Path,
         args: impl IntoIterator<Item = A>,
         blocking: Blocking,
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
@@ -173,7 +173,7 @@ impl Program {
                 std::thread::sleep(PAUSE);
                 continue;
             }
-            return Ok(Finished { code: ended.code(), stdout: ended.stdout, stderr, command });
+            return Ok(GitOutput { code: ended.code(), stdout: ended.stdout, stderr, command });
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
     fn a_lock_that_is_there_is_known_from_one_that_cannot_be_made() {
         let lock = |stderr: &str| {
             let (stderr, command) = (stderr.to_owned(), "git merge".to_owned());
-            Finished { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
+            GitOutput { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
         };
         let words = "fatal: Unable to create '/it's/.git/index.lock': File exists.\n\nAnother git process seems to run";
         assert_eq!(lock(words), Some("/it's/.git/index.lock".into()));

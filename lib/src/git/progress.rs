@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Work that takes the longer the more files a repository has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum FileOperation {
     /// A worktree gets its files.
     CheckOut,
     /// Files are looked at, whether they have changed.
@@ -24,9 +24,9 @@ pub enum Doing {
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct FileProgress {
     /// What is done.
-    pub doing: Doing,
+    pub doing: FileOperation,
     /// With how many files it is done.
     pub files: u64,
     /// Of how many; 0 while that is not known.
@@ -37,29 +37,33 @@ pub struct Progress {
 
 /// Somebody who waits, and how long before they want to know what for.
 #[derive(Clone)]
-pub(super) struct Listening {
+pub(super) struct ProgressListener {
     pub patience: Duration,
-    pub listener: Arc<dyn Fn(Progress) + Send + Sync>,
+    pub listener: Arc<dyn Fn(FileProgress) + Send + Sync>,
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for ProgressListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("ProgressListener").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
 /// Tells of one piece of work until it is dropped.
-pub(super) struct Meter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
+pub(super) struct ProgressMeter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 
-impl Meter {
+impl ProgressMeter {
     /// `count` says how many files are done, and of how many.
-    pub fn start(listening: Option<Listening>, doing: Doing, count: impl Fn() -> (u64, u64) + Send + 'static) -> Self {
-        let Some(Listening { patience, listener }) = listening else { return Self(None) };
+    pub fn start(
+        listening: Option<ProgressListener>,
+        doing: FileOperation,
+        count: impl Fn() -> (u64, u64) + Send + 'static,
+    ) -> Self {
+        let Some(ProgressListener { patience, listener }) = listening else { return Self(None) };
         let (end, ended) = mpsc::channel();
         let work = move || {
             let tell = |is_over| {
                 let (files, of) = count();
-                listener(Progress { doing, files, of, is_over });
+                listener(FileProgress { doing, files, of, is_over });
             };
             let mut wait = patience;
             let mut is_told = false;
@@ -78,7 +82,7 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for ProgressMeter {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.0.take() {
             drop(end);

@@ -17,7 +17,7 @@ pub(super) const EMAIL: &str = "pleach@local";
 /// A ref that should move. `old` is where it must be, none: it must not exist, nor name anything if a file of it is there.
 /// `new` is where it goes, none: away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
+pub struct RefUpdate {
     /// The full name, as `refs/heads/main`.
     pub name: String,
     /// What it must be now.

@@ -21,15 +21,15 @@ use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_loc
 use super::id::{from_gix, to_gix};
 use super::loose::TRIES;
 use super::loose_ref;
-use super::ref_update::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
-use super::repo_pool::Local;
-use super::shared::Shared;
+use super::ref_update::{EMAIL, NAME, PATIENCE, RefUpdate, SwapError, lock_path};
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::CommitId;
 
 /// The refs of a repository.
 #[derive(Clone, Copy)]
 pub struct Refs<'r> {
-    shared: &'r Shared,
+    shared: &'r RepoShared,
     durability: Durability,
 }
 
@@ -40,11 +40,11 @@ impl fmt::Debug for Refs<'_> {
 }
 
 impl<'r> Refs<'r> {
-    pub(super) fn new(shared: &'r Shared, durability: Durability) -> Self {
+    pub(super) fn new(shared: &'r RepoShared, durability: Durability) -> Self {
         Self { shared, durability }
     }
 
-    fn local(&self) -> Local {
+    fn local(&self) -> PooledRepo {
         self.shared.pool.take()
     }
 
@@ -144,16 +144,16 @@ impl<'r> Refs<'r> {
     /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it
     /// returns. `why` goes to the reflog.
     pub fn swap(&self, name: &str, old: Option<CommitId>, new: CommitId, why: &str) -> Result<(), SwapError> {
-        self.swap_all(&[Move { name: name.to_owned(), old, new: Some(new) }], why)
+        self.swap_all(&[RefUpdate { name: name.to_owned(), old, new: Some(new) }], why)
     }
 
     /// Removes a ref, if it is at `old`.
     pub fn delete(&self, name: &str, old: CommitId, why: &str) -> Result<(), SwapError> {
-        self.swap_all(&[Move { name: name.to_owned(), old: Some(old), new: None }], why)
+        self.swap_all(&[RefUpdate { name: name.to_owned(), old: Some(old), new: None }], why)
     }
 
     /// Moves several refs; if one is not where it must be, none moves.
-    pub fn swap_all(&self, moves: &[Move], why: &str) -> Result<(), SwapError> {
+    pub fn swap_all(&self, moves: &[RefUpdate], why: &str) -> Result<(), SwapError> {
         let repo = self.local();
         if let [step] = moves
             && loose_ref::swap(repo.common_dir(), step, why, self.durability)?
@@ -269,7 +269,7 @@ fn directory(prefix: &str) -> &str {
 
 /// All refs below a directory, of one whose file is damaged what is wrong with it. Files are looked at first: a ref whose
 /// file git removes meanwhile is among the packed ones by then. The library has it the other way round.
-fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, Listed>, Error> {
+fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, FoundRef>, Error> {
     let mut found = BTreeMap::new();
     let below: &gix::path::RelativePath = directory.try_into().doing("list refs")?;
     let files = repo.refs.loose_iter_prefixed(below).at("list", &repo.common_dir().join(directory))?;
@@ -295,7 +295,7 @@ fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, L
     Ok(found)
 }
 
-type Listed = Result<gix::refs::Reference, gix::Error>;
+type FoundRef = Result<gix::refs::Reference, gix::Error>;
 
 /// What the file of a ref says; none when it is gone by now, or is damaged.
 fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<CommitId>, Error> {
@@ -329,7 +329,7 @@ fn is_gone(error: &gix::Error) -> bool {
     system.is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
-fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
+fn edit(step: &RefUpdate, why: &str) -> Result<RefEdit, SwapError> {
     let expected = match (step.old, step.new) {
         (Some(old), _) => PreviousValue::MustExistAndMatch(Target::Object(to_gix(old))),
         (None, Some(_)) => PreviousValue::MustNotExist,
@@ -392,7 +392,7 @@ fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     first.map_or(Ok(()), |other| Err(clash(other)))
 }
 
-fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapError {
+fn classify(error: &gix::Error, moves: &[RefUpdate], repo: &gix::Repository) -> SwapError {
     let target = |target: &Target| target.try_id().map(from_gix);
     if let Some(stale) = error.downcast_any_ref::<ReferenceOutOfDate>() {
         return SwapError::Stale { name: stale.full_name.to_string(), actual: target(&stale.actual) };
@@ -409,7 +409,8 @@ fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapE
     if let Some(lock) = held_lock(error, [packed_lock(repo)]) {
         return SwapError::Other(Error::Locked { lock });
     }
-    let missing = |step: &&Move| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
+    let missing =
+        |step: &&RefUpdate| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
     match moves.iter().find(missing) {
         Some(step) if error.is_not_found() => SwapError::Stale { name: step.name.clone(), actual: None },
         _ => SwapError::Other(Error::Library { doing: "move a ref".into(), detail: explain(error) }),
@@ -418,7 +419,7 @@ fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapE
 
 /// The library lets "must not exist" pass when the ref exists with the very value that was to be written: two
 /// creators would both believe they made it. Nothing was changed then, so it is not too late to say so.
-fn refuse_equal(done: &[RefEdit], moves: &[Move]) -> Result<(), SwapError> {
+fn refuse_equal(done: &[RefEdit], moves: &[RefUpdate]) -> Result<(), SwapError> {
     for step in moves.iter().filter(|step| step.old.is_none()) {
         let existed =
             done.iter().filter(|edit| edit.name.as_bstr() == step.name.as_str()).find_map(|edit| match &edit.change {

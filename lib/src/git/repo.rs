@@ -16,17 +16,17 @@ use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::objects::{self, find_tree};
 use super::program::parse_version;
-use super::progress::{Listening, Progress};
+use super::progress::{FileProgress, ProgressListener};
 use super::refs::Refs;
-use super::repo_pool::Local;
-use super::shared::{Settings, Shared};
+use super::repo_pool::PooledRepo;
+use super::shared::{ConfigTimes, RepoShared};
 use super::writer::Writer;
 use crate::ids::{CommitId, RepoPath};
 
 /// A repository, opened once and held. Cheap to clone, usable from any thread.
 #[derive(Clone)]
 pub struct Repo {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RepoShared>,
     pub(super) durability: Durability,
 }
 
@@ -97,7 +97,7 @@ impl Repo {
     }
 
     /// A handle for this thread, as long as it is held.
-    pub(super) fn local(&self) -> Local {
+    pub(super) fn local(&self) -> PooledRepo {
         self.shared.pool.take()
     }
 
@@ -238,8 +238,8 @@ impl Repo {
     }
 
     /// Lets somebody know how far work in this repository has come that takes longer than `patience`.
-    pub fn on_progress(&self, patience: Duration, listener: impl Fn(Progress) + Send + Sync + 'static) {
-        let listening = Listening { patience, listener: Arc::new(listener) };
+    pub fn on_progress(&self, patience: Duration, listener: impl Fn(FileProgress) + Send + Sync + 'static) {
+        let listening = ProgressListener { patience, listener: Arc::new(listener) };
         *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
     }
 
@@ -248,7 +248,7 @@ impl Repo {
         let common = self.common_dir();
         let changed = |name: &str| common.join(name).metadata().and_then(|data| data.modified()).ok();
         // Looked at before git is asked: what changes meanwhile is noticed the next time.
-        let now: Settings = ["config", "config.worktree"].map(changed);
+        let now: ConfigTimes = ["config", "config.worktree"].map(changed);
         let mut known = self.shared.is_bare.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, is_bare)) = known.as_ref().filter(|(settings, _)| *settings == now) {
             return Ok(*is_bare);
@@ -293,7 +293,7 @@ impl Repo {
     }
 
     /// Who wants to know how far long work has come.
-    pub(super) fn listening(&self) -> Option<Listening> {
+    pub(super) fn listening(&self) -> Option<ProgressListener> {
         self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -22,15 +22,15 @@ const LARGEST_FILE: usize = 4 * 1024;
 
 /// Objects that were read or written a moment ago. An object never changes, so what is kept is never out of date.
 #[derive(Clone)]
-pub(super) struct Recent(Arc<Mutex<MemoryCappedHashmap>>);
+pub(super) struct RecentObjects(Arc<Mutex<MemoryCappedHashmap>>);
 
-impl Default for Recent {
+impl Default for RecentObjects {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(MemoryCappedHashmap::new(MEMORY))))
     }
 }
 
-impl Recent {
+impl RecentObjects {
     /// Has a handle look here first.
     pub fn serve(&self, handle: &mut gix::Repository) {
         let recent = self.clone();
@@ -48,7 +48,7 @@ impl Recent {
     }
 }
 
-impl ObjectCache for Recent {
+impl ObjectCache for RecentObjects {
     fn put(&mut self, id: gix::ObjectId, kind: ObjectKind, data: &[u8]) {
         self.keep(std::iter::once((&id, kind, data)));
     }
@@ -64,34 +64,34 @@ pub(super) struct RepoPool {
     /// Handles that are not in use.
     idle: Mutex<Vec<gix::Repository>>,
     /// Objects that were used a moment ago.
-    pub recent: Recent,
+    pub recent: RecentObjects,
 }
 
 impl RepoPool {
     pub fn new(handle: gix::ThreadSafeRepository) -> Arc<Self> {
-        Arc::new(Self { handle, idle: Mutex::default(), recent: Recent::default() })
+        Arc::new(Self { handle, idle: Mutex::default(), recent: RecentObjects::default() })
     }
 
     /// A handle for this thread, as long as it is held.
-    pub fn take(self: &Arc<Self>) -> Local {
+    pub fn take(self: &Arc<Self>) -> PooledRepo {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let handle = idle.unwrap_or_else(|| {
             let mut handle = self.handle.to_thread_local();
             self.recent.serve(&mut handle);
             handle
         });
-        Local { handle: Some(handle), pool: Arc::clone(self) }
+        PooledRepo { handle: Some(handle), pool: Arc::clone(self) }
     }
 }
 
 /// A handle for one thread, given back when it is dropped.
-pub(super) struct Local {
+pub(super) struct PooledRepo {
     /// There until it is given back.
     handle: Option<gix::Repository>,
     pool: Arc<RepoPool>,
 }
 
-impl Deref for Local {
+impl Deref for PooledRepo {
     type Target = gix::Repository;
 
     fn deref(&self) -> &gix::Repository {
@@ -99,13 +99,13 @@ impl Deref for Local {
     }
 }
 
-impl DerefMut for Local {
+impl DerefMut for PooledRepo {
     fn deref_mut(&mut self) -> &mut gix::Repository {
         self.handle.as_mut().expect("it is given back by the drop alone")
     }
 }
 
-impl Drop for Local {
+impl Drop for PooledRepo {
     fn drop(&mut self) {
         let Some(mut handle) = self.handle.take() else { return };
         // Objects that were never written must not be found by whoever is next.

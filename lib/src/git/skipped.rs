@@ -27,14 +27,14 @@ const HOOKS: [&str; 9] = [
 
 /// What a repository asks for that pleach's commits do without.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedHooks {
     /// The hooks that are installed.
     pub hooks: Vec<&'static str>,
     /// Whether commits are to be signed.
     pub signing: bool,
 }
 
-impl Skipped {
+impl SkippedHooks {
     /// What there is to say of it, if anything.
     pub fn in_words(&self) -> Option<String> {
         let hooks = listed(self.hooks.iter().map(|hook| format!("`{hook}`")), 5);
@@ -49,7 +49,7 @@ impl Skipped {
 }
 
 /// What pleach's commits do without.
-pub fn skipped(repo: &Repo, environment: &Environment) -> Result<Skipped, Error> {
+pub fn skipped(repo: &Repo, environment: &Environment) -> Result<SkippedHooks, Error> {
     let entries = config_entries(&repo.shared.program, repo.common_dir(), repo.git_dir())?;
     let last = |wanted: &str| entries.iter().rev().find(|(key, value)| key == wanted && value != NO_HOOKS);
     let is_on =
@@ -57,7 +57,7 @@ pub fn skipped(repo: &Repo, environment: &Environment) -> Result<Skipped, Error>
     let signing = last("commit.gpgsign").is_some_and(|(_, value)| is_on(value));
     let own = last("core.hookspath").and_then(|(_, dir)| dir.to_path().ok()).map(|dir| expand(repo, dir, environment));
     let dir = own.unwrap_or_else(|| repo.common_dir().join("hooks"));
-    Ok(Skipped { hooks: HOOKS.into_iter().filter(|hook| is_program(&dir.join(hook))).collect(), signing })
+    Ok(SkippedHooks { hooks: HOOKS.into_iter().filter(|hook| is_program(&dir.join(hook))).collect(), signing })
 }
 
 /// A directory as the setting for hooks has it: from the root of the checkout.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use gix::ObjectId;
 use gix::objs::Kind as ObjectKind;
 
-use super::loose::Object;
+use super::loose::NewObject;
 
 /// What is kept in memory at most, in bytes. What a single turn writes beyond that stays loose.
 const MEMORY: usize = 64 * 1024 * 1024;
@@ -34,7 +34,7 @@ pub(super) struct WrittenPack {
 
 impl Unpacked {
     /// These were written.
-    pub fn add<'a>(&self, objects: impl Iterator<Item = Object<'a>>) {
+    pub fn add<'a>(&self, objects: impl Iterator<Item = NewObject<'a>>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
             if state.bytes + bytes.len() <= MEMORY {

@@ -26,7 +26,7 @@ use super::loose::loose_path;
 use super::objects::{is_sound, overwritten};
 use super::pack_index::Indices;
 use super::repo::Repo;
-use super::shared::Shared;
+use super::shared::RepoShared;
 use crate::confined_fs::ConfinedDir;
 use crate::ids::CommitId;
 
@@ -64,11 +64,11 @@ fn check_between_here(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool,
         let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
         let parent = commit.parents.first().filter(is_there).copied();
         let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
-        check.difference(before, commit.tree, Sides::New)?;
+        check.difference(before, commit.tree, CheckedSides::New)?;
     }
     // Whatever the commits between say, this is what is written to files.
     let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
-    check.difference(Some(before), after, Sides::New)?;
+    check.difference(Some(before), after, CheckedSides::New)?;
     Ok(check.drops)
 }
 
@@ -76,13 +76,13 @@ fn check_between_here(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool,
 pub(super) fn check_merge(repo: &Repo, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
     repo.on_demand(|| {
         let mut check = Check::new(repo)?;
-        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
+        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), CheckedSides::Both))
     })
 }
 
 /// Looks at all that a comparison of trees reads.
 pub(super) fn check_difference(repo: &Repo, old: TreeId, new: TreeId) -> Result<(), Error> {
-    repo.on_demand(|| Check::new(repo)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both))
+    repo.on_demand(|| Check::new(repo)?.difference(Some(old.to_gix()), new.to_gix(), CheckedSides::Both))
 }
 
 /// What is behind an object that cannot be read, if somebody has overwritten it.
@@ -101,19 +101,19 @@ pub(crate) fn blame(repo: &Repo, error: Error) -> Error {
 
 /// Which files of a difference are looked at.
 #[derive(Clone, Copy, PartialEq)]
-enum Sides {
+enum CheckedSides {
     New,
     Both,
 }
 
 struct Check {
-    shared: Arc<Shared>,
+    shared: Arc<RepoShared>,
     /// A handle without the memory others share, because what is on disk counts; made for the first object that is not
     /// loose.
     library: OnceCell<gix::Repository>,
     objects: ConfinedDir,
     packs: Arc<Indices>,
-    commits: BTreeMap<ObjectId, Rc<Commit>>,
+    commits: BTreeMap<ObjectId, Rc<CheckedCommit>>,
     /// Trees, as far as there is room, and how much they take.
     trees: BTreeMap<ObjectId, Rc<Vec<u8>>>,
     kept: usize,
@@ -126,14 +126,14 @@ struct Check {
 }
 
 /// What is known of a commit that was looked at.
-struct Commit {
+struct CheckedCommit {
     seconds: i64,
     tree: ObjectId,
     parents: Vec<ObjectId>,
 }
 
 /// Where an object is.
-enum Place {
+enum ObjectLocation {
     /// Among the repository's own, by itself.
     Loose(File),
     /// In a pack, or in another repository: with what it says of its size, before it is held in memory.
@@ -163,7 +163,7 @@ impl Check {
     }
 
     /// What a commit says, read once.
-    fn commit(&mut self, id: ObjectId) -> Result<Rc<Commit>, Error> {
+    fn commit(&mut self, id: ObjectId) -> Result<Rc<CheckedCommit>, Error> {
         if let Some(commit) = self.commits.get(&id) {
             return Ok(Rc::clone(commit));
         }
@@ -171,13 +171,13 @@ impl Check {
         let commit = gix::objs::CommitRef::from_bytes(&bytes, id.kind());
         let commit = commit.map_err(|error| Error::object("commit", &id, explain(&error)))?;
         let (seconds, tree, parents) = (history::time(&commit), commit.tree(), commit.parents().collect());
-        let commit = Rc::new(Commit { seconds, tree, parents });
+        let commit = Rc::new(CheckedCommit { seconds, tree, parents });
         self.commits.insert(id, Rc::clone(&commit));
         Ok(commit)
     }
 
     /// Looks at all that sets a tree apart from the one before it.
-    fn difference(&mut self, before: Option<ObjectId>, after: ObjectId, sides: Sides) -> Result<(), Error> {
+    fn difference(&mut self, before: Option<ObjectId>, after: ObjectId, sides: CheckedSides) -> Result<(), Error> {
         let mut open = vec![(before, after, BString::default())];
         while let Some((before, after, place)) = open.pop() {
             if before == Some(after) || !self.compared.insert((before, after)) {
@@ -207,7 +207,7 @@ impl Check {
                 let was = was.filter(|was| was.mode.is_blob_or_symlink()).map(|was| was.oid.to_owned());
                 if entry.mode.is_blob_or_symlink() && was != Some(id) {
                     self.file(id, &path)?;
-                    was.filter(|_| sides == Sides::Both).map(|was| self.file(was, &path)).transpose()?;
+                    was.filter(|_| sides == CheckedSides::Both).map(|was| self.file(was, &path)).transpose()?;
                 }
             }
             self.drops |= old.any(|gone| holds_more(&gone));
@@ -232,9 +232,9 @@ impl Check {
             return Ok(());
         }
         let file = match self.find(id, Kind::Blob, Some(path))? {
-            Place::Loose(file) => file,
-            Place::Elsewhere(size) if size > LARGEST => return Ok(()),
-            Place::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
+            ObjectLocation::Loose(file) => file,
+            ObjectLocation::Elsewhere(size) if size > LARGEST => return Ok(()),
+            ObjectLocation::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
         };
         self.inflate(file, id, (Kind::Blob, u64::MAX), Some(path), |_| {})
     }
@@ -242,9 +242,9 @@ impl Check {
     /// What everybody gets who reads an object, which is what its id says.
     fn content(&mut self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
         match self.find(id, kind, place)? {
-            Place::Elsewhere(size) if size > LARGEST => Err(overwritten(id, kind, place)),
-            Place::Elsewhere(_) => self.read(id, kind, place),
-            Place::Loose(file) => {
+            ObjectLocation::Elsewhere(size) if size > LARGEST => Err(overwritten(id, kind, place)),
+            ObjectLocation::Elsewhere(_) => self.read(id, kind, place),
+            ObjectLocation::Loose(file) => {
                 let mut content = Vec::new();
                 self.inflate(file, id, (kind, LARGEST), place, |piece| content.extend_from_slice(piece))?;
                 Ok(content)
@@ -253,17 +253,17 @@ impl Check {
     }
 
     /// Finds an object: of a copy in a pack and a loose one, that in the pack.
-    fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Place, Error> {
+    fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<ObjectLocation, Error> {
         if self.packs.have(&id)
             && let Some(size) = self.packed_size(id)
         {
-            return Ok(Place::Elsewhere(size));
+            return Ok(ObjectLocation::Elsewhere(size));
         }
         if let Some(file) = self.loose(id)? {
-            return Ok(Place::Loose(file));
+            return Ok(ObjectLocation::Loose(file));
         }
         let header = self.library().find_header(id).map_err(|error| missing(id, kind, place, &error))?;
-        Ok(Place::Elsewhere(header.size()))
+        Ok(ObjectLocation::Elsewhere(header.size()))
     }
 
     /// What a pack says of the size of an object, none if the library finds no pack that it can read it from.

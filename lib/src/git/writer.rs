@@ -14,8 +14,8 @@ use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::loose;
 use super::object::{EntryKind, Person};
 use super::objects::{self, find_tree};
-use super::repo_pool::Local;
-use super::shared::Shared;
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::{CommitId, RepoPath};
 
 /// A commit to be made. The same values give the same id.
@@ -46,8 +46,8 @@ pub enum TreeEdit {
 
 /// Collects the objects of one transition; nothing is on disk before [`Writer::flush`].
 pub struct Writer {
-    handle: Local,
-    shared: Arc<Shared>,
+    handle: PooledRepo,
+    shared: Arc<RepoShared>,
     durability: Durability,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(shared: &Arc<Shared>, durability: Durability) -> Self {
+    pub(super) fn new(shared: &Arc<RepoShared>, durability: Durability) -> Self {
         let mut handle = shared.pool.take();
         handle.objects.enable_object_memory();
         Self { handle, shared: Arc::clone(shared), durability }
@@ -146,7 +146,7 @@ impl Writer {
     }
 
     fn write_all(&self, storage: &gix::odb::memory::Storage) -> Result<(), Error> {
-        let mut objects: Vec<loose::Object<'_>> =
+        let mut objects: Vec<loose::NewObject<'_>> =
             storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
         objects.sort_unstable_by_key(|(id, ..)| *id);
         let new = loose::write(&self.shared.pool.handle.objects, &self.shared.packs, &objects, self.durability)?;

@@ -7,26 +7,26 @@ use tokio::sync::watch;
 
 /// How urgent the wish to end is. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum CancelLevel {
     Running,
     Stop,
     Kill,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Wish {
-    level: Level,
+struct CancelRequest {
+    level: CancelLevel,
     called_off: bool,
 }
 
 /// Asks everything that holds the matching [`Cancel`] to end.
 #[derive(Debug, Clone)]
-pub struct Canceller(watch::Sender<Wish>);
+pub struct Canceller(watch::Sender<CancelRequest>);
 
 impl Canceller {
     /// Asks to begin nothing new and finish what is being written; running commands go on.
     pub fn stop(&self) {
-        self.raise(Level::Stop);
+        self.raise(CancelLevel::Stop);
     }
 
     /// Asks for the same, and not to go on later either.
@@ -37,10 +37,10 @@ impl Canceller {
 
     /// Asks to end running commands as well.
     pub fn kill(&self) {
-        self.raise(Level::Kill);
+        self.raise(CancelLevel::Kill);
     }
 
-    fn raise(&self, to: Level) {
+    fn raise(&self, to: CancelLevel) {
         self.0.send_if_modified(|wish| {
             let higher = to > wish.level;
             wish.level = to.max(wish.level);
@@ -52,7 +52,7 @@ impl Canceller {
 /// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
 #[derive(Debug, Clone)]
 pub struct Cancel {
-    own: watch::Receiver<Wish>,
+    own: watch::Receiver<CancelRequest>,
     /// What it is a part of, and ends with.
     above: Option<Arc<Cancel>>,
 }
@@ -69,7 +69,7 @@ impl Cancel {
     }
 
     fn within(above: Option<Arc<Self>>) -> (Canceller, Self) {
-        let (sender, own) = watch::channel(Wish { level: Level::Running, called_off: false });
+        let (sender, own) = watch::channel(CancelRequest { level: CancelLevel::Running, called_off: false });
         (Canceller(sender), Self { own, above })
     }
 
@@ -80,12 +80,12 @@ impl Cancel {
 
     /// Whether a stop, or more, was asked for.
     pub fn is_stopped(&self) -> bool {
-        self.is(|wish| wish.level >= Level::Stop)
+        self.is(|wish| wish.level >= CancelLevel::Stop)
     }
 
     /// Whether a kill was asked for.
     pub fn is_killed(&self) -> bool {
-        self.is(|wish| wish.level >= Level::Kill)
+        self.is(|wish| wish.level >= CancelLevel::Kill)
     }
 
     /// Whether what is stopped is not to be taken up again.
@@ -93,21 +93,21 @@ impl Cancel {
         self.is(|wish| wish.called_off)
     }
 
-    fn is(&self, asked: fn(&Wish) -> bool) -> bool {
+    fn is(&self, asked: fn(&CancelRequest) -> bool) -> bool {
         asked(&self.own.borrow()) || self.above.as_ref().is_some_and(|above| above.is(asked))
     }
 
     /// Waits until a stop, or more, is asked for.
     pub async fn stopped(&self) {
-        self.reached(Level::Stop).await;
+        self.reached(CancelLevel::Stop).await;
     }
 
     /// Waits until a kill is asked for.
     pub async fn killed(&self) {
-        self.reached(Level::Kill).await;
+        self.reached(CancelLevel::Kill).await;
     }
 
-    fn reached(&self, wanted: Level) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn reached(&self, wanted: CancelLevel) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let mut own = self.own.clone();
             let own = async move {

@@ -13,7 +13,7 @@ use super::{Capture, Sandbox};
 
 /// A command for [`Spawner::run`](super::Spawner::run).
 #[derive(Debug, Clone)]
-pub struct Command {
+pub struct CommandSpec {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
     /// The directory to run in.
@@ -23,7 +23,7 @@ pub struct Command {
     /// What the command reads.
     pub stdin: Stdin,
     /// How long and how much.
-    pub limits: Limits,
+    pub limits: CommandLimits,
     /// Locked files that stay locked until everything the command started is gone, even when this process is killed.
     /// Give one back by dropping it: unlocking it by hand would unlock it for the supervisor too.
     pub locks: Vec<Arc<File>>,
@@ -56,7 +56,7 @@ impl fmt::Debug for Signs {
     }
 }
 
-impl Command {
+impl CommandSpec {
     /// A program with arguments, no input and the default limits.
     pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, cwd: impl Into<PathBuf>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Command {
             cwd: cwd.into(),
             env: Vec::new(),
             stdin: Stdin::Null,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
             locks: Vec::new(),
             sandbox: None,
             signs: None,
@@ -88,7 +88,7 @@ fn shell() -> &'static str {
 
 /// The limits of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct CommandLimits {
     /// How long it may run.
     pub wall: Option<Duration>,
     /// How long it may go without output, or another sign of life where somebody knows some.
@@ -99,7 +99,7 @@ pub struct Limits {
     pub output: usize,
 }
 
-impl Default for Limits {
+impl Default for CommandLimits {
     fn default() -> Self {
         Self { wall: None, idle: None, grace: Duration::from_secs(2), output: 1 << 20 }
     }

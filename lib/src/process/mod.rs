@@ -38,13 +38,13 @@ use std::io;
 pub use blocking::{Blocking, BlockingOutput, run_blocking, sink};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
-pub use command::{Command, Limits, Output, Signs};
+pub use command::{CommandLimits, CommandSpec, Output, Signs};
 pub use error::SpawnError;
 pub use exit::{Exit, Timeout};
 pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;
-pub use stdio::{Stdin, Stream};
+pub use stdio::{OutputStream, Stdin};
 
 /// Keeps other processes of the same user from reading the memory and the variables of this one, where keys are. No
 /// cores are dumped from then on. What it starts is not concerned.

@@ -57,7 +57,7 @@ pub struct TaskSummary {
 }
 
 #[derive(Deserialize)]
-struct Kept {
+struct StoredState {
     version: u32,
     first: CommitId,
     state: State,
@@ -255,9 +255,9 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
 }
 
 /// The state kept in a record, unless there is none or it is not of this version.
-fn read_kept(repo: &Repo, tree: TreeId) -> Result<Option<Kept>, Error> {
+fn read_kept(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, Error> {
     let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
-    let kept = bytes.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
     Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
 }
 

@@ -9,7 +9,7 @@ use crate::trailer::TurnFacts;
 
 /// What a turn changed, as objects that are not yet written.
 #[derive(Debug)]
-pub struct Change {
+pub struct TurnChange {
     /// Holds the objects until they are written with the record that speaks of them.
     pub writer: Writer,
     /// The commit, when there is something to commit.
@@ -23,14 +23,14 @@ pub struct Change {
     /// The commit's message without trailers.
     pub message: Option<String>,
     /// The session branch, where it was looked at.
-    pub branch: Option<SeenBranch>,
+    pub branch: Option<ObservedBranch>,
     /// What a person should know.
     pub warnings: Vec<Warning>,
 }
 
 /// The session's branch as it was when a change was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenBranch {
+pub struct ObservedBranch {
     /// Where it stood; none where it was gone.
     pub at: Option<CommitId>,
     /// The agent had it checked out, and what it has committed there is adopted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::change::Change;
+use super::change::TurnChange;
 use super::error::Error;
 use crate::event::{Snapshot, Warning};
 use crate::git::{TreeId, Writer};
@@ -11,17 +11,17 @@ use crate::ids::{RepoName, RepoPath};
 /// What a turn changed, by repository.
 #[derive(Debug)]
 pub struct Changes {
-    pub(super) by_repo: BTreeMap<RepoName, Change>,
+    pub(super) by_repo: BTreeMap<RepoName, TurnChange>,
 }
 
 impl Changes {
     /// One repository after another.
-    pub fn iter(&self) -> impl Iterator<Item = (&RepoName, &Change)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&RepoName, &TurnChange)> {
         self.by_repo.iter()
     }
 
     /// The change in a repository.
-    pub fn of(&self, repo: &RepoName) -> Option<&Change> {
+    pub fn of(&self, repo: &RepoName) -> Option<&TurnChange> {
         self.by_repo.get(repo)
     }
 
@@ -75,7 +75,7 @@ impl Changes {
 
     /// Takes what holds its objects, for whoever writes them. What is looked at meanwhile finds an empty one.
     pub fn take_writers(&mut self, workspace: impl Fn(&RepoName) -> Writer) -> BTreeMap<RepoName, Writer> {
-        let take = |(repo, change): (&RepoName, &mut Change)| {
+        let take = |(repo, change): (&RepoName, &mut TurnChange)| {
             (repo.clone(), std::mem::replace(&mut change.writer, workspace(repo)))
         };
         self.by_repo.iter_mut().map(take).collect()

@@ -38,7 +38,7 @@ pub enum Error {
         /// The worktree.
         path: std::path::PathBuf,
         /// What there is.
-        work: crate::git::InSubmodules,
+        work: crate::git::SubmoduleWork,
     },
     /// The directory of worktrees cannot be made.
     #[error("cannot create {}", crate::text::quoted_path(.path.as_os_str().as_encoded_bytes()))]

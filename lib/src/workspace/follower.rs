@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::change::SeenBranch;
+use super::change::ObservedBranch;
 use super::error::Error;
 use super::names::branch_ref;
 use crate::event::{Warning, WarningCode};
@@ -101,9 +101,9 @@ impl BranchFollower {
 
     /// From where the branch can be moved after a change, or why it cannot: somebody else has moved it. An agent that had
     /// it checked out and committed there has its commits adopted.
-    pub fn moves_from(&self, seen: Option<SeenBranch>) -> Result<CommitId, Error> {
+    pub fn moves_from(&self, seen: Option<ObservedBranch>) -> Result<CommitId, Error> {
         match seen {
-            Some(SeenBranch { at: Some(at), checked_out: true }) => Ok(at),
+            Some(ObservedBranch { at: Some(at), checked_out: true }) => Ok(at),
             Some(seen) => self.own(seen.at),
             None => self.own(self.now()?),
         }

@@ -24,7 +24,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
 /// only ever read.
 #[derive(Debug)]
-pub struct Watch {
+pub struct GuardWatch {
     repo: Repo,
     checkout: Option<Worktree>,
     /// The checkout may stand elsewhere by now.
@@ -50,7 +50,7 @@ pub struct Violations {
     pub foreign: Vec<String>,
 }
 
-impl Watch {
+impl GuardWatch {
     /// Opens what is to be watched.
     pub fn new(repo: &Repo) -> Result<Self, Error> {
         let checkout = repo.workdir().map(|dir| git::worktree::open(repo, dir)).transpose()?;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::Error;
-use crate::git::{HeldBack, Notes, Seen};
+use crate::git::{FileStamp, HeldBack, Notes};
 use crate::ids::{RepoPath, SessionId};
 
 /// The note that has them.
@@ -19,15 +19,15 @@ const GONE: &str = "-";
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFiles {
     notes: Notes,
-    files: Files,
+    files: StampByPath,
 }
 
 /// What was seen of each; none of those that are gone.
-type Files = BTreeMap<RepoPath, Option<Seen>>;
+type StampByPath = BTreeMap<RepoPath, Option<FileStamp>>;
 
-impl Held {
+impl HeldFiles {
     /// What is held back of a session's work. What was of another's is not known any more: it is that session's work, and
     /// nobody has to leave it alone.
     pub fn read(notes: &Notes, session: &SessionId) -> Result<Self, Error> {
@@ -37,7 +37,7 @@ impl Held {
     }
 
     /// All of them, also what is gone.
-    pub fn all(&self) -> &Files {
+    pub fn all(&self) -> &StampByPath {
         &self.files
     }
 
@@ -70,11 +70,11 @@ impl Held {
         self.set(session, files)
     }
 
-    fn set(&mut self, session: &SessionId, files: Files) -> Result<(), Error> {
+    fn set(&mut self, session: &SessionId, files: StampByPath) -> Result<(), Error> {
         if files == self.files {
             return Ok(());
         }
-        let seen = |seen: &Option<Seen>| seen.map_or(GONE.to_owned(), |seen| seen.to_string());
+        let seen = |seen: &Option<FileStamp>| seen.map_or(GONE.to_owned(), |seen| seen.to_string());
         let lines = files
             .iter()
             .flat_map(|(path, file)| [format!("{} ", seen(file)).as_bytes(), path.as_bytes(), b"\0"].concat());
@@ -89,12 +89,12 @@ fn head(session: &SessionId) -> Vec<u8> {
     format!("{session}\0").into_bytes()
 }
 
-fn read(text: &[u8]) -> Files {
+fn read(text: &[u8]) -> StampByPath {
     let line = |line: &[u8]| {
         let end = line.iter().position(|byte| *byte == b' ')?;
         let seen = match std::str::from_utf8(&line[..end]).ok()? {
             GONE => None,
-            seen => Some(Seen::read(seen)?),
+            seen => Some(FileStamp::read(seen)?),
         };
         Some((RepoPath::new(line[end + 1..].to_vec()), seen))
     };
@@ -112,20 +112,20 @@ mod tests {
         let [own, other] = ["aaaaaaaa", "bbbbbbbb"].map(|id| SessionId::new(id).unwrap());
         let held = |path: &[u8]| HeldBack {
             path: RepoPath::new(path),
-            reason: crate::git::Held::TooLarge(1),
-            seen: Seen::read("100644:1:2:3:4"),
+            reason: crate::git::HoldReason::TooLarge(1),
+            seen: FileStamp::read("100644:1:2:3:4"),
         };
-        let mut files = Held::read(&notes, &own).unwrap();
+        let mut files = HeldFiles::read(&notes, &own).unwrap();
         let gone = || vec![RepoPath::new(&b"- gone"[..])];
         assert!(files.is_empty());
         files.extend(&own, (vec![held(b"a b\nc"), held(b"\xff")], gone()), true).unwrap();
         files.extend(&own, (vec![held(b"more")], Vec::new()), false).unwrap();
-        assert_eq!(Held::read(&notes, &own).unwrap().all(), files.all());
+        assert_eq!(HeldFiles::read(&notes, &own).unwrap().all(), files.all());
         assert_eq!((files.files().count(), files.all().len()), (3, 4));
-        assert!(Held::read(&notes, &other).unwrap().all().is_empty());
+        assert!(HeldFiles::read(&notes, &other).unwrap().all().is_empty());
         files.retain(&own, &BTreeSet::from([RepoPath::new(&b"more"[..])])).unwrap();
-        assert_eq!(Held::read(&notes, &own).unwrap().all().len(), 1);
+        assert_eq!(HeldFiles::read(&notes, &own).unwrap().all().len(), 1);
         files.extend(&own, (Vec::new(), gone()), true).unwrap();
-        assert!(Held::read(&notes, &own).unwrap().is_empty());
+        assert!(HeldFiles::read(&notes, &own).unwrap().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::lock_path;
-use super::wish::is_wish;
+use super::stop_request::is_wish;
 
 /// How often somebody who only looks is waited for.
 const LOOKS: u32 = 1_000;
@@ -69,7 +69,7 @@ impl Lock {
                     let mut holder = String::new();
                     file.read_to_string(&mut holder).map_err(failed)?;
                     let mut holder = if holder.is_empty() { "another process".to_owned() } else { holder };
-                    if Holder::read(&holder).is_gone(common_dir, name) {
+                    if LockHolder::read(&holder).is_gone(common_dir, name) {
                         holder = left_by(&holder, &file, &path).map_err(failed)?;
                     }
                     return Err(LockError::Held { what: what.to_owned(), holder: holder.trim().to_owned() });
@@ -109,17 +109,17 @@ impl Lock {
     }
 
     /// Who holds the lock, by their own words; none if nobody does.
-    pub fn holder(common_dir: &Path, name: &str) -> Option<Holder> {
+    pub fn holder(common_dir: &Path, name: &str) -> Option<LockHolder> {
         if !Self::is_held(common_dir, name) {
             return None;
         }
         let text = std::fs::read_to_string(lock_path(common_dir, name)).ok()?;
-        Some(Holder::read(&text))
+        Some(LockHolder::read(&text))
     }
 
     /// Waits while a lock is held by what a process of this machine that is gone had started, which dies by itself. Asks
     /// `goes_on` before each look whether to wait any longer.
-    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&Holder) -> bool) {
+    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&LockHolder) -> bool) {
         while let Some(holder) = Self::holder(common_dir, name)
             && holder.is_gone(common_dir, name)
             && goes_on(&holder)
@@ -146,9 +146,9 @@ impl Lock {
     }
 }
 
-/// Who holds a lock. What they wrote is taken at their word only for messages; see [`Holder::is_here`].
+/// Who holds a lock. What they wrote is taken at their word only for messages; see [`LockHolder::is_here`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// All they wrote.
     pub text: String,
     /// The process.
@@ -157,7 +157,7 @@ pub struct Holder {
     pub host: Option<String>,
 }
 
-impl Holder {
+impl LockHolder {
     /// Reads what a holder wrote: `process 42 on host since …`
     pub fn read(text: &str) -> Self {
         let mut words = text.strip_prefix("process ").unwrap_or_default().split(" on ");
@@ -185,7 +185,7 @@ impl Holder {
     }
 }
 
-impl Holder {
+impl LockHolder {
     /// Whether the holder was a process of this machine and has let go, or ended: what holds the lock then is what it had
     /// started.
     fn is_gone(&self, common_dir: &Path, name: &str) -> bool {
@@ -279,12 +279,12 @@ mod tests {
         let holder = Lock::holder(dir.path(), "a").unwrap();
         assert_eq!(holder.process, Some(std::process::id().try_into().unwrap()));
         assert!(holder.is_here(dir.path(), "a"));
-        let elsewhere = Holder { host: Some("elsewhere".into()), ..holder.clone() };
+        let elsewhere = LockHolder { host: Some("elsewhere".into()), ..holder.clone() };
         assert!(!elsewhere.is_here(dir.path(), "a"));
         drop(held);
         assert_eq!(Lock::holder(dir.path(), "a"), None);
         assert!(!holder.is_here(dir.path(), "a"), "the process lives, but has let go");
-        assert_eq!(Holder::read("another process").process, None);
+        assert_eq!(LockHolder::read("another process").process, None);
     }
 
     #[test]

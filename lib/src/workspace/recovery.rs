@@ -5,28 +5,28 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::error::Error;
-use super::working_copy::{Position, WorkingCopy};
+use super::working_copy::{CopyPosition, WorkingCopy};
 use super::{keep, submodules, turn_change};
 use crate::event::Warning;
-use crate::git::{self, CommitSpec, Head, Limits, Person, TreeId, Writer, are_ignore_rules};
+use crate::git::{self, CommitLimits, CommitSpec, Head, Person, TreeId, Writer, are_ignore_rules};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId};
 use crate::trailer::Message;
 
 /// The ref something was saved under, and its paths.
-type Saved = (String, Vec<RepoPath>);
+type SavedRef = (String, Vec<RepoPath>);
 
 /// What was saved before it is removed.
 #[derive(Debug, Default)]
-struct Kept {
+struct SavedWork {
     /// If there was anything.
-    kept: Option<Saved>,
+    kept: Option<SavedRef>,
     /// Submodules whose place is gone, of which there is nothing to save.
     gone: Vec<RepoPath>,
 }
 
 /// What became of the changes of a node that must not write.
 #[derive(Debug)]
-pub struct Undone {
+pub struct UndoResult {
     /// The ref they were saved under, and their paths, if there were any.
     pub kept: Option<(String, Vec<RepoPath>)>,
     /// What it removed or reverted of what the setup has made. There is nothing of that to save.
@@ -43,12 +43,12 @@ pub fn hand_over(
     copy: &mut WorkingCopy,
     session: SessionId,
     branch: BranchName,
-    at: Position,
+    at: CopyPosition,
 ) -> Result<Option<String>, Error> {
     let (reason, none) = ("the working copy goes to another session", BTreeSet::new());
     submodules::refuse_submodule_work(copy)?;
-    let Kept { kept, gone } = match copy.settled {
-        true => Kept::default(),
+    let SavedWork { kept, gone } = match copy.settled {
+        true => SavedWork::default(),
         false => keep_uncommitted(copy, reason, &none)?,
     };
     git::worktree::restore_submodule_dirs(&copy.worktree, &gone)?;
@@ -83,9 +83,9 @@ pub fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
 }
 
 /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
-pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<Undone, Error> {
+pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<UndoResult, Error> {
     let (reason, spared) = (format!("`{node}` must not write"), spared(copy)?);
-    let Kept { mut kept, .. } = keep_uncommitted(copy, &reason, &spared)?;
+    let SavedWork { mut kept, .. } = keep_uncommitted(copy, &reason, &spared)?;
     let undone = git::worktree::undone_setup(&copy.worktree)?;
     let mut given_back: Vec<RepoPath> = undone.difference(&copy.undone_before).cloned().collect();
     let mut lost: Vec<RepoPath> = copy.held.files().filter(|path| !spared.contains(*path)).cloned().collect();
@@ -97,16 +97,16 @@ pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<Undone, Error> {
     }
     // What git cannot hold stays where it is, and is not forgotten.
     if is_untouched {
-        return Ok(Undone { kept, given_back, lost, warnings: Vec::new() });
+        return Ok(UndoResult { kept, given_back, lost, warnings: Vec::new() });
     }
     let written = turn_change::hold_back(copy)?;
     git::worktree::restore_submodule_dirs(&copy.worktree, &written.gone)?;
-    Ok(Undone { kept, given_back, lost, warnings: written.warnings })
+    Ok(UndoResult { kept, given_back, lost, warnings: written.warnings })
 }
 
 /// Makes `commit`, which is recorded, the base and the files of the working copy.
 pub fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> {
-    copy.at = Position::all(commit);
+    copy.at = CopyPosition::all(commit);
     let spared = spared(copy)?;
     git::worktree::reset_sparing(&mut copy.worktree, commit, copy.repo.tree_of(commit)?, &spared)?;
     Ok(())
@@ -149,8 +149,8 @@ fn reset(
     copy: &mut WorkingCopy,
     reason: &str,
     spared: &BTreeSet<RepoPath>,
-    kept: Option<Saved>,
-) -> Result<Option<Saved>, Error> {
+    kept: Option<SavedRef>,
+) -> Result<Option<SavedRef>, Error> {
     let (mut kept, mut newest) = (kept, Vec::new());
     loop {
         let tree = copy.tree()?;
@@ -171,21 +171,21 @@ fn reset(
 }
 
 /// Saves what no recorded commit has, but for some files.
-fn keep_uncommitted(copy: &mut WorkingCopy, reason: &str, spared: &BTreeSet<RepoPath>) -> Result<Kept, Error> {
+fn keep_uncommitted(copy: &mut WorkingCopy, reason: &str, spared: &BTreeSet<RepoPath>) -> Result<SavedWork, Error> {
     let mut writer = copy.repo.writer();
     let mut scan = git::worktree::scan_all(&mut copy.worktree)?;
     git::worktree::spare_files(&mut copy.worktree, &mut scan, spared);
-    let written = git::worktree::commit_tree(&mut copy.worktree, &scan, &mut writer, &Limits::NONE)?;
+    let written = git::worktree::commit_tree(&mut copy.worktree, &scan, &mut writer, &CommitLimits::NONE)?;
     let own = lost_head(copy)?;
     let is_recorded = written.tree == copy.tree()? && own.is_none();
     copy.settled = is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
     let gone = written.gone;
     if is_recorded {
-        return Ok(Kept { kept: None, gone });
+        return Ok(SavedWork { kept: None, gone });
     }
     let parents: Vec<CommitId> = std::iter::once(copy.at.tip).chain(own).collect();
     let name = keep::save(&copy.repo, writer, &copy.session, written.tree, &parents, reason)?;
-    Ok(Kept { kept: Some((name, written.paths)), gone })
+    Ok(SavedWork { kept: Some((name, written.paths)), gone })
 }
 
 /// What was held back and is as it was then, with what is gone as long as there is any of it.
@@ -221,5 +221,5 @@ fn is_at_recorded_step(copy: &mut WorkingCopy) -> Result<bool, Error> {
     }
     let mut writer = copy.repo.writer();
     let scan = git::worktree::scan_all(&mut copy.worktree)?;
-    Ok(git::worktree::commit_tree(&mut copy.worktree, &scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
+    Ok(git::worktree::commit_tree(&mut copy.worktree, &scan, &mut writer, &CommitLimits::NONE)?.tree == commit.tree)
 }

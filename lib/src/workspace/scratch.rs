@@ -82,9 +82,10 @@ impl Scratch {
     }
 
     /// Those whose owner has ended without removing them.
-    pub fn left(state_dir: &Path) -> Vec<Left> {
+    pub fn left(state_dir: &Path) -> Vec<OrphanScratch> {
         let entries = std::fs::read_dir(notes(state_dir)).into_iter().flatten().flatten();
-        let mut left: Vec<Left> = entries.filter_map(|entry| Left::of(entry.path()).ok().flatten()).collect();
+        let mut left: Vec<OrphanScratch> =
+            entries.filter_map(|entry| OrphanScratch::of(entry.path()).ok().flatten()).collect();
         left.sort_by(|one, other| one.path.cmp(&other.path));
         left
     }
@@ -108,7 +109,7 @@ impl Drop for Scratch {
 
 /// A directory for temporary files that a run has left.
 #[derive(Debug)]
-pub struct Left {
+pub struct OrphanScratch {
     /// Where it is; it may be gone.
     pub path: PathBuf,
     note: PathBuf,
@@ -116,7 +117,7 @@ pub struct Left {
     _held: File,
 }
 
-impl Left {
+impl OrphanScratch {
     /// What a note tells of; none if its owner lives, is of another machine, or it is no note.
     fn of(note: PathBuf) -> io::Result<Option<Self>> {
         let mut held = OpenOptions::new().read(true).write(true).open(&note)?;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::git::{self, Limits, Repo, Worktree};
+use crate::git::{self, CommitLimits, Repo, Worktree};
 use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
@@ -19,7 +19,7 @@ pub struct WorktreeSettings {
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
     /// What is too much to commit of them, as `commit:` in the configuration has it.
-    pub limits: Limits,
+    pub limits: CommitLimits,
     /// How many of sessions that are done are kept; all of them if it is not said.
     pub pool: Option<usize>,
 }

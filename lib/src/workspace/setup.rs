@@ -4,7 +4,7 @@ use super::error::Error;
 use super::settings::WorktreeSettings;
 use super::working_copy::WorkingCopy;
 use crate::event::{Warning, WarningCode};
-use crate::git::{self, Scan};
+use crate::git::{self, ScanResult};
 use crate::ids::RepoPath;
 
 /// Takes what the setup has made of the files for what the working copy begins with: no commit has it, and no reset
@@ -14,12 +14,12 @@ pub fn snapshot_setup(copy: &mut WorkingCopy, is_changed: bool) -> Result<Vec<(R
 }
 
 /// As [`WorkingCopy::begin_here`] where the setup has run once more.
-pub fn snapshot_setup_again(copy: &mut WorkingCopy, before: &Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+pub fn snapshot_setup_again(copy: &mut WorkingCopy, before: &ScanResult) -> Result<Vec<(RepoPath, bool)>, Error> {
     Ok(git::worktree::snapshot_setup_again(&mut copy.worktree, before)?)
 }
 
 /// What is changed already where the setup is about to run once more, for [`WorkingCopy::begin_again`].
-pub fn scan_before_setup(copy: &mut WorkingCopy) -> Result<Scan, Error> {
+pub fn scan_before_setup(copy: &mut WorkingCopy) -> Result<ScanResult, Error> {
     Ok(git::worktree::scan_all(&mut copy.worktree)?)
 }
 

@@ -2,16 +2,16 @@
 
 use super::error::Error;
 use super::working_copy::WorkingCopy;
-use crate::git::{self, Care, InSubmodules};
+use crate::git::{self, CheckDepth, SubmoduleWork};
 
 /// What lies in submodules and nowhere else.
-pub fn submodule_work(copy: &mut WorkingCopy) -> Result<InSubmodules, Error> {
-    Ok(git::worktree::unpublished_work(&mut copy.worktree, Care::Quick)?)
+pub fn submodule_work(copy: &mut WorkingCopy) -> Result<SubmoduleWork, Error> {
+    Ok(git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Quick)?)
 }
 
 /// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
 pub fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
-    let work = git::worktree::unpublished_work(&mut copy.worktree, Care::Thorough)?;
+    let work = git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Thorough)?;
     match work.is_empty() {
         true => Ok(()),
         false => Err(Error::InSubmodules { path: copy.path().to_owned(), work }),

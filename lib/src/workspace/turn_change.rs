@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::change::{Author, Change, SeenBranch};
+use super::change::{Author, ObservedBranch, TurnChange};
 use super::error::Error;
 use super::keep;
 use super::names::branch_ref;
 use super::working_copy::WorkingCopy;
 use crate::event::{Warning, WarningCode};
-use crate::git::{self, CommitSpec, Head, Person, Written};
+use crate::git::{self, BuiltTree, CommitSpec, Head, Person};
 use crate::ids::CommitId;
 use crate::trailer::Message;
 
@@ -21,14 +21,14 @@ pub fn prepare_commit(
     copy: &mut WorkingCopy,
     author: &Author<'_>,
     candidates: Option<&[PathBuf]>,
-) -> Result<Change, Error> {
+) -> Result<TurnChange, Error> {
     let mut change = find_changes(copy, candidates)?;
     commit_change(copy, author, &mut change)?;
     Ok(change)
 }
 
 /// What changed, without a commit of it yet.
-pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
+pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> Result<TurnChange, Error> {
     let (agent_head, branch) = agent_commit(copy)?;
     if agent_head.is_some() {
         git::pack::sweep(&copy.repo);
@@ -51,7 +51,7 @@ pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> R
         written.warnings.extend(keep_agent_commit(copy, own)?);
     }
     copy.held.extend(&copy.session, (written.held_back, written.withheld), is_whole)?;
-    Ok(Change {
+    Ok(TurnChange {
         writer,
         commit: None,
         tree: written.tree,
@@ -64,8 +64,8 @@ pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> R
 }
 
 /// A change of nothing, for a turn of a node that must not write.
-pub fn unchanged(copy: &WorkingCopy) -> Result<Change, Error> {
-    Ok(Change {
+pub fn unchanged(copy: &WorkingCopy) -> Result<TurnChange, Error> {
+    Ok(TurnChange {
         writer: copy.repo.writer(),
         commit: None,
         tree: copy.tree()?,
@@ -78,12 +78,12 @@ pub fn unchanged(copy: &WorkingCopy) -> Result<Change, Error> {
 }
 
 /// Makes the commit of a change, if there is anything in it.
-pub fn commit_change(copy: &WorkingCopy, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
+pub fn commit_change(copy: &WorkingCopy, author: &Author<'_>, change: &mut TurnChange) -> Result<(), Error> {
     if is_change(copy, change)? { commit(copy, author, change) } else { Ok(()) }
 }
 
 /// The change as a patch, if there is anything in it. Its objects are on disk then.
-pub fn patch(copy: &WorkingCopy, change: &mut Change) -> Result<Option<String>, Error> {
+pub fn patch(copy: &WorkingCopy, change: &mut TurnChange) -> Result<Option<String>, Error> {
     if !is_change(copy, change)? {
         return Ok(None);
     }
@@ -91,11 +91,11 @@ pub fn patch(copy: &WorkingCopy, change: &mut Change) -> Result<Option<String>, 
     Ok(Some(git::diff::patch(&copy.repo, copy.tree()?, change.tree, &[])?))
 }
 
-fn is_change(copy: &WorkingCopy, change: &Change) -> Result<bool, Error> {
+fn is_change(copy: &WorkingCopy, change: &TurnChange) -> Result<bool, Error> {
     Ok(change.tree != copy.tree()? || change.agent_head.is_some())
 }
 
-fn commit(copy: &WorkingCopy, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
+fn commit(copy: &WorkingCopy, author: &Author<'_>, change: &mut TurnChange) -> Result<(), Error> {
     let before = copy.tree()?;
     let mut are_new = !change.paths.is_empty();
     for path in change.paths.iter().take(LOOKED_UP) {
@@ -123,14 +123,14 @@ fn commit(copy: &WorkingCopy, author: &Author<'_>, change: &mut Change) -> Resul
 
 /// The agent's own commit that is not part of the session yet, and the session branch as it stands. An agent that
 /// checked the session branch out has its HEAD detached again.
-fn agent_commit(copy: &mut WorkingCopy) -> Result<(Option<CommitId>, SeenBranch), Error> {
+fn agent_commit(copy: &mut WorkingCopy) -> Result<(Option<CommitId>, ObservedBranch), Error> {
     let head = git::worktree::agent_head(&copy.worktree)?.unwrap_or(Head { commit: copy.at.base, branch: None });
     let at = copy.repo.refs().find(&branch_ref(&copy.branch))?;
     let checked_out = head.branch.as_ref() == Some(&copy.branch);
     if checked_out {
         git::worktree::detach(&mut copy.worktree)?;
     }
-    let branch = SeenBranch { at, checked_out };
+    let branch = ObservedBranch { at, checked_out };
     let foreign = head.commit != copy.at.base && !copy.repo.history().is_ancestor(head.commit, copy.at.tip)?;
     Ok((foreign.then_some(head.commit), branch))
 }
@@ -149,7 +149,7 @@ fn keep_agent_commit(copy: &mut WorkingCopy, own: CommitId) -> Result<Option<War
 }
 
 /// Looks at everything once more, and keeps in mind what of it no commit can have.
-pub(super) fn hold_back(copy: &mut WorkingCopy) -> Result<Written, Error> {
+pub(super) fn hold_back(copy: &mut WorkingCopy) -> Result<BuiltTree, Error> {
     let scan = git::worktree::scan_all(&mut copy.worktree)?;
     let limits = copy.limits();
     let written = git::worktree::commit_tree(&mut copy.worktree, &scan, &mut copy.repo.writer(), &limits)?;

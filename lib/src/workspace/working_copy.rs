@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::change::Change;
+use super::change::TurnChange;
 use super::error::Error;
-use super::guard::{Guard, Watch};
-use super::held::Held;
+use super::guard::{Guard, GuardWatch};
+use super::held::HeldFiles;
 use super::lock::Lock;
 use crate::event::Commits;
-use crate::git::{self, Head, Limits, Past, Repo, TreeId, Worktree};
+use crate::git::{self, CommitLimits, Head, Past, Repo, TreeId, Worktree};
 use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
 
 /// A working copy and the branch its commits go to.
@@ -28,18 +28,18 @@ pub struct WorkingCopy {
     pub(super) session: SessionId,
     pub(super) worktree: Worktree,
     pub(super) carries: Commits,
-    pub(super) at: Position,
-    pub(super) watch: Watch,
+    pub(super) at: CopyPosition,
+    pub(super) watch: GuardWatch,
     /// What was seen when the last node ended, which is what the next one begins with.
     pub(super) seen: Option<Guard>,
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
     pub(super) settled: bool,
     /// The files that were left out of the newest commits.
-    pub(super) held: Held,
+    pub(super) held: HeldFiles,
     /// What of the setup was no more before the running node.
     pub(super) undone_before: BTreeSet<RepoPath>,
     /// What is too much to commit.
-    pub(super) limits: Limits,
+    pub(super) limits: CommitLimits,
     /// Held as long as anything runs in it.
     pub(super) lock: Lock,
     /// What refs led to before the running node, where it could move them.
@@ -50,14 +50,14 @@ pub struct WorkingCopy {
 
 /// The commits a working copy stands at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub struct CopyPosition {
     /// What HEAD and index are at: where the running node began.
     pub base: CommitId,
     /// The newest recorded commit, whose files it has.
     pub tip: CommitId,
 }
 
-impl Position {
+impl CopyPosition {
     /// Everything at one commit.
     pub fn all(commit: CommitId) -> Self {
         Self { base: commit, tip: commit }
@@ -72,11 +72,11 @@ impl WorkingCopy {
         branch: BranchName,
         session: SessionId,
         worktree: Worktree,
-        (carries, at): (Commits, Position),
-        (limits, lock): (Limits, Lock),
+        (carries, at): (Commits, CopyPosition),
+        (limits, lock): (CommitLimits, Lock),
     ) -> Result<Self, Error> {
-        let watch = Watch::new(&repo)?;
-        let held = Held::read(worktree.notes(), &session)?;
+        let watch = GuardWatch::new(&repo)?;
+        let held = HeldFiles::read(worktree.notes(), &session)?;
         let (seen, settled) = (None, false);
         let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
         Ok(Self {
@@ -163,13 +163,13 @@ impl WorkingCopy {
 
     /// What is too much to commit. What the repository had before the running node is not new, whatever that did in
     /// between.
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> CommitLimits {
         let past = Past { own: vec![self.at.tip, self.at.base], refs: self.refs_before.clone() };
-        Limits { past: Some(past), ..self.limits.clone() }
+        CommitLimits { past: Some(past), ..self.limits.clone() }
     }
 
     /// The commits it stands at.
-    pub fn at(&self) -> Position {
+    pub fn at(&self) -> CopyPosition {
         self.at
     }
 
@@ -189,7 +189,7 @@ impl WorkingCopy {
     }
 
     /// Takes a change as recorded: what comes next is compared with it.
-    pub fn accept(&mut self, change: &Change) -> Result<(), Error> {
+    pub fn accept(&mut self, change: &TurnChange) -> Result<(), Error> {
         match change.commit {
             Some(commit) => self.take(commit, change.tree),
             None => Ok(()),
@@ -233,6 +233,6 @@ impl WorkingCopy {
 
     /// Takes a commit whose files it has as where it stands, while its branch stands elsewhere.
     pub fn place(&mut self, commit: CommitId) {
-        self.at = Position::all(commit);
+        self.at = CopyPosition::all(commit);
     }
 }

@@ -11,10 +11,10 @@ use super::changes::Changes;
 use super::error::Error;
 use super::guard::{Guard, Guards};
 use super::lock::Lock;
-use super::recovery::{self, Undone};
+use super::recovery::{self, UndoResult};
 use super::working_copy::WorkingCopy;
 use super::{setup, submodules, turn_change};
-use crate::git::{InSubmodules, TreeId};
+use crate::git::{SubmoduleWork, TreeId};
 use crate::ids::{CommitId, NodeId, RepoName};
 
 /// The trailer by which a commit names those of the same turn in other repositories.
@@ -201,7 +201,7 @@ impl Workspace {
     }
 
     /// Undoes what a node that must not write has written, after saving it.
-    pub fn undo(&mut self, node: &NodeId) -> Result<Vec<Undone>, Error> {
+    pub fn undo(&mut self, node: &NodeId) -> Result<Vec<UndoResult>, Error> {
         self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect()
     }
 
@@ -227,7 +227,7 @@ impl Workspace {
     }
 
     /// What lies in submodules and nowhere else, by worktree.
-    pub fn in_submodules_alone(&mut self) -> Result<Vec<InSubmodules>, Error> {
+    pub fn in_submodules_alone(&mut self) -> Result<Vec<SubmoduleWork>, Error> {
         self.copies.values_mut().map(submodules::submodule_work).collect()
     }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use pleach::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
-use pleach::git::{self, CommitSpec, Durability, Limits, Person, Repo, Worktree};
+use pleach::git::{self, CommitLimits, CommitSpec, Durability, Person, Repo, Worktree};
 use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
 use pleach::trailer::TurnFacts;
-use pleach::workspace::{self, Author, Lock, Position, WorkingCopy, branch_ref};
+use pleach::workspace::{self, Author, CopyPosition, Lock, WorkingCopy, branch_ref};
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -58,8 +58,8 @@ impl Session {
             repo.refs().swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
-        let at = (Commits::Turns, Position::all(head));
-        let bounds = (Limits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
+        let at = (Commits::Turns, CopyPosition::all(head));
+        let bounds = (CommitLimits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
         let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, bounds)?;
         let worktree = git::worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
@@ -133,7 +133,7 @@ impl Session {
         let scan = parts.scan.time(|| git::worktree::scan_paths(&mut self.worktree, &candidates))?;
         let (commit, changed) = parts.commit.time(|| -> Result<_, Box<dyn Error>> {
             let mut writer = repo.writer();
-            let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &Limits::default())?;
+            let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &CommitLimits::default())?;
             let commit = writer.commit(&CommitSpec {
                 tree: written.tree,
                 parents: vec![self.parts_tip],

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use pleach::engine::{Standing, View};
-use pleach::git::{Move, Repo};
+use pleach::git::{RefUpdate, Repo};
 use pleach::ids::CommitId;
 use pleach::workspace::KEEP;
 
@@ -36,7 +36,7 @@ pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<Kept>, Failure
 
 /// Removes a ref, unless it was moved since.
 pub fn remove(repo: &Repo, kept: &Kept) -> Result<(), Failure> {
-    let gone = Move { name: kept.reference.clone(), old: Some(kept.commit), new: None };
+    let gone = RefUpdate { name: kept.reference.clone(), old: Some(kept.commit), new: None };
     repo.refs().swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }
 

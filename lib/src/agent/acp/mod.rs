@@ -36,7 +36,7 @@ use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::{Meter, Upstream};
 use crate::llm::Unusable;
-use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
+use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, Spawner};
 use crate::text::{last_words, shorten};
 
 /// The kind of agent, as records have it.
@@ -189,20 +189,20 @@ impl AcpAgent {
     }
 
     /// The command that starts the agent.
-    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>, meter: Option<Meter>) -> Command {
+    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>, meter: Option<Meter>) -> CommandSpec {
         let signs = signs(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
         let wall = job.timeout.into_iter().chain(self.timeout).min();
         let arguments = self.bounded(&job).iter().cloned().chain(arguments);
         let argv = self.argv.iter().cloned().chain(arguments.map(OsString::from));
-        Command {
+        CommandSpec {
             env: job.env,
-            limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
+            limits: CommandLimits { wall, idle: Some(self.idle), output: OUTPUT, ..CommandLimits::default() },
             locks: job.locks,
             sandbox: job.sandbox,
             signs: Some(signs),
-            ..Command::new(argv, job.cwd)
+            ..CommandSpec::new(argv, job.cwd)
         }
     }
 

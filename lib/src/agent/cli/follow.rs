@@ -10,7 +10,7 @@ use super::parser::{Heard, Reader};
 use super::{CliAgent, Ran};
 use crate::agent::{AgentError, Job, Turns, Verdict};
 use crate::config::TurnMode;
-use crate::process::{Cancel, Canceller, Command, Stream};
+use crate::process::{Cancel, Canceller, CommandSpec, OutputStream};
 
 /// How long the stream may lag behind a hook that tells of the same tools.
 const LAG: Duration = Duration::from_secs(5);
@@ -29,15 +29,15 @@ impl Following<'_> {
     /// Follows the program to its end.
     pub(super) async fn follow(
         mut self,
-        command: Command,
+        command: CommandSpec,
         mut reader: Reader,
         cancel: &Cancel,
     ) -> Result<Ran, AgentError> {
         let (sender, mut heard) = mpsc::unbounded_channel();
         let (canceller, own) = Cancel::new();
         let output = {
-            let mut on_output = |stream: Stream, bytes: &[u8]| {
-                if stream == Stream::Stdout {
+            let mut on_output = |stream: OutputStream, bytes: &[u8]| {
+                if stream == OutputStream::Stdout {
                     // The other end is in this function.
                     reader.feed(bytes).into_iter().for_each(|heard| drop(sender.send(heard)));
                 }

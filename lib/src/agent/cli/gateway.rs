@@ -12,7 +12,7 @@ use crate::agent::signs::signs;
 use crate::agent::{AgentError, Driven, Job, Turn, Turns};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::process::{Cancel, Command, Stream};
+use crate::process::{Cancel, CommandSpec, OutputStream};
 
 /// How a run behind the gateway went, and its last turn.
 pub(super) struct Drove {
@@ -37,7 +37,7 @@ impl CliAgent {
         let prompt = self.prompt(job, session.is_some(), bounds.as_ref());
         let start = Start { session, hooks: None, endpoint: Some(&endpoint), bounds: bounds.as_ref() };
         let signs = Some(signs(&job.root, Some(driven.meter())));
-        let command = Command { signs, ..self.command(job, &prompt, start)? };
+        let command = CommandSpec { signs, ..self.command(job, &prompt, start)? };
         let reader = Mutex::new((Reader::new(self.preset.parser, Usage::default()), Gathered::new(&prompt)));
         let state = driven.state();
         let hear = |bytes: Option<&[u8]>| {
@@ -57,8 +57,8 @@ impl CliAgent {
         };
         let seen = driven
             .see_through(turns, cancel, |own| async move {
-                let mut on_output = |stream: Stream, bytes: &[u8]| {
-                    if stream == Stream::Stdout {
+                let mut on_output = |stream: OutputStream, bytes: &[u8]| {
+                    if stream == OutputStream::Stdout {
                         hear(Some(bytes));
                     }
                 };

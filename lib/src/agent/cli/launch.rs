@@ -14,7 +14,7 @@ use crate::agent::{AgentError, Job, bounds};
 use crate::config::{AgentStdin, ProviderName, TurnMode};
 use crate::confined_fs::ConfinedDir;
 use crate::llm::Unusable;
-use crate::process::{Command, Limits, Sandbox, Stdin};
+use crate::process::{CommandLimits, CommandSpec, Sandbox, Stdin};
 
 /// How much of what an agent says is kept beside what is understood of it.
 const OUTPUT: usize = 1 << 20;
@@ -58,7 +58,7 @@ impl CliAgent {
     }
 
     /// The command that starts the agent.
-    pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<Command, AgentError> {
+    pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<CommandSpec, AgentError> {
         let failed = |why: String| AgentError::Terminal(why);
         let preset = &self.preset;
         if !job.tools && !preset.can_go_without_tools(self.settings.is_command) {
@@ -110,7 +110,7 @@ impl CliAgent {
         // Options go before a last word that says where the task comes from.
         let end = words.len() - usize::from(words.last().is_some_and(|word| word == "-"));
         words.splice(end..end, more);
-        let mut command = Command::new(
+        let mut command = CommandSpec::new(
             std::iter::once(self.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
             job.cwd.clone(),
         );
@@ -121,11 +121,11 @@ impl CliAgent {
             AgentStdin::Prompt => Stdin::Bytes(prompt.as_bytes().to_vec()),
         };
         let own = self.settings.timeout.map(Duration::from_secs);
-        command.limits = Limits {
+        command.limits = CommandLimits {
             wall: [own, job.timeout].into_iter().flatten().min(),
             idle: Some(self.settings.idle_timeout.map_or(IDLE, Duration::from_secs)),
             output: OUTPUT,
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         command.signs = Some(signs(&job.root, None));
         command.locks = job.locks.clone();

@@ -10,7 +10,7 @@ use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, Warning, Warn
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
 use crate::text::listed;
-use crate::workspace::{self, BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace};
 use crate::{clock, git, state};
 
 /// How many paths a message names.
@@ -88,7 +88,7 @@ impl Context {
     fn make_copy_of(&mut self, name: &RepoName, made: &mut Making) -> Result<(), Error> {
         let branch = self.state.branches.get(name).expect("its branch is why it is made").clone();
         let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
-        let at = Position { base: base_of(&self.node_base()), tip: base_of(&self.state.work) };
+        let at = CopyPosition { base: base_of(&self.node_base()), tip: base_of(&self.state.work) };
         let base = base_of(&self.state.base);
         if self.bring_branch(name)? {
             let (repo, branch) = (name.clone(), branch.clone());

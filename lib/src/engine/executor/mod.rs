@@ -37,7 +37,7 @@ use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::record::History;
-use crate::workspace::{self, Position, Workspace};
+use crate::workspace::{self, CopyPosition, Workspace};
 
 /// Is told of all work that is begun, with what it was made of.
 pub type Watch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
@@ -200,7 +200,7 @@ impl Executor {
                 let copy = workspace.copy_mut(&task.repo);
                 let copy = copy.expect("a session on a task has a worktree of the task's repository");
                 let (id, branch) = (self.plan.id.clone(), copy.branch.clone());
-                tokio::task::block_in_place(|| workspace::hand_over(copy, id, branch, Position::all(commit)))?;
+                tokio::task::block_in_place(|| workspace::hand_over(copy, id, branch, CopyPosition::all(commit)))?;
                 self.set_up(workspace, warnings).await?;
             }
             Job::Node => {}

@@ -6,9 +6,9 @@ use super::place::own_refs;
 use crate::engine::session::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Warning, WarningCode};
-use crate::git::Scan;
+use crate::git::ScanResult;
 use crate::ids::{RepoName, RepoPath};
-use crate::process::{Command, Exit, Limits};
+use crate::process::{CommandLimits, CommandSpec, Exit};
 use crate::text::listed;
 use crate::workspace::{self, WorkingCopy, Workspace};
 
@@ -63,7 +63,7 @@ impl Setup<'_> {
 
     /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
     /// more, what was changed before it is given.
-    fn begin(&mut self, repo: &RepoName, before: Option<Scan>) -> Result<(), Error> {
+    fn begin(&mut self, repo: &RepoName, before: Option<ScanResult>) -> Result<(), Error> {
         let is_changed = self.engine.worktrees.setup.is_some();
         let copy = self.copy_mut(repo);
         let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
@@ -90,11 +90,11 @@ impl Setup<'_> {
         let scratch = engine.scratch()?;
         let command = {
             let workspace = &*self.workspace;
-            let mut command = Command::shell(script, self.copy(repo).path());
+            let mut command = CommandSpec::shell(script, self.copy(repo).path());
             command.env = engine.temporary(scratch.as_ref());
             let bounds = engine.bounds(workspace, scratch.as_ref(), None);
             command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
-            command.limits = Limits { output: 64 * 1024, ..Limits::default() };
+            command.limits = CommandLimits { output: 64 * 1024, ..CommandLimits::default() };
             command.locks = workspace.locks();
             command
         };

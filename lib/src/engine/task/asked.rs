@@ -4,7 +4,7 @@ use super::TaskJob;
 use crate::engine::Error;
 use crate::engine::session::SessionPlan;
 use crate::event::TaskOf;
-use crate::git::{self, Change, ChangeKind, Durability, MergeError, Repo, TreeEdit, TreeId};
+use crate::git::{self, ChangeKind, Durability, MergeError, Repo, TreeChange, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::plan::tree::TestCommand;
@@ -98,7 +98,7 @@ fn without_task(repo: &Repo, task: &TaskOf, job: &TaskJob) -> Result<TreeId, Err
 
 /// A tree in which the files that differ from `before` to `after` are as they were before.
 fn put_back(repo: &Repo, tree: TreeId, after: TreeId, before: TreeId) -> Result<TreeId, Error> {
-    let edit = |change: Change| match change.kind {
+    let edit = |change: TreeChange| match change.kind {
         ChangeKind::Added(kind, blob) | ChangeKind::Modified(_, (kind, blob)) => TreeEdit::Put(change.path, kind, blob),
         ChangeKind::Removed(..) => TreeEdit::Remove(change.path),
     };

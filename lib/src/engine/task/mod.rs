@@ -33,7 +33,7 @@ use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
 use crate::step::text::Body;
 use crate::step::{Attempt, Counts, Step, StepKind, report, text};
-use crate::workspace::{self, Lock, Position, WorkingCopy, Workspace, branch_key};
+use crate::workspace::{self, CopyPosition, Lock, WorkingCopy, Workspace, branch_key};
 
 pub use step::{StepReport, TaskReport};
 pub(super) use step::{code_of, in_the_record};
@@ -385,7 +385,9 @@ impl Session {
         let node = node.id.clone();
         if by_agent {
             let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
-            tokio::task::block_in_place(|| workspace::hand_over(copy, id, copy.branch.clone(), Position::all(commit)))?;
+            tokio::task::block_in_place(|| {
+                workspace::hand_over(copy, id, copy.branch.clone(), CopyPosition::all(commit))
+            })?;
             let why = "What the agent tested was built anew since, on what had landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));

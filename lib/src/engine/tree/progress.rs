@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::step_cache;
 use super::step_scan::{Cut, Names, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
-use crate::git::{self, Parent, Passed, Repo};
+use crate::git::{self, HistoryCommit, HistoryParent, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{Chain, Form, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
 use crate::step::short_id;
@@ -363,20 +363,20 @@ impl Landed {
     }
 }
 
-fn outside(parent: &Parent) -> Option<CommitId> {
+fn outside(parent: &HistoryParent) -> Option<CommitId> {
     match parent {
-        Parent::Outside(id) => Some(*id),
-        Parent::Passed(_) => None,
+        HistoryParent::Outside(id) => Some(*id),
+        HistoryParent::Passed(_) => None,
     }
 }
 
 /// Whether the first parents of what is new lead to `from`.
-fn goes_on_from(new: &[Passed], from: CommitId) -> bool {
+fn goes_on_from(new: &[HistoryCommit], from: CommitId) -> bool {
     let mut at = new.len().checked_sub(1);
     while let Some(place) = at {
         match new[place].parents.first() {
-            Some(Parent::Passed(parent)) => at = Some(*parent),
-            Some(Parent::Outside(id)) => return *id == from,
+            Some(HistoryParent::Passed(parent)) => at = Some(*parent),
+            Some(HistoryParent::Outside(id)) => return *id == from,
             None => return false,
         }
     }

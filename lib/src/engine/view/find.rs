@@ -1,13 +1,13 @@
 //! Finding sessions and what belongs to them.
 
-use crate::git::{self, Listed, Repo};
+use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::SessionId;
 use crate::record::{self, History};
 use crate::text::listed;
 
 /// The working copies of a session: `{base}/{session}/{name}`.
-pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<Listed>, git::Error> {
-    let of_session = |listed: &Listed| {
+pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktree>, git::Error> {
+    let of_session = |listed: &ListedWorktree| {
         let parent = listed.path.parent().and_then(|parent| parent.file_name());
         parent.is_some_and(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
     };

@@ -14,8 +14,8 @@ use crate::engine::preamble::STDERR_MARK;
 use crate::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
-use crate::process::sandbox::Refused;
-use crate::process::{self, Command, Exit, Limits, SpawnError};
+use crate::process::sandbox::Refusals;
+use crate::process::{self, CommandLimits, CommandSpec, Exit, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
@@ -49,9 +49,9 @@ impl Worker {
         }
         let begun = Instant::now();
         let status_file = self.status_file()?;
-        let mut command = Command::shell(&script, self.workspace.root());
+        let mut command = CommandSpec::shell(&script, self.workspace.root());
         command.env = self.environment("tool", &status_file);
-        command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
+        command.limits = CommandLimits { output: OUTPUT_KEPT, ..CommandLimits::default() };
         command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
@@ -82,7 +82,7 @@ impl Worker {
         let refused = bounds
             .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), self.workspace.root()));
         let refused = match output.exit {
-            Exit::Code(0) => refused.map(Refused::of_success),
+            Exit::Code(0) => refused.map(Refusals::of_success),
             _ => refused,
         };
         let refused = refused.and_then(|refused| refused.in_words());

@@ -34,10 +34,10 @@ use crate::engine;
 use crate::event::{
     AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution, Warning, WarningCode,
 };
-use crate::git::InSubmodules;
+use crate::git::SubmoduleWork;
 use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
-use crate::process::sandbox::Refused;
+use crate::process::sandbox::Refusals;
 use crate::process::{self, Cancel, Exit, Sandbox, Timeout};
 use crate::state::Visit;
 use crate::step::text;
@@ -386,7 +386,7 @@ impl Worker {
     fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
         match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
             Ok(all) => {
-                let missing = |work| InSubmodules { moved: BTreeSet::new(), ..work }.missing();
+                let missing = |work| SubmoduleWork { moved: BTreeSet::new(), ..work }.missing();
                 warnings.extend(all.into_iter().flat_map(missing).map(|missing| {
                     WarningCode::SubmoduleWork.with(format!(
                         "changed in submodules and {missing}; commit and push that in their own repository"
@@ -541,7 +541,7 @@ struct Gathered {
     /// The agent could not work, for reasons outside of the job.
     is_stuck: bool,
     /// What the sandbox kept the work from writing.
-    refused: Refused,
+    refused: Refusals,
 }
 
 impl Gathered {

@@ -8,7 +8,7 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{self, Cancel, Command, Exit, Limits, SpawnError, Stream};
+use crate::process::{self, Cancel, CommandLimits, CommandSpec, Exit, OutputStream, SpawnError};
 use crate::step::counts::Heard;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
@@ -127,18 +127,18 @@ impl Worker {
         is_up: &(dyn Fn() -> bool + Sync),
     ) -> Result<RanTest, Stopped> {
         let status_file = self.status_file()?;
-        let mut command = Command::shell(&test.command, self.workspace.root());
+        let mut command = CommandSpec::shell(&test.command, self.workspace.root());
         command.env = self.environment("test", &status_file);
-        command.limits = Limits {
+        command.limits = CommandLimits {
             output: OUTPUT_KEPT,
             wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)),
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
         let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
-        let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
+        let mut hear = |stream: OutputStream, bytes: &[u8]| heard[stream as usize].push(bytes);
         let output = match self.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
             Ok(output) => output,
             // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.

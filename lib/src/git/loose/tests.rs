@@ -24,7 +24,7 @@ fn blobs(count: usize) -> Vec<(gix::ObjectId, Vec<u8>)> {
     (0..count).map(blob).collect()
 }
 
-fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
+fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<NewObject<'_>> {
     blobs.iter().map(|(id, bytes)| (id, ObjectKind::Blob, bytes.as_slice())).collect()
 }
 
@@ -32,8 +32,8 @@ fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
 fn what_git_packs_before_it_is_durable_is_not_missed() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(ROUND + 1);
-    let (objects, packs) = (objects(&blobs), Packs::default());
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
     git(&["pack-objects", "-q", ".git/objects/pack/pack"], &ids);
@@ -52,8 +52,8 @@ fn what_git_packs_before_it_is_durable_is_not_missed() {
 fn what_is_lost_before_it_is_durable_is_written_again() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(3);
-    let (objects, packs) = (objects(&blobs), Packs::default());
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let one = loose_path(store.root, &blobs[0].0);
     std::fs::remove_dir_all(one.parent().expect("it lies in a directory")).expect("the directory goes");
@@ -65,9 +65,9 @@ fn what_is_lost_before_it_is_durable_is_written_again() {
 fn what_is_there_and_packed_a_moment_later_is_no_error() {
     let (_dir, repo, _) = repository();
     let blobs = blobs(1);
-    let (objects, packs) = (objects(&blobs), Packs::default());
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
     write(repo.store_ref(), &packs, &objects, Durability::Fsync).expect("it is written");
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     let (id, kind, bytes) = objects[0];
     let path = loose_path(store.root, id);
     let existing = store.existing(&path, id, kind, bytes).expect("it can be read");
@@ -117,7 +117,7 @@ fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them
         let bytes: Vec<u8> = (0..length).map(|_| random.u8(b'a'..=b'z')).collect();
         let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, ObjectKind::Blob, &bytes).expect("no collision");
         let object = [(&id, ObjectKind::Blob, bytes.as_slice())];
-        let new = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is written");
+        let new = write(repo.store_ref(), &PackIndexes::default(), &object, Durability::None).expect("it is written");
         assert_eq!(new.len(), 1);
         let file = std::fs::read(loose_path(repo.store_ref().path(), &id)).expect("it is there");
         let is_stored = file.windows(bytes.len().max(1)).any(|part| part == bytes);
@@ -135,7 +135,7 @@ fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them
         let read = gix::objs::Find::try_find(&repo, &id, &mut found).expect("it can be read").expect("it is found");
         assert_eq!((read.kind, read.data), (ObjectKind::Blob, bytes.as_slice()), "{length}");
         // What is there whole is not written again.
-        let again = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is there");
+        let again = write(repo.store_ref(), &PackIndexes::default(), &object, Durability::None).expect("it is there");
         assert_eq!(again.len(), 0, "{length}");
     }
     assert_eq!(git(&["fsck", "--strict", "--no-dangling", "--full"], ""), "");

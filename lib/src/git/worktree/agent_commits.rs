@@ -3,7 +3,7 @@
 use gix::bstr::{BString, ByteSlice as _};
 use gix::index::entry::Mode;
 
-use super::{Scan, Worktree, scan};
+use super::{ScanResult, Worktree, scan};
 use crate::git::diff::{self, ChangeKind};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::object::EntryKind;
@@ -12,7 +12,7 @@ use crate::ids::CommitId;
 /// As [`scan_all`](super::scan_all), where an agent has committed by itself. What its commit has otherwise than the recorded tree
 /// is its change, though a setup has made it or git ignores it. A file that it tracks no more and ignores leaves the
 /// tree and stays on disk, as with `git add -A`.
-pub fn scan_after(worktree: &mut Worktree, own: CommitId) -> Result<Scan, Error> {
+pub fn scan_after(worktree: &mut Worktree, own: CommitId) -> Result<ScanResult, Error> {
     let changes = diff::changes(&worktree.repo, worktree.tree, worktree.repo.tree_of(own)?)?;
     let mut scan = scan::scan_all(worktree)?;
     let mut rules = worktree.ignore_rules()?;

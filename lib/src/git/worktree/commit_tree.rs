@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Mode;
 
-use super::cache::{Known, Staged};
-use super::held_back::{Held, HeldBack, SHOWN, in_words};
-use super::known_content::{self, Reading};
-use super::limits::Limits;
+use super::cache::{CachedEntry, StagedTree};
+use super::held_back::{HeldBack, HoldReason, SHOWN, in_words};
+use super::known_content::{self, FileReader};
+use super::limits::CommitLimits;
 use super::read_file::{self, FileState};
 use super::tree_paths::parents;
-use super::{Scan, Seen, Worktree, submodules};
+use super::{FileStamp, ScanResult, Worktree, submodules};
 use crate::event::{Warning, WarningCode};
 use crate::git::error::Error;
 use crate::git::id::{BlobId, TreeId};
@@ -21,7 +21,7 @@ use crate::ids::RepoPath;
 
 /// The tree of the files as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct BuiltTree {
     /// The tree; equal to the recorded one when nothing changed.
     pub tree: TreeId,
     /// The paths that differ from the recorded tree, sorted.
@@ -36,7 +36,7 @@ pub struct Written {
     pub warnings: Vec<Warning>,
 }
 
-impl Written {
+impl BuiltTree {
     /// What is held back, in words.
     pub fn held_in_words(&self) -> Vec<String> {
         in_words(&self.held_back).map(|warning| warning.text).collect()
@@ -47,24 +47,24 @@ impl Written {
 /// after [`Worktree::accept`], so a transition that fails loses no change.
 pub fn commit_tree(
     worktree: &mut Worktree,
-    scan: &Scan,
+    scan: &ScanResult,
     writer: &mut Writer,
-    limits: &Limits,
-) -> Result<Written, Error> {
-    let mut entries: Vec<(BString, Option<Known>)> = Vec::new();
+    limits: &CommitLimits,
+) -> Result<BuiltTree, Error> {
+    let mut entries: Vec<(BString, Option<CachedEntry>)> = Vec::new();
     let (mut held_back, mut held) = (Vec::new(), Vec::new());
     let (mut gone, mut replaced) = (Vec::new(), Vec::new());
     let new: BTreeSet<&BString> =
         scan.candidates.iter().filter(|path| worktree.cache.known(path.as_bstr()).is_none()).collect();
-    let mut reading = Reading::new(limits, std::mem::take(&mut worktree.new_content));
+    let mut reading = FileReader::new(limits, std::mem::take(&mut worktree.new_content));
     let too_many = known_content::too_many(worktree, &new, &mut reading)?;
     for path in &scan.candidates {
         let found = match &too_many {
             _ if !limits.in_submodules && submodules::belongs_to_submodule(worktree, path.as_bstr()) => {
                 read_file::found_there(worktree, path.as_bstr())
             }
-            Some(many) if many.contains(path) => FileState::Held(Held::TooMany(many.len())),
-            _ if !is_allowed(path.as_bstr()) => FileState::Held(Held::Name),
+            Some(many) if many.contains(path) => FileState::Held(HoldReason::TooMany(many.len())),
+            _ if !is_allowed(path.as_bstr()) => FileState::Held(HoldReason::Name),
             _ => known_content::read_within(worktree, path.as_bstr(), &mut reading, writer)?,
         };
         if worktree.cache.is_submodule(path.as_bstr()) {
@@ -84,13 +84,13 @@ pub fn commit_tree(
             FileState::File(known) => entries.push((path.clone(), Some(known))),
             FileState::Held(reason) => {
                 held.push(path);
-                let seen = Seen::at(&worktree.place(path.as_bstr()));
+                let seen = FileStamp::at(&worktree.place(path.as_bstr()));
                 held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason, seen });
             }
             FileState::Gone | FileState::Same => {}
         }
     }
-    let deep = scan.deep.iter().map(|path| HeldBack { path: path.clone(), reason: Held::TooDeep, seen: None });
+    let deep = scan.deep.iter().map(|path| HeldBack { path: path.clone(), reason: HoldReason::TooDeep, seen: None });
     held_back.extend(deep);
     entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
     let in_the_way = in_the_way(worktree, &entries);
@@ -100,8 +100,8 @@ pub fn commit_tree(
         let gone = entries.extract_if(.., |(_, known)| known.is_none());
         withheld = gone.map(|(path, _)| RepoPath::new(path)).collect();
         for path in without_room(worktree, &mut entries) {
-            let seen = Seen::at(&worktree.place(path.as_bstr()));
-            held_back.push(HeldBack { path: RepoPath::new(path), reason: Held::NoRoom, seen });
+            let seen = FileStamp::at(&worktree.place(path.as_bstr()));
+            held_back.push(HeldBack { path: RepoPath::new(path), reason: HoldReason::NoRoom, seen });
         }
     }
     let edits: Vec<TreeEdit> =
@@ -115,16 +115,16 @@ pub fn commit_tree(
         .collect();
     paths.sort();
     worktree.cache.forget_stats(held);
-    worktree.staged = Some(Staged { tree, entries });
+    worktree.staged = Some(StagedTree { tree, entries });
     let (new_content, unfiltered) = reading.end();
     worktree.new_content = new_content;
     let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
-    Ok(Written { tree, paths, warnings, held_back, withheld, gone })
+    Ok(BuiltTree { tree, paths, warnings, held_back, withheld, gone })
 }
 
 /// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
 /// setup has, or it is left out of the checkout.
-fn in_the_way(worktree: &Worktree, entries: &[(BString, Option<Known>)]) -> BTreeSet<BString> {
+fn in_the_way(worktree: &Worktree, entries: &[(BString, Option<CachedEntry>)]) -> BTreeSet<BString> {
     let mut found = BTreeSet::new();
     let put = entries.iter().filter(|(path, known)| known.is_some() && worktree.cache.known(path.as_bstr()).is_none());
     for (path, _) in put {
@@ -139,7 +139,7 @@ fn in_the_way(worktree: &Worktree, entries: &[(BString, Option<Known>)]) -> BTre
 }
 
 /// The edit that brings the recorded tree to what was found, none if it has it already.
-fn edit(worktree: &Worktree, path: &BString, found: Option<&Known>) -> Option<TreeEdit> {
+fn edit(worktree: &Worktree, path: &BString, found: Option<&CachedEntry>) -> Option<TreeEdit> {
     let place = RepoPath::new(path.to_vec());
     let Some(found) = found else { return Some(TreeEdit::Remove(place)) };
     let kind = match found.mode {
@@ -151,13 +151,13 @@ fn edit(worktree: &Worktree, path: &BString, found: Option<&Known>) -> Option<Tr
 }
 
 /// Whether the recorded tree has this at a path.
-fn has(worktree: &Worktree, path: &BString, found: &Known) -> bool {
+fn has(worktree: &Worktree, path: &BString, found: &CachedEntry) -> bool {
     let recorded = worktree.cache.known(path.as_bstr());
     recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode)
 }
 
 /// Takes the files out of what was found that need the place of what the recorded tree has. Returns those.
-fn without_room(worktree: &Worktree, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
+fn without_room(worktree: &Worktree, entries: &mut Vec<(BString, Option<CachedEntry>)>) -> Vec<BString> {
     let has_room = |path: &BStr| {
         worktree.cache.known(path).is_some()
             || parents(path).all(|parent| worktree.cache.known(parent).is_none())
@@ -174,7 +174,7 @@ fn is_allowed(path: &BStr) -> bool {
 }
 
 fn warnings(
-    scan: &Scan,
+    scan: &ScanResult,
     (gone, replaced): (&[RepoPath], &[RepoPath]),
     held_back: &[HeldBack],
     unfiltered: &[(BString, BString)],

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::add_failure::{AddFailure, room_at};
-use super::creation::{Making, is_free};
+use super::creation::{CreationMarker, is_free};
 use super::git_dir::{admin_dir, linked_git_dir, same_file, tie};
 use super::list::stands_at;
 use super::lock::one_at_a_time;
 use super::metadata::Notes;
-use super::registration::Origin;
-use super::rules::Rules;
+use super::registration::Registration;
+use super::rules::SparseRules;
 use super::{Worktree, open, remove, sanitize};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _};
-use crate::git::program::{Finished, Program};
-use crate::git::progress::{Doing, Meter, updated};
+use crate::git::program::{GitOutput, Program};
+use crate::git::progress::{FileOperation, ProgressMeter, updated};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
 use crate::process::sink;
@@ -37,7 +37,7 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).at("create", parent)?;
     }
-    let making = Making::begin(path)?;
+    let making = CreationMarker::begin(path)?;
     let made = register(repo, path, commit).and_then(|made| fill(repo, path, &made, rules, making));
     if made.is_err() {
         // As git does where it cannot make one. Why it cannot is what counts.
@@ -47,13 +47,13 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
 }
 
 /// Gives a worktree that is being made its files, as far as they are not there.
-fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: Making) -> Result<Worktree, Error> {
+fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: CreationMarker) -> Result<Worktree, Error> {
     check_out(repo, path, made, rules, &making)?;
     crash::point(Kind::HeadUpdate, When::After);
     // Files and index are equally new, so git would read them all at every status until this is done once.
     refresh(repo, path)?;
     let notes = Notes::of(repo.common_dir(), made);
-    Rules::note(repo, made, &notes)?;
+    SparseRules::note(repo, made, &notes)?;
     let index = made.join("index");
     notes.wrote_index(&index.metadata().at("read", &index)?)?;
     making.end()?;
@@ -64,9 +64,9 @@ fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: Making)
 /// commit. What it has checked out is not written again.
 pub(super) fn finish(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Option<Worktree>, Error> {
     // A git that is still at it goes on to its end.
-    let making = Making::take_up(path)?;
+    let making = CreationMarker::take_up(path)?;
     let (Some(made), Ok(root)) = (admin_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
-    let is_noted = Origin::of(repo.common_dir(), &made)?.is_some_and(|origin| origin.root == root);
+    let is_noted = Registration::of(repo.common_dir(), &made)?.is_some_and(|origin| origin.root == root);
     let is_tied = linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &made)));
     if !is_noted || !is_tied || !stands_at(&made, commit) {
         return Ok(None);
@@ -93,7 +93,7 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     Notes::sweep(common)?;
     // A worktree before it may have had its name.
     Notes::of(common, &made).forget()?;
-    Origin::take(common, &made, &root)?;
+    Registration::take(common, &made, &root)?;
     Ok(made)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn named_place(path: &Path) -> PathBuf {
 
 /// Checks out what the rules of a sparse checkout leave, but for what is there already. The setting goes to these commands
 /// alone: the repository's own settings are the user's, and what is left out is known by the index from here on.
-fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making: &Making) -> Result<(), Error> {
+fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making: &CreationMarker) -> Result<(), Error> {
     let program = in_worktree(repo, path);
     // Nobody holds it who makes this worktree.
     let lock = git_dir.join("index.lock");
@@ -117,7 +117,7 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making:
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).at("remove", &lock),
         _ => {}
     }
-    Rules::begin(git_dir, rules)?;
+    SparseRules::begin(git_dir, rules)?;
     let mut files = std::fs::read_dir(path).at("list", path)?.filter_map(Result::ok);
     if files.any(|found| found.file_name() != ".git") {
         if !git_dir.join("index").exists() {
@@ -134,12 +134,12 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making:
     let args = settings.iter().chain(sparse).chain(&["read-tree", "--reset", "-u", "-v", "HEAD"]);
     let told = Arc::new(sink().at("write", git_dir)?);
     let count = told.clone();
-    let _meter = Meter::start(repo.listening(), Doing::CheckOut, move || updated(&last_bytes(&count)));
+    let _meter = ProgressMeter::start(repo.listening(), FileOperation::CheckOut, move || updated(&last_bytes(&count)));
     made_by(path, program.run_long(path, args, making.lock(), told)?)
 }
 
 /// That git has made the worktree, or why not.
-fn made_by(path: &Path, git: Finished) -> Result<(), Error> {
+fn made_by(path: &Path, git: GitOutput) -> Result<(), Error> {
     match git.code {
         Some(0) => Ok(()),
         Some(_) if git.held_lock().is_none() => {

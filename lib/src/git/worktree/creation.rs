@@ -10,13 +10,13 @@ use crate::git::error::{Error, IoContext as _};
 
 /// A file beside a worktree as long as it is being made. An agent cannot remove it, nor make one: it works only in a
 /// worktree that is whole.
-pub(super) struct Making {
+pub(super) struct CreationMarker {
     file: PathBuf,
     /// Held by whoever makes it, and by a git that outlives them.
     lock: Arc<File>,
 }
 
-impl Making {
+impl CreationMarker {
     pub fn begin(path: &Path) -> Result<Self, Error> {
         Self::take_up(path)
     }

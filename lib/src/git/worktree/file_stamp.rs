@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 
 /// What a file shows without being read. One that was written since shows something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct FileStamp {
     mode: u32,
     size: u64,
     inode: u64,
@@ -16,7 +16,7 @@ pub struct Seen {
     written: (i64, i64),
 }
 
-impl Seen {
+impl FileStamp {
     /// What is at a place; none if nothing is.
     pub(super) fn at(place: &Path) -> Option<Self> {
         let found = place.symlink_metadata().ok()?;
@@ -39,7 +39,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for FileStamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, size, inode, written: (seconds, nanoseconds) } = self;
         write!(f, "{mode:o}:{size}:{inode}:{seconds}:{nanoseconds}")
@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_read_as_it_was_written() {
-        let seen = Seen { mode: 0o100_644, size: 1 << 40, inode: 7, written: (-3, 999_999_999) };
-        assert_eq!(Seen::read(&seen.to_string()), Some(seen));
+        let seen = FileStamp { mode: 0o100_644, size: 1 << 40, inode: 7, written: (-3, 999_999_999) };
+        assert_eq!(FileStamp::read(&seen.to_string()), Some(seen));
         for torn in ["", "100644:1:7", "100644:1:7:3:4:5", "x:1:7:3:4"] {
-            assert_eq!(Seen::read(torn), None, "{torn}");
+            assert_eq!(FileStamp::read(torn), None, "{torn}");
         }
     }
 }

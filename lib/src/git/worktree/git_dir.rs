@@ -3,7 +3,7 @@
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use super::registration::Origin;
+use super::registration::Registration;
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
@@ -49,7 +49,7 @@ pub(super) fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Err
     let is_there = |root: &Path| root == path || same_file(root, path);
     let (mut noted, mut others) = (Vec::new(), Vec::new());
     for git_dir in git_dirs(common)? {
-        match Origin::of(common, &git_dir)? {
+        match Registration::of(common, &git_dir)? {
             Some(origin) if is_there(&origin.root) => noted.push(git_dir),
             Some(origin) if origin.root.symlink_metadata().is_ok() => {}
             _ => others.push(git_dir),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Seen;
+use super::FileStamp;
 use super::limits::MIB;
 use crate::event::{Warning, WarningCode};
 use crate::ids::RepoPath;
@@ -14,14 +14,14 @@ pub struct HeldBack {
     /// Which file.
     pub path: RepoPath,
     /// Why.
-    pub reason: Held,
+    pub reason: HoldReason,
     /// What it looked like, unless it is gone by now.
-    pub seen: Option<Seen>,
+    pub seen: Option<FileStamp>,
 }
 
 /// Why a file was not committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
+pub enum HoldReason {
     /// It is larger than the limit.
     TooLarge(u64),
     /// It is one of this many new files, more than the limit.
@@ -40,7 +40,7 @@ pub enum Held {
     Filter(String),
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge(size) => {

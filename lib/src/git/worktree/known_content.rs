@@ -9,11 +9,11 @@ use gix::index::State;
 use gix::index::entry::Mode;
 
 use super::filters::Filters;
-use super::held_back::Held;
+use super::held_back::HoldReason;
 use super::new_content::NewContent;
 use super::past::PastContent;
 use super::read_file::{self, FileState};
-use super::{Limits, Past, Worktree};
+use super::{CommitLimits, Past, Worktree};
 use crate::git::error::Error;
 use crate::git::writer::Writer;
 
@@ -59,15 +59,15 @@ impl KnownContent {
 }
 
 /// How files are read for one tree. What it takes is made when the first file needs it.
-pub(super) struct Reading<'a> {
-    limits: &'a Limits,
+pub(super) struct FileReader<'a> {
+    limits: &'a CommitLimits,
     new: NewContent,
     filters: Option<Filters>,
     known: Option<KnownContent>,
 }
 
-impl<'a> Reading<'a> {
-    pub fn new(limits: &'a Limits, new: NewContent) -> Self {
+impl<'a> FileReader<'a> {
+    pub fn new(limits: &'a CommitLimits, new: NewContent) -> Self {
         Self { limits, new, filters: None, known: None }
     }
 
@@ -105,7 +105,7 @@ fn known_content(worktree: &mut Worktree, past: Option<&Past>) -> Result<KnownCo
 pub(super) fn too_many(
     worktree: &mut Worktree,
     paths: &BTreeSet<&BString>,
-    reading: &mut Reading<'_>,
+    reading: &mut FileReader<'_>,
 ) -> Result<Option<BTreeSet<BString>>, Error> {
     let most = reading.limits.max_new_paths;
     if paths.len() <= most {
@@ -121,7 +121,7 @@ pub(super) fn too_many(
 }
 
 /// Whether a file has content, and none that is known.
-fn is_new(worktree: &mut Worktree, path: &BStr, reading: &mut Reading<'_>) -> Result<bool, Error> {
+fn is_new(worktree: &mut Worktree, path: &BStr, reading: &mut FileReader<'_>) -> Result<bool, Error> {
     let place = worktree.place(path);
     if reading.new.has(path, &place) {
         return Ok(true);
@@ -141,14 +141,14 @@ fn is_new(worktree: &mut Worktree, path: &BStr, reading: &mut Reading<'_>) -> Re
 pub(super) fn read_within(
     worktree: &mut Worktree,
     path: &BStr,
-    reading: &mut Reading<'_>,
+    reading: &mut FileReader<'_>,
     writer: &mut Writer,
 ) -> Result<FileState, Error> {
     let limits = reading.limits;
     match read_file::read(worktree, path, reading.filters(worktree)?, writer, limits)? {
-        FileState::Held(Held::TooLarge(size)) => {
+        FileState::Held(HoldReason::TooLarge(size)) => {
             let known = known_large(worktree, path, size, reading)?;
-            Ok(known.unwrap_or(FileState::Held(Held::TooLarge(size))))
+            Ok(known.unwrap_or(FileState::Held(HoldReason::TooLarge(size))))
         }
         found => Ok(found),
     }
@@ -158,7 +158,7 @@ fn known_large(
     worktree: &mut Worktree,
     path: &BStr,
     size: u64,
-    reading: &mut Reading<'_>,
+    reading: &mut FileReader<'_>,
 ) -> Result<Option<FileState>, Error> {
     let place = worktree.place(path);
     if reading.new.has(path, &place) {
@@ -167,7 +167,7 @@ fn known_large(
     let mut found = FileState::Gone;
     let known = reading.known(worktree)?;
     if known.has_size_of(size, &worktree.handle)? {
-        let limits = Limits { max_file: size, ..reading.limits.clone() };
+        let limits = CommitLimits { max_file: size, ..reading.limits.clone() };
         found = read_file::content(worktree, path, reading.filters(worktree)?, &limits)?.0;
     }
     match found {

@@ -4,7 +4,7 @@ use super::Past;
 
 /// What is too much to commit without a person looking at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct CommitLimits {
     /// The largest file, in bytes as git would store it.
     pub max_file: u64,
     /// The largest number of new files at once.
@@ -18,14 +18,14 @@ pub struct Limits {
     pub past: Option<Past>,
 }
 
-impl Default for Limits {
+impl Default for CommitLimits {
     fn default() -> Self {
         let (max_file, max_new_paths) = (50 * MIB, 5_000);
         Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, past: None }
     }
 }
 
-impl Limits {
+impl CommitLimits {
     /// No limits, for saving everything before it is removed.
     pub const NONE: Self =
         Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, past: None };

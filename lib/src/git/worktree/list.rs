@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::git_dir::{claimed, git_dirs, linked_git_dir, same_file};
-use super::registration::Origin;
+use super::registration::Registration;
 use crate::confined_fs::{self, FEW_LINES};
 use crate::git::error::Error;
 use crate::git::id::from_gix;
@@ -13,7 +13,7 @@ use crate::ids::CommitId;
 
 /// A worktree of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedWorktree {
     /// Where its files are, or were.
     pub path: PathBuf,
     /// Where git keeps what belongs to it alone.
@@ -28,7 +28,7 @@ pub struct Listed {
     pub is_own: bool,
 }
 
-impl Listed {
+impl ListedWorktree {
     /// Whether its files and the repository say of each other that they belong together.
     pub fn is_tied(&self) -> bool {
         let named = linked_git_dir(&self.path).ok().flatten();
@@ -37,21 +37,21 @@ impl Listed {
 }
 
 /// All worktrees, the main one first.
-pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
+pub fn list(repo: &Repo) -> Result<Vec<ListedWorktree>, Error> {
     let mut all = vec![main(repo)?];
     all.extend(list_linked(repo)?);
     Ok(all)
 }
 
 /// All but the main one, by the names the repository has for them.
-pub fn list_linked(repo: &Repo) -> Result<Vec<Listed>, Error> {
+pub fn list_linked(repo: &Repo) -> Result<Vec<ListedWorktree>, Error> {
     let all = git_dirs(repo.common_dir())?.into_iter();
     all.filter_map(|git_dir| linked_at(repo, git_dir).transpose()).collect()
 }
 
 /// Those of which this is the branch their HEAD names.
-pub(in crate::git) fn list_on_branch(repo: &Repo, branch: &str) -> Result<Vec<Listed>, Error> {
-    let is_on = |git_dir: &Path| Stands::of(git_dir).is_some_and(|at| at == Stands::On(branch.to_owned()));
+pub(in crate::git) fn list_on_branch(repo: &Repo, branch: &str) -> Result<Vec<ListedWorktree>, Error> {
+    let is_on = |git_dir: &Path| HeadTarget::of(git_dir).is_some_and(|at| at == HeadTarget::On(branch.to_owned()));
     let common = repo.common_dir();
     // Mostly none does, and nothing else is looked at.
     let mut all = if is_on(common) { vec![main(repo)?] } else { Vec::new() };
@@ -64,12 +64,12 @@ pub(in crate::git) fn list_on_branch(repo: &Repo, branch: &str) -> Result<Vec<Li
 
 /// Whether a worktree's git directory is of one that was made by pleach for agents.
 pub(in crate::git) fn is_pleachs_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
-    Ok(Origin::of(repo.common_dir(), git_dir)?.is_some())
+    Ok(Registration::of(repo.common_dir(), git_dir)?.is_some())
 }
 
 /// What the repository knows of one worktree; none if it is none.
-fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
-    let (path, is_own) = match Origin::of(repo.common_dir(), &git_dir)? {
+fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<ListedWorktree>, Error> {
+    let (path, is_own) = match Registration::of(repo.common_dir(), &git_dir)? {
         Some(origin) => (origin.root, true),
         None => match claimed(&git_dir) {
             Some(path) => (path, false),
@@ -79,11 +79,11 @@ fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
     let (head, branch) = read_head(repo, &git_dir);
     let reason = confined_fs::read(&git_dir.join("locked"), FEW_LINES).ok().flatten();
     let locked = reason.map(|reason| String::from_utf8_lossy(&reason).trim_end().to_owned());
-    Ok(Some(Listed { path, git_dir, head, branch, locked, is_own }))
+    Ok(Some(ListedWorktree { path, git_dir, head, branch, locked, is_own }))
 }
 
 /// A bare repository has no files, and so no branch is checked out.
-fn main(repo: &Repo) -> Result<Listed, Error> {
+fn main(repo: &Repo) -> Result<ListedWorktree, Error> {
     let common = repo.common_dir();
     let above = common.parent().filter(|_| common.ends_with(".git"));
     let (head, branch) = read_head(repo, common);
@@ -92,30 +92,30 @@ fn main(repo: &Repo) -> Result<Listed, Error> {
         _ => None,
     };
     let path = above.unwrap_or(common).to_owned();
-    Ok(Listed { path, git_dir: common.to_owned(), head, branch, locked: None, is_own: false })
+    Ok(ListedWorktree { path, git_dir: common.to_owned(), head, branch, locked: None, is_own: false })
 }
 
 fn read_head(repo: &Repo, git_dir: &Path) -> (Option<CommitId>, Option<String>) {
-    match Stands::of(git_dir) {
-        Some(Stands::On(branch)) => (repo.refs().find(&branch).ok().flatten(), Some(branch)),
-        Some(Stands::At(commit)) => (Some(commit), None),
+    match HeadTarget::of(git_dir) {
+        Some(HeadTarget::On(branch)) => (repo.refs().find(&branch).ok().flatten(), Some(branch)),
+        Some(HeadTarget::At(commit)) => (Some(commit), None),
         None => (None, None),
     }
 }
 
 /// Whether the HEAD of a worktree is detached at a commit.
 pub(super) fn stands_at(git_dir: &Path, commit: CommitId) -> bool {
-    Stands::of(git_dir).is_some_and(|at| at == Stands::At(commit))
+    HeadTarget::of(git_dir).is_some_and(|at| at == HeadTarget::At(commit))
 }
 
 /// What a HEAD says.
 #[derive(PartialEq)]
-enum Stands {
+enum HeadTarget {
     On(String),
     At(CommitId),
 }
 
-impl Stands {
+impl HeadTarget {
     fn of(git_dir: &Path) -> Option<Self> {
         let head = git_dir.join("HEAD");
         // In its oldest form it is a link to the branch.

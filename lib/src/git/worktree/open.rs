@@ -6,8 +6,8 @@ use super::cache::Cache;
 use super::git_dir::{is_admin, own_git_dir, same_file, tie};
 use super::metadata::Notes;
 use super::new_content::NewContent;
-use super::registration::Origin;
-use super::rules::Rules;
+use super::registration::Registration;
+use super::rules::SparseRules;
 use super::valid_head::{invalid_head, read_valid_head, restore_head, write_head};
 use super::{Worktree, sanitize, setup_snapshot};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
@@ -31,7 +31,7 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
     if is_agents {
         cleared.extend(sanitize::unlock(&root)?);
     }
-    let origin = if is_agents { Origin::of(repo.common_dir(), &git_dir)? } else { None };
+    let origin = if is_agents { Registration::of(repo.common_dir(), &git_dir)? } else { None };
     if let Some(origin) = &origin {
         cleared.extend(origin.put_settings_back(&git_dir)?);
     }
@@ -71,7 +71,7 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
             new_content: NewContent::default(),
             excluded: Vec::new(),
             put_aside: Vec::new(),
-            rules: Rules::default(),
+            rules: SparseRules::default(),
             is_agents,
             origin,
             cleared: cleared.into(),

@@ -6,10 +6,10 @@ use gix::bstr::BStr;
 use gix::index::entry::{Mode, Stat};
 
 use super::Worktree;
-use super::cache::Known;
+use super::cache::CachedEntry;
 use super::filters::Filters;
-use super::held_back::Held;
-use super::limits::Limits;
+use super::held_back::HoldReason;
+use super::limits::CommitLimits;
 use super::tree_paths::parents;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::writer::Writer;
@@ -17,10 +17,10 @@ use crate::git::writer::Writer;
 /// What stands at a path.
 pub(super) enum FileState {
     Gone,
-    File(Known),
+    File(CachedEntry),
     /// The recorded entry stays as it is.
     Same,
-    Held(Held),
+    Held(HoldReason),
 }
 
 pub(super) fn read(
@@ -28,7 +28,7 @@ pub(super) fn read(
     path: &BStr,
     filters: &mut Filters,
     writer: &mut Writer,
-    limits: &Limits,
+    limits: &CommitLimits,
 ) -> Result<FileState, Error> {
     let (found, bytes) = content(worktree, path, filters, limits)?;
     if let FileState::File(file) = &found
@@ -44,7 +44,7 @@ pub(super) fn content(
     worktree: &Worktree,
     path: &BStr,
     filters: &mut Filters,
-    limits: &Limits,
+    limits: &CommitLimits,
 ) -> Result<(FileState, Vec<u8>), Error> {
     let nothing = |found: FileState| Ok((found, Vec::new()));
     let recorded = worktree.cache.known(path);
@@ -56,7 +56,7 @@ pub(super) fn content(
     let metadata = match gix::index::fs::Metadata::from_path_no_follow(&place) {
         Ok(metadata) => metadata,
         Err(error) if is_absent(&error) => return nothing(absent(worktree, path)),
-        Err(error) => return nothing(FileState::Held(Held::Unreadable(error.to_string()))),
+        Err(error) => return nothing(FileState::Held(HoldReason::Unreadable(error.to_string()))),
     };
     let stat = Stat::from_fs(&metadata).unwrap_or_default();
     let recorded_mode = recorded.as_ref().map(|known| known.mode);
@@ -67,7 +67,7 @@ pub(super) fn content(
     let bytes = if metadata.is_symlink() {
         match std::fs::read_link(&place) {
             Ok(target) => target.as_os_str().as_bytes().to_vec(),
-            Err(error) => return nothing(FileState::Held(Held::Unreadable(error.to_string()))),
+            Err(error) => return nothing(FileState::Held(HoldReason::Unreadable(error.to_string()))),
         }
     } else if metadata.is_file() {
         match filters.clean(worktree, path, metadata.len(), limits) {
@@ -80,14 +80,14 @@ pub(super) fn content(
     let mode = filters.mode(&metadata, recorded_mode);
     let id =
         gix::objs::compute_hash(worktree.handle.object_hash(), gix::objs::Kind::Blob, &bytes).doing("hash a file")?;
-    Ok((FileState::File(Known { id, mode, stat }), bytes))
+    Ok((FileState::File(CachedEntry { id, mode, stat }), bytes))
 }
 
 /// What stands where only a submodule can, which is not read: files there are in no tree.
 pub(super) fn found_there(worktree: &Worktree, path: &BStr) -> FileState {
     let found = worktree.place(path).symlink_metadata().ok().filter(|_| worktree.leads_to(path));
     match found {
-        Some(found) if found.is_file() || found.is_symlink() => FileState::Held(Held::Submodule),
+        Some(found) if found.is_file() || found.is_symlink() => FileState::Held(HoldReason::Submodule),
         Some(found) if found.is_dir() => FileState::Same,
         _ => absent(worktree, path),
     }

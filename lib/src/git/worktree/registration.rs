@@ -15,14 +15,14 @@ use crate::git::error::{Error, IoContext as _};
 
 /// What is remembered of how a worktree came to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct Registration {
     /// Where its files are.
     pub root: PathBuf,
     /// The settings of git's that hold in it alone, as git has made it: none, or copied from the user's checkout.
     pub settings: Option<Vec<u8>>,
 }
 
-impl Origin {
+impl Registration {
     /// Takes note of the git directory of a worktree, before any agent works there.
     pub fn take(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
         Self { root: root.to_owned(), settings: settings(git_dir)? }.write(common, git_dir)
@@ -108,20 +108,20 @@ mod tests {
         let (common, root) = (dir.path(), Path::new("/some\nwhere"));
         let admin = common.join("worktrees/main");
         std::fs::create_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None);
-        Origin::take(common, &admin, root).unwrap();
-        let origin = Origin { root: root.to_owned(), settings: None };
-        assert_eq!(Origin::of(common, &admin).unwrap(), Some(origin.clone()));
+        assert_eq!(Registration::of(common, &admin).unwrap(), None);
+        Registration::take(common, &admin, root).unwrap();
+        let origin = Registration { root: root.to_owned(), settings: None };
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(origin.clone()));
         std::fs::write(admin.join("HEAD"), "x").unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), Some(origin), "whatever is written there");
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(origin), "whatever is written there");
         std::fs::remove_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None);
+        assert_eq!(Registration::of(common, &admin).unwrap(), None);
         std::fs::create_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None, "it is another one");
+        assert_eq!(Registration::of(common, &admin).unwrap(), None, "it is another one");
         std::fs::remove_dir_all(&admin).unwrap();
         let other = common.join("worktrees/other");
         std::fs::create_dir_all(&other).unwrap();
-        Origin::take(common, &other, root).unwrap();
+        Registration::take(common, &other, root).unwrap();
         Notes::sweep(common).unwrap();
         let has = |git_dir: &Path| Notes::of(common, git_dir).has(OWN);
         assert!(has(&other) && !has(&admin), "nothing is left of those that are gone");
@@ -136,8 +136,8 @@ mod tests {
         for settings in [None, Some(&b""[..]), Some(b"[core]\n\tsparseCheckout = true\0\n")] {
             let _ = std::fs::remove_file(&place);
             settings.map(|settings| std::fs::write(&place, settings)).transpose().unwrap();
-            Origin::take(common, &admin, common).unwrap();
-            let origin = Origin::of(common, &admin).unwrap().unwrap();
+            Registration::take(common, &admin, common).unwrap();
+            let origin = Registration::of(common, &admin).unwrap().unwrap();
             assert_eq!(origin.put_settings_back(&admin).unwrap(), None);
             std::fs::write(&place, "[alias]\n").unwrap();
             assert!(origin.put_settings_back(&admin).unwrap().is_some());

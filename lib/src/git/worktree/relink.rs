@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::git_dir::{linked_git_dir, tie};
 use super::move_aside::move_aside;
-use super::registration::Origin;
+use super::registration::Registration;
 use super::worktree::Access;
 use super::{Worktree, sanitize};
 use crate::confined_fs::ConfinedDir;
@@ -42,7 +42,7 @@ pub fn restore_link(worktree: &mut Worktree) -> Result<(), Error> {
 pub(super) fn restore_ties(worktree: &mut Worktree) -> Result<(), Error> {
     tie(&worktree.repo, &worktree.root, &worktree.git_dir)?;
     if let Some(origin) = &worktree.origin
-        && Origin::of(worktree.repo.common_dir(), &worktree.git_dir)?.is_none()
+        && Registration::of(worktree.repo.common_dir(), &worktree.git_dir)?.is_none()
     {
         // An agent without bounds has removed the directory, and this is another.
         origin.write(worktree.repo.common_dir(), &worktree.git_dir)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::creation::Making;
+use super::creation::CreationMarker;
 use super::git_dir::admin_dir;
 use super::lock::one_at_a_time;
 use super::metadata::Notes;
@@ -21,7 +21,7 @@ pub fn remove(repo: &Repo, path: &Path) -> Result<(), Error> {
         remove_admin(repo, &found)?;
         admin = admin_dir(repo, path)?;
     }
-    Making::forget(path)
+    CreationMarker::forget(path)
 }
 
 /// Lets git forget worktrees whose files are gone.

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use super::create::{self, named_place};
-use super::creation::{Making, is_free};
+use super::creation::{CreationMarker, is_free};
 use super::git_dir::{
     claimed, git_dirs, has_head, is_admin, is_whole, leads_to, linked_git_dir, own_git_dir, same_file, tie,
 };
 use super::move_aside::{move_aside, sibling};
-use super::registration::Origin;
+use super::registration::Registration;
 use super::remove::{self, remove_admin};
 use super::{Worktree, open, sanitize};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
@@ -28,13 +28,13 @@ pub fn open_or_repair(
     rules: &[String],
     belongs: bool,
 ) -> Result<Worktree, Error> {
-    if Making::is_under_way(path) {
+    if CreationMarker::is_under_way(path) {
         if let Some(worktree) = create::finish(repo, path, commit, rules)? {
             return Ok(worktree);
         }
         remove::remove(repo, &named_place(path))?;
     }
-    if Making::is_under_way(path) || is_free(path) {
+    if CreationMarker::is_under_way(path) || is_free(path) {
         // git may still remember a worktree whose files are gone.
         remove::remove(repo, path)?;
         return create::add_sparse(repo, path, commit, rules);
@@ -75,17 +75,17 @@ pub fn open_or_repair(
 /// Returns where one stays, and why: the repository is a copy and has only the word of the worktree's own git directory
 /// for it, or another one has it by now, or it cannot be moved.
 pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
-    if Making::is_under_way(path) || !is_free(path) {
+    if CreationMarker::is_under_way(path) || !is_free(path) {
         return Ok(None);
     }
     let common = repo.common_dir();
     let is_meant = |root: &Path| {
         let is_directory = root.symlink_metadata().is_ok_and(|found| found.is_dir());
-        root != path && root.ends_with(name) && is_directory && !Making::is_under_way(root)
+        root != path && root.ends_with(name) && is_directory && !CreationMarker::is_under_way(root)
     };
     let mut stays = None;
     for git_dir in git_dirs(common)? {
-        let origin = Origin::of(common, &git_dir)?;
+        let origin = Registration::of(common, &git_dir)?;
         let root = origin.as_ref().map(|origin| origin.root.clone()).or_else(|| claimed(&git_dir));
         let Some(from) = root.filter(|root| is_meant(root)) else { continue };
         let is_tied = linked_git_dir(&from).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &git_dir)));
@@ -117,8 +117,8 @@ fn note_registration(worktree: &mut Worktree) -> Result<(), Error> {
             origin.write(common, &worktree.git_dir)?;
         }
         None if worktree.is_agents => {
-            Origin::take(common, &worktree.git_dir, &worktree.root)?;
-            worktree.origin = Origin::of(common, &worktree.git_dir)?;
+            Registration::take(common, &worktree.git_dir, &worktree.root)?;
+            worktree.origin = Registration::of(common, &worktree.git_dir)?;
         }
         None => {}
     }
@@ -151,7 +151,7 @@ fn repair(
         }
     }
     tie(repo, &root, &git_dir)?;
-    Origin::take(repo.common_dir(), &git_dir, &root)?;
+    Registration::take(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
         remove_admin(repo, broken)?;
     }

@@ -10,13 +10,13 @@ use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 use rustix::fs::FileType;
 
-use super::cache::Known;
+use super::cache::CachedEntry;
 use super::tree_paths::parents;
 use super::{Worktree, head, index_file, relink, scan, setup_changes, spared};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
-use crate::git::progress::{Counter, Doing, Meter};
+use crate::git::progress::{Counter, FileOperation, ProgressMeter};
 use crate::ids::{CommitId, RepoPath};
 
 /// What was done to make the files equal to a tree.
@@ -46,8 +46,8 @@ pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<
     spared::spare_files(worktree, &mut scan, spared);
     let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
     let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
-    let mut wanted: Vec<(BString, Known)> = Vec::new();
-    let mut begun: Vec<(BString, Known)> = Vec::new();
+    let mut wanted: Vec<(BString, CachedEntry)> = Vec::new();
+    let mut begun: Vec<(BString, CachedEntry)> = Vec::new();
     let mut removed: Vec<BString> = Vec::new();
     for path in &scan.candidates {
         match (setup_changes::setup_content(worktree, path.as_bstr()), worktree.cache.known(path.as_bstr())) {
@@ -153,7 +153,10 @@ fn clear_way(worktree: &Worktree, beneath: &ConfinedDir, path: &BStr) -> Result<
 
 /// Writes files out of the object store, through git's filters, where nothing stands in their way. Returns them with
 /// their stats.
-fn check_out(worktree: &Worktree, wanted: &[(BString, Known)]) -> Result<Vec<(BString, Option<Known>)>, Error> {
+fn check_out(
+    worktree: &Worktree,
+    wanted: &[(BString, CachedEntry)],
+) -> Result<Vec<(BString, Option<CachedEntry>)>, Error> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -170,7 +173,9 @@ fn check_out(worktree: &Worktree, wanted: &[(BString, Known)]) -> Result<Vec<(BS
     let objects = worktree.handle.objects.clone().into_arc().at("open", worktree.handle.git_dir())?;
     let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
     let done = counter.0.clone();
-    let _meter = Meter::start(worktree.repo.listening(), Doing::Restore, move || (done.load(Relaxed) as u64, of));
+    let _meter = ProgressMeter::start(worktree.repo.listening(), FileOperation::Restore, move || {
+        (done.load(Relaxed) as u64, of)
+    });
     let outcome = gix::worktree::state::checkout(
         &mut index,
         &worktree.root,
@@ -189,7 +194,7 @@ fn check_out(worktree: &Worktree, wanted: &[(BString, Known)]) -> Result<Vec<(BS
         return Err(Error::Library { doing: format!("write `{path}`"), detail: "its filter gave no answer".into() });
     }
     let entries = index.entries().iter().map(|entry| {
-        let known = Known { id: entry.id, mode: entry.mode, stat: entry.stat };
+        let known = CachedEntry { id: entry.id, mode: entry.mode, stat: entry.stat };
         (entry.path(&index).to_owned(), Some(known))
     });
     Ok(entries.collect())

@@ -32,7 +32,7 @@ pub(super) const LEFT_OUT: Flags = Flags::SKIP_WORKTREE.union(Flags::EXTENDED);
 
 /// The rules of one worktree.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rules {
+pub(super) struct SparseRules {
     /// Those of the user's own sparse checkout, if there is one, and whether it is by directories.
     pub(super) own: Option<(BString, bool)>,
     /// Those that pleach adds, a line each.
@@ -40,7 +40,7 @@ pub(super) struct Rules {
     pub(super) ignore_case: bool,
 }
 
-impl Rules {
+impl SparseRules {
     /// The rules as they are noted, or as git has them where nothing is.
     pub fn read(repo: &Repo, git_dir: &Path, notes: Option<&Notes>, ignore_case: bool) -> Result<Self, Error> {
         let noted = notes.map(|notes| notes.read(NOTE, LONGEST)).transpose()?.flatten();
@@ -174,11 +174,11 @@ mod tests {
             (Some(own), true, vec![".claude/a", "deep/old/b", "old/c"]),
         ] {
             let own = own.map(|own| (own.into(), is_cone));
-            let rules = Rules { own, added: added.clone(), ignore_case: false };
+            let rules = SparseRules { own, added: added.clone(), ignore_case: false };
             assert_eq!(rules.leave_out(&paths).unwrap(), expected);
             assert_eq!(split(&rules.text()).1, added);
         }
-        assert!(Rules::default().leave_out(&paths).unwrap().is_empty());
+        assert!(SparseRules::default().leave_out(&paths).unwrap().is_empty());
         assert_eq!(split(b"/*\n"), (&b"/*\n"[..], &b""[..]));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::registration::Origin;
+use super::registration::Registration;
 use super::worktree::Access;
 use super::{Worktree, valid_head};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES, said};
@@ -86,7 +86,7 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
     };
     for entry in entries {
         let admin = entry.at("list", &all)?.path();
-        if Origin::of(common, &admin)?.is_some() {
+        if Registration::of(common, &admin)?.is_some() {
             unlock(&admin)?;
         }
         // One that is being removed is nobody's any more.
@@ -106,7 +106,7 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
             Ok(said) => said.is_none_or(|said| !said.is_empty()),
             Err(_) => false,
         };
-        if !is_read && Origin::of(common, &admin)?.is_some() {
+        if !is_read && Registration::of(common, &admin)?.is_some() {
             beneath.remove("commondir").at("remove", &admin)?;
         }
     }

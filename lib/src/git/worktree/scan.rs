@@ -18,25 +18,26 @@ use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 use super::filters::Filters;
 use super::read_file::{self, FileState};
 use super::rule_files::are_ignore_rules;
-use super::scan_result::Scan;
+use super::scan_result::ScanResult;
 use super::submodules::{self, Submodules};
 use super::tree_paths::parents;
 use super::walk::{SMALL, walk};
-use super::{Limits, Worktree, setup_changes, special_files, untracked};
+use super::{CommitLimits, Worktree, setup_changes, special_files, untracked};
 use crate::git::error::{Error, LibraryContext as _};
-use crate::git::progress::{Doing, Meter};
+use crate::git::progress::{FileOperation, ProgressMeter};
 use crate::ids::RepoPath;
 
 /// Below so many files, starting threads costs more than they save.
 const FILES_WORTH_THREADS: usize = 2_000;
 
 /// Looks at all files. Ignored files are left out unless they are tracked.
-pub fn scan_all(worktree: &mut Worktree) -> Result<Scan, Error> {
+pub fn scan_all(worktree: &mut Worktree) -> Result<ScanResult, Error> {
     let (seen, of) = (Arc::new(AtomicU64::new(0)), worktree.cache.index().entries().len() as u64);
     let count = seen.clone();
-    let _meter = Meter::start(worktree.repo.listening(), Doing::Scan, move || (count.load(Relaxed), of));
+    let _meter =
+        ProgressMeter::start(worktree.repo.listening(), FileOperation::Scan, move || (count.load(Relaxed), of));
     let mut walked = walk(worktree.cache.index(), &worktree.root, &seen);
-    let mut met = Scan::default();
+    let mut met = ScanResult::default();
     special_files::remove_special_files(worktree, std::mem::take(&mut walked.waits), &mut met)?;
     let hidden = untracked::hidden_rules(worktree, &walked)?;
     let mut untracked = untracked::untracked(worktree, &mut walked, &mut met)?;
@@ -108,7 +109,7 @@ fn read_few(worktree: &Worktree, paths: Vec<BString>) -> Result<IndexComparison,
     // What they hold is written once it is known that it is to be.
     let (mut filters, mut passing) = (Filters::new(worktree)?, worktree.repo.writer());
     // Whoever is at work there may have made one larger since it was looked at.
-    let limits = Limits { max_file: SMALL, ..Limits::NONE };
+    let limits = CommitLimits { max_file: SMALL, ..CommitLimits::NONE };
     for path in paths {
         let recorded = worktree.cache.known(path.as_bstr());
         match read_file::read(worktree, path.as_bstr(), &mut filters, &mut passing, &limits)? {
@@ -132,11 +133,11 @@ fn look_at_rest(worktree: &mut Worktree, whole: bool) -> Result<IndexComparison,
 /// Looks at the named files only, absolute or relative to the worktree, at a cost that follows their number. Only
 /// right when nothing else changed: a full scan must come before the node ends. A change of ignore rules, a
 /// directory, a path in a submodule or outside the worktree leads to a full scan.
-pub fn scan_paths(worktree: &mut Worktree, paths: &[PathBuf]) -> Result<Scan, Error> {
+pub fn scan_paths(worktree: &mut Worktree, paths: &[PathBuf]) -> Result<ScanResult, Error> {
     let Some(paths) = paths.iter().map(|path| relative(worktree, path)).collect::<Option<BTreeSet<_>>>() else {
         return scan_all(worktree);
     };
-    let mut scan = Scan::default();
+    let mut scan = ScanResult::default();
     special_files::remove_special_files_above(worktree, &paths, &mut scan)?;
     let mut ignored = None;
     for path in &paths {
@@ -155,7 +156,7 @@ fn look_at<'a>(
     worktree: &'a Worktree,
     path: &BStr,
     ignored: &mut Option<gix::AttributeStack<'a>>,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<bool, Error> {
     if path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git")) {
         return Ok(true);
@@ -219,7 +220,7 @@ fn relative(worktree: &Worktree, path: &Path) -> Option<BString> {
 }
 
 /// Takes out of a scan what is left out and not there, but for what had to make room.
-fn leave_absent(worktree: &Worktree, scan: &mut Scan) {
+fn leave_absent(worktree: &Worktree, scan: &mut ScanResult) {
     let is_absent = |path: &&BString| worktree.cache.is_skipped(path.as_bstr()) && !worktree.is_there(path.as_bstr());
     let has_room = |path: &&BString| parents(path.as_bstr()).all(|parent| !scan.candidates.contains(parent));
     let absent: Vec<BString> = scan.candidates.iter().filter(is_absent).filter(has_room).cloned().collect();
@@ -262,7 +263,7 @@ pub(super) fn look_at_index(
 /// Collects what the library reports.
 #[derive(Default)]
 pub(super) struct IndexComparison {
-    pub scan: Scan,
+    pub scan: ScanResult,
     /// Files whose content is the same but whose stat is not.
     refreshed: Vec<(BString, Stat)>,
 }

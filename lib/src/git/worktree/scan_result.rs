@@ -8,7 +8,7 @@ use crate::ids::RepoPath;
 
 /// What a look at the files found.
 #[derive(Debug, Clone, Default)]
-pub struct Scan {
+pub struct ScanResult {
     /// Paths that may differ: tracked files that changed or are gone, and files that are new.
     pub(super) candidates: BTreeSet<BString>,
     /// Tracked files that are no more to be tracked, though they are there.
@@ -27,7 +27,7 @@ pub struct Scan {
     pub(super) unlocked: Vec<RepoPath>,
 }
 
-impl Scan {
+impl ScanResult {
     /// Whether nothing may have changed.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty() && self.dropped.is_empty()

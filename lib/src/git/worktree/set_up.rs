@@ -5,8 +5,8 @@ use gix::bstr::ByteSlice as _;
 
 use super::filters::Filters;
 use super::read_file::{self, FileState};
-use super::setup_snapshot::{Is, Made, Object};
-use super::{Limits, Scan, Seen, Worktree, scan, setup_changes, submodule_changes};
+use super::setup_snapshot::{SetupChange, SetupObject, SetupState};
+use super::{CommitLimits, FileStamp, ScanResult, Worktree, scan, setup_changes, submodule_changes};
 use crate::git::error::Error;
 use crate::ids::RepoPath;
 
@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// Takes all that differs from the tree now for what the worktree begins with, and says that it is set up. Returns
 /// the paths, and whether each is a file of the tree.
 pub fn snapshot_setup(worktree: &mut Worktree, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
-    let now = if is_changed { scan::scan_all(worktree)? } else { Scan::default() };
+    let now = if is_changed { scan::scan_all(worktree)? } else { ScanResult::default() };
     if is_changed {
         submodule_changes::note_setup_submodules(worktree)?;
     }
@@ -26,20 +26,20 @@ pub fn snapshot_setup(worktree: &mut Worktree, is_changed: bool) -> Result<Vec<(
 }
 
 /// The same where it is set up once more. What differed before that is somebody's work.
-pub fn snapshot_setup_again(worktree: &mut Worktree, before: &Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+pub fn snapshot_setup_again(worktree: &mut Worktree, before: &ScanResult) -> Result<Vec<(RepoPath, bool)>, Error> {
     let mut now = scan::scan_all(worktree)?;
     now.candidates.retain(|path| !before.candidates.contains(path));
     now.ignored.retain(|path| !before.ignored.contains(path));
     record_snapshot(worktree, now)
 }
 
-fn record_snapshot(worktree: &mut Worktree, scan: Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(RepoPath, bool)>, Error> {
     let mut made = Vec::new();
     let mut room = if scan.candidates.len() <= MOST_FILES { MOST_BYTES } else { 0 };
     let mut kept = worktree.repo.writer();
     let mut filters = Filters::new(worktree)?;
     for path in &scan.candidates {
-        let of = worktree.cache.known(path.as_bstr()).map(Object::from);
+        let of = worktree.cache.known(path.as_bstr()).map(SetupObject::from);
         let size = worktree.place(path.as_bstr()).symlink_metadata().map_or(0, |metadata| metadata.len());
         let mut passing = worktree.repo.writer();
         let writer = match room.checked_sub(size) {
@@ -49,17 +49,18 @@ fn record_snapshot(worktree: &mut Worktree, scan: Scan) -> Result<Vec<(RepoPath,
             }
             None => &mut passing,
         };
-        let (is, stat) = match read_file::read(worktree, path.as_bstr(), &mut filters, writer, &Limits::default())? {
-            FileState::File(known) => (Is::File(known.clone().into()), Some(known.stat)),
-            FileState::Gone => (Is::Gone, None),
-            FileState::Held(_) => match Seen::at(&worktree.place(path.as_bstr())) {
-                Some(seen) => (Is::Unread(seen), None),
-                None => continue,
-            },
-            FileState::Same => continue,
-        };
-        if of.map_or(Is::Gone, Is::File) != is {
-            worktree.begun.insert(path.clone(), Made { of, is, stat });
+        let (is, stat) =
+            match read_file::read(worktree, path.as_bstr(), &mut filters, writer, &CommitLimits::default())? {
+                FileState::File(known) => (SetupState::File(known.clone().into()), Some(known.stat)),
+                FileState::Gone => (SetupState::Gone, None),
+                FileState::Held(_) => match FileStamp::at(&worktree.place(path.as_bstr())) {
+                    Some(seen) => (SetupState::Unread(seen), None),
+                    None => continue,
+                },
+                FileState::Same => continue,
+            };
+        if of.map_or(SetupState::Gone, SetupState::File) != is {
+            worktree.begun.insert(path.clone(), SetupChange { of, is, stat });
             made.push((RepoPath::new(path.to_vec()), of.is_some()));
         }
     }

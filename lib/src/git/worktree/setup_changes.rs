@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Stat;
 
-use super::cache::Known;
+use super::cache::CachedEntry;
 use super::filters::Filters;
 use super::read_file::{self, FileState};
-use super::setup_snapshot::{Is, Made, NOTE, Object, write};
+use super::setup_snapshot::{NOTE, SetupChange, SetupObject, SetupState, write};
 use super::tree_paths::parents;
-use super::{Limits, Scan, Seen, Worktree};
+use super::{CommitLimits, FileStamp, ScanResult, Worktree};
 use crate::git::error::Error;
 use crate::ids::RepoPath;
 
@@ -38,7 +38,7 @@ pub(super) fn note_lost_setup(worktree: &mut Worktree, removed: &[BString]) -> R
 }
 
 /// Takes out of a scan what is still as the setup has made it.
-pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut Scan) -> Result<(), Error> {
+pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult) -> Result<(), Error> {
     if worktree.begun.is_empty() {
         return Ok(());
     }
@@ -46,15 +46,15 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut Scan) -> Re
     let mut seen = Vec::new();
     for path in &scan.candidates {
         let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
-        if let Is::Unread(look) = made.is {
-            if worktree.leads_to(path.as_bstr()) && Seen::at(&worktree.place(path.as_bstr())) == Some(look) {
+        if let SetupState::Unread(look) = made.is {
+            if worktree.leads_to(path.as_bstr()) && FileStamp::at(&worktree.place(path.as_bstr())) == Some(look) {
                 seen.push((path.clone(), None));
             }
             continue;
         }
         let metadata = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
         let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-        if made.is != Is::Gone && stat.is_some() && made.stat == stat {
+        if made.is != SetupState::Gone && stat.is_some() && made.stat == stat {
             seen.push((path.clone(), made.stat));
             continue;
         }
@@ -63,11 +63,11 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut Scan) -> Re
             None => filters.insert(Filters::new(worktree)?),
         };
         let mut passing = worktree.repo.writer();
-        match read_file::read(worktree, path.as_bstr(), filters, &mut passing, &Limits::default())? {
-            FileState::File(known) if made.is == Is::File(known.clone().into()) => {
+        match read_file::read(worktree, path.as_bstr(), filters, &mut passing, &CommitLimits::default())? {
+            FileState::File(known) if made.is == SetupState::File(known.clone().into()) => {
                 seen.push((path.clone(), Some(known.stat)));
             }
-            FileState::Gone if made.is == Is::Gone => seen.push((path.clone(), None)),
+            FileState::Gone if made.is == SetupState::Gone => seen.push((path.clone(), None)),
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut Scan) -> Re
 
 /// What the setup has made of a path, where the tree has there what it had then, and has nothing in its way that the
 /// setup has not removed.
-pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<Made> {
+pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<SetupChange> {
     let made = made_of_tree(worktree, path)?;
     let is_taken = |parent: &&BStr| worktree.cache.known(parent).is_some() && !worktree.cache.is_submodule(parent);
     let is_free = parents(path).filter(is_taken).all(|at| is_removed(worktree, at))
@@ -92,23 +92,23 @@ pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<Made> {
     is_free.then_some(made)
 }
 
-pub(super) fn made_of_tree(worktree: &Worktree, path: &BStr) -> Option<Made> {
+pub(super) fn made_of_tree(worktree: &Worktree, path: &BStr) -> Option<SetupChange> {
     let made = worktree.begun.get(path.as_bytes().as_bstr())?;
-    (made.of == worktree.cache.known(path).map(Object::from)).then_some(*made)
+    (made.of == worktree.cache.known(path).map(SetupObject::from)).then_some(*made)
 }
 
 pub(super) fn is_removed(worktree: &Worktree, path: &BStr) -> bool {
-    made_of_tree(worktree, path).is_some_and(|made| made.is == Is::Gone)
+    made_of_tree(worktree, path).is_some_and(|made| made.is == SetupState::Gone)
 }
 
 /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
 /// it, none stands for a file it removed.
-pub(super) fn setup_content(worktree: &Worktree, path: &BStr) -> Option<Option<Known>> {
+pub(super) fn setup_content(worktree: &Worktree, path: &BStr) -> Option<Option<CachedEntry>> {
     match setup_at(worktree, path)?.is {
-        Is::Gone => Some(None),
-        Is::Unread(_) => None,
-        Is::File(Object { id, mode }) => {
-            worktree.handle.has_object(id).then_some(Some(Known { id, mode, stat: Stat::default() }))
+        SetupState::Gone => Some(None),
+        SetupState::Unread(_) => None,
+        SetupState::File(SetupObject { id, mode }) => {
+            worktree.handle.has_object(id).then_some(Some(CachedEntry { id, mode, stat: Stat::default() }))
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
         let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
         let stat = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
         let stat = stat.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-        if made.is != Is::Gone && stat.is_some() && made.stat == stat && worktree.leads_to(path.as_bstr()) {
+        if made.is != SetupState::Gone && stat.is_some() && made.stat == stat && worktree.leads_to(path.as_bstr()) {
             continue;
         }
         let filters = match &mut filters {
@@ -134,14 +134,14 @@ pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
             path.as_bstr(),
             filters,
             &mut worktree.repo.writer(),
-            &Limits::default(),
+            &CommitLimits::default(),
         )? {
-            FileState::File(known) => Is::File(known.into()),
-            FileState::Gone | FileState::Same => Is::Gone,
+            FileState::File(known) => SetupState::File(known.into()),
+            FileState::Gone | FileState::Same => SetupState::Gone,
             FileState::Held(_) => continue,
         };
         let left_out = worktree.cache.is_skipped(path.as_bstr());
-        let of_tree = made.of.filter(|_| !left_out).map_or(Is::Gone, Is::File);
+        let of_tree = made.of.filter(|_| !left_out).map_or(SetupState::Gone, SetupState::File);
         if is != made.is && is == of_tree {
             undone.insert(RepoPath::new(path.to_vec()));
         }

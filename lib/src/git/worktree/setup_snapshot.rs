@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use gix::bstr::{BStr, BString};
 use gix::index::entry::{Mode, Stat};
 
-use super::cache::Known;
+use super::cache::CachedEntry;
 use super::metadata::LONGEST;
 use super::tree_paths::parents;
-use super::{Notes, Seen};
+use super::{FileStamp, Notes};
 use crate::git::error::Error;
 
 /// The note that says a worktree is set up, and what that has changed.
@@ -21,19 +21,19 @@ const IGNORED: &[u8] = b"! ";
 const LOST: &[u8] = b"!";
 
 /// The files a setup has changed.
-pub(super) type Begun = BTreeMap<BString, Made>;
+pub(super) type SetupFiles = BTreeMap<BString, SetupChange>;
 
 /// What a setup has made that git ignored then: no tree tells of it, and no scan. It may have to go where git ignores it no
 /// more, and then only another setup brings it back.
 #[derive(Debug, Default)]
-pub(super) struct Ignored {
+pub(super) struct IgnoredBySetup {
     /// Files, and directories with all in them.
     pub(super) paths: BTreeSet<BString>,
     /// Something of it had to go.
     pub(super) is_lost: bool,
 }
 
-impl Ignored {
+impl IgnoredBySetup {
     pub fn has(&self, path: &BStr) -> bool {
         self.paths.contains(path) || parents(path).any(|above| self.paths.contains(above))
     }
@@ -41,44 +41,44 @@ impl Ignored {
 
 /// What a setup has made of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Made {
+pub(super) struct SetupChange {
     /// What the tree had.
-    pub(super) of: Option<Object>,
+    pub(super) of: Option<SetupObject>,
     /// What it is.
-    pub(super) is: Is,
+    pub(super) is: SetupState,
     /// Its stat when it was last seen to be that.
     pub(super) stat: Option<Stat>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Is {
+pub(super) enum SetupState {
     Gone,
-    File(Object),
+    File(SetupObject),
     /// Too large for a commit, or nothing git can read. It is not brought back once somebody has changed or removed it.
-    Unread(Seen),
+    Unread(FileStamp),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Object {
+pub(super) struct SetupObject {
     pub id: gix::ObjectId,
     pub mode: Mode,
 }
 
-impl From<Known> for Object {
-    fn from(known: Known) -> Self {
+impl From<CachedEntry> for SetupObject {
+    fn from(known: CachedEntry) -> Self {
         Self { id: known.id, mode: known.mode }
     }
 }
 
-pub(super) fn write(begun: &Begun, ignored: &Ignored) -> Vec<u8> {
-    let object = |is: Is| match is {
-        Is::File(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
-        Is::Unread(seen) => format!("?{seen}"),
-        Is::Gone => "-".to_owned(),
+pub(super) fn write(begun: &SetupFiles, ignored: &IgnoredBySetup) -> Vec<u8> {
+    let object = |is: SetupState| match is {
+        SetupState::File(SetupObject { id, mode }) => format!("{:o}:{id}", mode.bits()),
+        SetupState::Unread(seen) => format!("?{seen}"),
+        SetupState::Gone => "-".to_owned(),
     };
-    let line = |(path, made): (&BString, &Made)| {
+    let line = |(path, made): (&BString, &SetupChange)| {
         [
-            format!("{} {} ", object(made.of.map_or(Is::Gone, Is::File)), object(made.is)).as_bytes(),
+            format!("{} {} ", object(made.of.map_or(SetupState::Gone, SetupState::File)), object(made.is)).as_bytes(),
             path.as_slice(),
             b"\0",
         ]
@@ -89,38 +89,38 @@ pub(super) fn write(begun: &Begun, ignored: &Ignored) -> Vec<u8> {
     begun.iter().flat_map(line).chain(paths).chain(lost.into_iter().flatten()).collect()
 }
 
-fn read(text: &[u8]) -> (Begun, Ignored) {
+fn read(text: &[u8]) -> (SetupFiles, IgnoredBySetup) {
     let lines = || text.split(|byte| *byte == 0);
     let paths = lines().filter_map(|line| line.strip_prefix(IGNORED)).map(BString::from).collect();
-    (lines().filter_map(line).collect(), Ignored { paths, is_lost: lines().any(|line| line == LOST) })
+    (lines().filter_map(line).collect(), IgnoredBySetup { paths, is_lost: lines().any(|line| line == LOST) })
 }
 
-fn line(line: &[u8]) -> Option<(BString, Made)> {
+fn line(line: &[u8]) -> Option<(BString, SetupChange)> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
-    let mut object = || -> Option<Is> {
+    let mut object = || -> Option<SetupState> {
         let text = std::str::from_utf8(parts.next()?).ok()?;
         if text == "-" {
-            return Some(Is::Gone);
+            return Some(SetupState::Gone);
         }
         if let Some(seen) = text.strip_prefix('?') {
-            return Seen::read(seen).map(Is::Unread);
+            return FileStamp::read(seen).map(SetupState::Unread);
         }
         let (mode, id) = text.split_once(':')?;
         let mode = Mode::from_bits(u32::from_str_radix(mode, 8).ok()?)?;
-        Some(Is::File(Object { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
+        Some(SetupState::File(SetupObject { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
     };
     let of = match object()? {
-        Is::File(object) => Some(object),
-        Is::Gone => None,
-        Is::Unread(_) => return None,
+        SetupState::File(object) => Some(object),
+        SetupState::Gone => None,
+        SetupState::Unread(_) => return None,
     };
     let is = object()?;
     let path = BString::from(parts.next()?);
-    Some((path, Made { of, is, stat: None }))
+    Some((path, SetupChange { of, is, stat: None }))
 }
 
 /// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
-pub(super) fn read_begun(notes: &Notes) -> Result<(Begun, Ignored), Error> {
+pub(super) fn read_begun(notes: &Notes) -> Result<(SetupFiles, IgnoredBySetup), Error> {
     Ok(notes.read(NOTE, LONGEST)?.map(|text| read(&text)).unwrap_or_default())
 }
 
@@ -131,22 +131,22 @@ mod tests {
     #[test]
     fn what_was_begun_with_is_read_as_it_was_written() {
         let id = gix::ObjectId::from_hex(b"0123456789012345678901234567890123456789").unwrap();
-        let file = Object { id, mode: Mode::FILE };
-        let program = Object { id, mode: Mode::FILE_EXECUTABLE };
-        let seen = Seen::read("100644:1:2:3:4").unwrap();
-        let made = |of, is| Made { of, is, stat: None };
-        let begun: Begun = [
-            (BString::from("a b\nc"), made(None, Is::File(file))),
-            (BString::from(&b"\xff"[..]), made(Some(file), Is::File(program))),
-            (BString::from("gone"), made(Some(file), Is::Gone)),
-            (BString::from("large"), made(None, Is::Unread(seen))),
+        let file = SetupObject { id, mode: Mode::FILE };
+        let program = SetupObject { id, mode: Mode::FILE_EXECUTABLE };
+        let seen = FileStamp::read("100644:1:2:3:4").unwrap();
+        let made = |of, is| SetupChange { of, is, stat: None };
+        let begun: SetupFiles = [
+            (BString::from("a b\nc"), made(None, SetupState::File(file))),
+            (BString::from(&b"\xff"[..]), made(Some(file), SetupState::File(program))),
+            (BString::from("gone"), made(Some(file), SetupState::Gone)),
+            (BString::from("large"), made(None, SetupState::Unread(seen))),
         ]
         .into();
         let paths = BTreeSet::from([BString::from("node_modules"), BString::from("! x")]);
-        let ignored = Ignored { paths: paths.clone(), is_lost: true };
+        let ignored = IgnoredBySetup { paths: paths.clone(), is_lost: true };
         let (again, ignored) = read(&write(&begun, &ignored));
         assert_eq!((again.len(), ignored.paths, ignored.is_lost), (4, paths, true));
-        assert!(!read(&write(&begun, &Ignored::default())).1.is_lost);
+        assert!(!read(&write(&begun, &IgnoredBySetup::default())).1.is_lost);
         for (path, made) in &begun {
             assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
         }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 
-use super::file_stamp::Seen;
+use super::file_stamp::FileStamp;
 use super::tree_paths::parents;
-use super::{Scan, Worktree};
+use super::{ScanResult, Worktree};
 use crate::ids::RepoPath;
 
 /// Of files that were seen once, or seen to be gone, those that are still what they were. One where the tree has a
 /// directory, or below a file of it, has to make room, unless that is to stay gone or only submodules are in it.
-pub fn untouched_files(worktree: &Worktree, files: &BTreeMap<RepoPath, Option<Seen>>) -> BTreeSet<RepoPath> {
-    let is_same = |path: &BStr, seen: Option<Seen>| file_at(worktree, path) == seen;
+pub fn untouched_files(worktree: &Worktree, files: &BTreeMap<RepoPath, Option<FileStamp>>) -> BTreeSet<RepoPath> {
+    let is_same = |path: &BStr, seen: Option<FileStamp>| file_at(worktree, path) == seen;
     let stays_gone = |path: &BStr| {
         files.get(&RepoPath::new(path.to_vec())).is_some_and(|seen| seen.is_none() && is_same(path, None))
     };
@@ -29,13 +29,13 @@ pub fn untouched_files(worktree: &Worktree, files: &BTreeMap<RepoPath, Option<Se
 }
 
 /// What a file shows; none where no file is, but a directory perhaps.
-fn file_at(worktree: &Worktree, path: &BStr) -> Option<Seen> {
-    Seen::at(&worktree.place(path)).filter(|seen| !seen.is_directory() && worktree.leads_to(path))
+fn file_at(worktree: &Worktree, path: &BStr) -> Option<FileStamp> {
+    FileStamp::at(&worktree.place(path)).filter(|seen| !seen.is_directory() && worktree.leads_to(path))
 }
 
 /// Takes files out of a scan that are to stay as they are, in no commit, or to stay gone; and submodules that they
 /// leave no room for.
-pub fn spare_files(worktree: &mut Worktree, scan: &mut Scan, files: &BTreeSet<RepoPath>) {
+pub fn spare_files(worktree: &mut Worktree, scan: &mut ScanResult, files: &BTreeSet<RepoPath>) {
     let files = files.iter().map(|path| BString::from(path.as_bytes()));
     let mut spared: BTreeSet<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
     worktree.cache.forget_stats(&spared);

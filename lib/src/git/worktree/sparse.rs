@@ -3,8 +3,8 @@
 use gix::bstr::{BString, ByteSlice as _};
 use gix::index::entry::Mode;
 
-use super::cache::Known;
-use super::rules::{NOTE, Rules, lines};
+use super::cache::CachedEntry;
+use super::rules::{NOTE, SparseRules, lines};
 use super::{Worktree, restore, scan};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
@@ -31,7 +31,7 @@ pub fn apply_sparse_rules(worktree: &mut Worktree, rules: &[String], base: Commi
     for path in worktree.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
         match worktree.cache.known(path.as_bstr()) {
             // Its files are those of another repository.
-            Some(Known { mode: Mode::COMMIT, .. }) => {}
+            Some(CachedEntry { mode: Mode::COMMIT, .. }) => {}
             _ => restore::remove_new(worktree, &beneath, path.as_bstr())?,
         }
     }
@@ -45,7 +45,7 @@ pub fn have_effect(worktree: &mut Worktree, rules: &[String]) -> Result<Vec<bool
     }
     let (paths, ignore_case) = (worktree.cache.paths(), worktree.rules.ignore_case);
     let has_effect = |rule: &String| {
-        let rules = Rules { own: None, added: lines(std::slice::from_ref(rule)), ignore_case };
+        let rules = SparseRules { own: None, added: lines(std::slice::from_ref(rule)), ignore_case };
         Ok(!rules.leave_out(&paths)?.is_empty())
     };
     rules.iter().map(has_effect).collect()
@@ -56,7 +56,7 @@ pub fn inherited_sparse(worktree: &mut Worktree) -> Result<Option<(usize, usize)
     if worktree.rules.own.is_none() {
         return Ok(None);
     }
-    let rules = Rules { added: BString::default(), ..worktree.rules.clone() };
+    let rules = SparseRules { added: BString::default(), ..worktree.rules.clone() };
     let paths = worktree.cache.paths();
     Ok(Some((rules.leave_out(&paths)?.len(), paths.len())))
 }

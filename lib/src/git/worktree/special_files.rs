@@ -13,7 +13,7 @@ use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 
 use super::rule_files::{LONGEST, RULES, is_endless, is_waited_for};
 use super::tree_paths::parents;
-use super::{Scan, Worktree};
+use super::{ScanResult, Worktree};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -50,7 +50,11 @@ pub(super) fn is_too_deep(worktree: &Worktree, path: &BStr) -> bool {
 }
 
 /// Removes what cannot be read.
-pub(super) fn remove_special_files(worktree: &Worktree, paths: Vec<BString>, scan: &mut Scan) -> Result<(), Error> {
+pub(super) fn remove_special_files(
+    worktree: &Worktree,
+    paths: Vec<BString>,
+    scan: &mut ScanResult,
+) -> Result<(), Error> {
     let Some(first) = paths.first() else { return Ok(()) };
     // In the user's own checkout it is the user's.
     if !worktree.is_agents {
@@ -70,7 +74,7 @@ pub(super) fn remove_special_files(worktree: &Worktree, paths: Vec<BString>, sca
 pub(super) fn remove_special_files_above(
     worktree: &Worktree,
     paths: &BTreeSet<BString>,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<(), Error> {
     let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
     directories.insert(b"".as_bstr());
@@ -93,7 +97,7 @@ pub(super) fn remove_special_files_above(
 /// this walk is taken instead: it gives the new files then, and repositories inside.
 pub(super) fn remove_all_special_files(
     worktree: &Worktree,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<Option<BTreeSet<BString>>, Error> {
     let mut rules = worktree.ignore_rules()?;
     let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
@@ -149,7 +153,7 @@ fn unlock(worktree: &Worktree, directory: &BStr) -> Result<bool, Error> {
 pub(super) fn unlocked_listing(
     worktree: &Worktree,
     directory: &BStr,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<Option<Listing>, Error> {
     let found = listing(worktree, directory);
     if found.is_some() || !worktree.is_agents || !unlock(worktree, directory)? {

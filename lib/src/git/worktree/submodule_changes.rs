@@ -13,11 +13,11 @@ use gix::bstr::{BString, ByteSlice as _};
 
 use super::cache::{Cache, Links};
 use super::git_dir::linked_git_dir;
-use super::rules::Rules;
+use super::rules::SparseRules;
 use super::scan::look_at_index;
 use super::special_files::{has_special_files_below, special_files_of};
-use super::submodule_commits::{Tips, Unpublished, leads_to};
-use super::{Seen, Worktree};
+use super::submodule_commits::{Tips, UnpublishedCommits, leads_to};
+use super::{FileStamp, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
@@ -41,7 +41,7 @@ const DEEPEST: usize = 16;
 
 /// How closely files are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Care {
+pub enum CheckDepth {
     /// What the index of a submodule says of a file is believed.
     Quick,
     /// All files are read: an agent can write that index as well.
@@ -50,16 +50,16 @@ pub enum Care {
 
 /// Work in submodules that only the worktree has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InSubmodules {
+pub struct SubmoduleWork {
     /// Files that are new, changed or gone; a submodule itself where nobody can tell.
     pub files: BTreeSet<RepoPath>,
     /// Submodules with commits that are on no remote.
-    pub commits: BTreeMap<RepoPath, Unpublished>,
+    pub commits: BTreeMap<RepoPath, UnpublishedCommits>,
     /// Submodules that stand at a commit the recorded one does not lead to.
     pub moved: BTreeSet<RepoPath>,
 }
 
-impl InSubmodules {
+impl SubmoduleWork {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commits.is_empty() && self.moved.is_empty()
@@ -79,28 +79,28 @@ impl InSubmodules {
 }
 
 /// What is known while submodules are looked into.
-struct Look {
-    care: Care,
-    found: InSubmodules,
+struct SubmoduleScan {
+    care: CheckDepth,
+    found: SubmoduleWork,
     /// The git directories that were looked into.
     met: BTreeSet<PathBuf>,
     /// What the setup has left.
-    files: BTreeMap<BString, Option<Seen>>,
+    files: BTreeMap<BString, Option<FileStamp>>,
     commits: BTreeMap<BString, BTreeSet<ObjectId>>,
     /// What leads to commits in each submodule.
     tips: BTreeMap<BString, BTreeSet<ObjectId>>,
 }
 
 /// What lies in submodules and nowhere else. What the setup has left there is nobody's work.
-pub fn unpublished_work(worktree: &mut Worktree, care: Care) -> Result<InSubmodules, Error> {
+pub fn unpublished_work(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleWork, Error> {
     Ok(look_into_all(worktree, care)?.found)
 }
 
-fn look_into_all(worktree: &mut Worktree, care: Care) -> Result<Look, Error> {
+fn look_into_all(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleScan, Error> {
     let links: BTreeMap<BString, ObjectId> = worktree.cache.links().into_iter().collect();
     let (files, commits) = (setup_files(worktree)?, setup_commits(worktree)?);
     let (found, met, tips) = Default::default();
-    let mut look = Look { care, found, met, files, commits, tips };
+    let mut look = SubmoduleScan { care, found, met, files, commits, tips };
     for (link, at) in &links {
         if worktree.leads_to(link.as_bstr()) && is_checked_out(&worktree.place(link.as_bstr())) {
             look_into(worktree, link, *at, DEEPEST, &mut look);
@@ -123,9 +123,9 @@ fn look_into_all(worktree: &mut Worktree, care: Care) -> Result<Look, Error> {
 pub(super) fn note_setup_submodules(worktree: &mut Worktree) -> Result<(), Error> {
     worktree.notes.remove(NOTE)?;
     worktree.notes.remove(COMMITS)?;
-    let look = look_into_all(worktree, Care::Quick)?;
+    let look = look_into_all(worktree, CheckDepth::Quick)?;
     let line = |path: &RepoPath| {
-        let seen = Seen::at(&worktree.place(path.as_bytes().as_bstr()));
+        let seen = FileStamp::at(&worktree.place(path.as_bytes().as_bstr()));
         let seen = seen.map_or(GONE.to_owned(), |seen| seen.to_string());
         [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat()
     };
@@ -141,11 +141,11 @@ pub(super) fn note_setup_submodules(worktree: &mut Worktree) -> Result<(), Error
     Ok(())
 }
 
-fn setup_files(worktree: &Worktree) -> Result<BTreeMap<BString, Option<Seen>>, Error> {
+fn setup_files(worktree: &Worktree) -> Result<BTreeMap<BString, Option<FileStamp>>, Error> {
     let text = worktree.notes.read(NOTE, LONGEST)?.unwrap_or_default();
     let file = |(seen, path): (&str, BString)| match seen {
         GONE => Some((path, None)),
-        seen => Some((path, Some(Seen::read(seen)?))),
+        seen => Some((path, Some(FileStamp::read(seen)?))),
     };
     Ok(lines(&text).filter_map(file).collect())
 }
@@ -160,7 +160,7 @@ fn setup_commits(worktree: &Worktree) -> Result<BTreeMap<BString, BTreeSet<Objec
 }
 
 /// Adds what is in one submodule and in those below it. `at` is the commit it is recorded at.
-fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, look: &mut Look) {
+fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, look: &mut SubmoduleScan) {
     let inside = |path: BString| BString::from([link.as_bytes(), b"/", path.as_bytes()].concat());
     let looked = open_submodule(worktree, link).and_then(|handle| {
         look.met.extend(handle.git_dir().canonicalize().ok());
@@ -175,7 +175,7 @@ fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, 
         return;
     };
     for path in found.into_iter().map(inside) {
-        let seen = Seen::at(&worktree.place(path.as_bstr()));
+        let seen = FileStamp::at(&worktree.place(path.as_bstr()));
         if look.files.get(&path) != Some(&seen) {
             look.found.files.insert(RepoPath::new(path.to_vec()));
         }
@@ -214,19 +214,19 @@ fn changes_of(
     worktree: &Worktree,
     handle: &gix::Repository,
     link: &BString,
-    care: Care,
+    care: CheckDepth,
 ) -> Result<(BTreeSet<BString>, Links), Error> {
     let head = handle.head_tree_id().doing("read a submodule")?.detach();
-    let trusted = care == Care::Quick;
+    let trusted = care == CheckDepth::Quick;
     let index = handle.index_path();
-    let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &Rules::default())?;
+    let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &SparseRules::default())?;
     let links = cache.links();
     let found = look_at_index(handle, cache.index(), &worktree.place(link.as_bstr()), true)?.scan;
     let nested = found.nested.iter().chain(&found.submodules).map(|path| BString::from(path.as_bytes()));
     Ok((found.candidates.into_iter().chain(nested).collect(), links))
 }
 
-impl Look {
+impl SubmoduleScan {
     /// Takes the commits that only the repository of a submodule has.
     fn take_commits(&mut self, handle: &gix::Repository, link: &BString, at: Option<ObjectId>) -> Result<(), Error> {
         let tips = Tips::read(handle)?;

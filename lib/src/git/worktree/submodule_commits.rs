@@ -21,18 +21,18 @@ const LONGEST_LOG: u64 = 64 * 1024 * 1024;
 
 /// What only the repository of a submodule has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unpublished {
+pub struct UnpublishedCommits {
     commits: usize,
     stashes: usize,
 }
 
-impl Unpublished {
+impl UnpublishedCommits {
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
 
-impl std::fmt::Display for Unpublished {
+impl std::fmt::Display for UnpublishedCommits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (commits, stashes) = (counted(self.commits, "commit"), counted(self.stashes, "stashed change"));
         match (self.commits, self.stashes) {
@@ -98,8 +98,12 @@ impl Tips {
     }
 
     /// What they lead to that no remote has, nor what is below commits that are known.
-    pub fn unpublished(&self, handle: &gix::Repository, known: &BTreeSet<ObjectId>) -> Result<Unpublished, Error> {
-        let history = History::of(handle)?;
+    pub fn unpublished(
+        &self,
+        handle: &gix::Repository,
+        known: &BTreeSet<ObjectId>,
+    ) -> Result<UnpublishedCommits, Error> {
+        let history = SubmoduleHistory::of(handle)?;
         let stashes: BTreeSet<ObjectId> = self.stashes.difference(known).copied().collect();
         let mut tips: BTreeSet<ObjectId> = self.head.iter().chain(&self.branches).chain(&self.left).copied().collect();
         for stash in &stashes {
@@ -114,24 +118,24 @@ impl Tips {
             let tips = tips.into_iter().map(|id| (id, ONE)).chain(hidden.into_iter().map(|id| (id, TWO)));
             commits = paint(tips, |id| history.read(id))?.values().filter(|side| **side == ONE).count();
         }
-        Ok(Unpublished { commits, stashes: stashes.len() })
+        Ok(UnpublishedCommits { commits, stashes: stashes.len() })
     }
 }
 
 /// Whether the history of a commit has another one.
 pub(super) fn leads_to(handle: &gix::Repository, from: ObjectId, to: ObjectId) -> Result<bool, Error> {
-    let history = History::of(handle)?;
+    let history = SubmoduleHistory::of(handle)?;
     let sides = paint([(from, TWO), (to, ONE)], |id| history.read(id))?;
     Ok(sides.get(&to) == Some(&(ONE | TWO)))
 }
 
 /// The commits of a repository, as far as they are there.
-struct History<'a> {
+struct SubmoduleHistory<'a> {
     handle: &'a gix::Repository,
     shallow: HashSet<ObjectId>,
 }
 
-impl<'a> History<'a> {
+impl<'a> SubmoduleHistory<'a> {
     fn of(handle: &'a gix::Repository) -> Result<Self, Error> {
         Ok(Self { handle, shallow: shallow(handle)? })
     }
@@ -146,10 +150,10 @@ impl<'a> History<'a> {
     }
 }
 
-type Line = (Option<ObjectId>, Option<ObjectId>, Vec<u8>);
+type ReflogLine = (Option<ObjectId>, Option<ObjectId>, Vec<u8>);
 
 /// The log of a ref: what it was, what it became, and why.
-fn log(git_dir: &Path, name: &str) -> Result<Vec<Line>, Error> {
+fn log(git_dir: &Path, name: &str) -> Result<Vec<ReflogLine>, Error> {
     let text = ConfinedDir::at(git_dir).and_then(|dir| dir.read(name, LONGEST_LOG)).at("read", &git_dir.join(name))?;
     let id = |hex: &[u8]| ObjectId::from_hex(hex).ok().filter(|id| !id.is_null());
     let line = |line: &[u8]| {

@@ -11,7 +11,7 @@ use gix::status::plumbing::index_as_worktree::traits::SubmoduleStatus;
 
 use super::special_files::{self, Listing, special_files_of};
 use super::tree_paths::parents;
-use super::{Scan, Worktree};
+use super::{ScanResult, Worktree};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -43,7 +43,7 @@ impl SubmoduleStatus for Submodules {
 pub(super) fn files_in_submodules(
     worktree: &Worktree,
     places: Vec<BString>,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<BTreeSet<BString>, Error> {
     let mut found = BTreeSet::new();
     let is_filled = |place: &BString| {

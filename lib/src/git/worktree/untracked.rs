@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::rule_files::{are_ignore_rules, is_waited_for};
 use super::walk::{UntrackedEntry, Walked};
-use super::{Scan, Worktree, special_files};
+use super::{ScanResult, Worktree, special_files};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -18,7 +18,7 @@ use crate::ids::RepoPath;
 pub(super) fn untracked(
     worktree: &Worktree,
     walked: &mut Walked,
-    scan: &mut Scan,
+    scan: &mut ScanResult,
 ) -> Result<Option<BTreeSet<BString>>, Error> {
     let files = worktree.handle.filesystem_options().doing("set up the scan")?;
     if walked.is_odd || files.ignore_case || files.precompose_unicode {

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use gix::bstr::{BStr, BString};
 use gix::index::entry::{Mode, Stat};
 
-use super::cache::{Cache, Known, Staged};
+use super::cache::{Cache, CachedEntry, StagedTree};
 use super::metadata::Notes;
 use super::new_content::NewContent;
-use super::registration::Origin;
-use super::rules::Rules;
-use super::setup_snapshot::{Begun, Ignored};
+use super::registration::Registration;
+use super::rules::SparseRules;
+use super::setup_snapshot::{IgnoredBySetup, SetupFiles};
 use super::tree_paths::parents;
-use crate::git::diff::{self, Change, ChangeKind};
+use crate::git::diff::{self, ChangeKind, TreeChange};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::head::{Head, head_of};
 use crate::git::id::TreeId;
@@ -37,23 +37,23 @@ pub struct Worktree {
     /// The tree the cache describes: what the files were when they were last recorded.
     pub(super) tree: TreeId,
     /// What [`commit_tree`](super::commit_tree) found, until it is recorded.
-    pub(super) staged: Option<Staged>,
+    pub(super) staged: Option<StagedTree>,
     /// What was held back of it, as it was looked at last.
     pub(super) new_content: NewContent,
     /// Files that were copied in and are never committed.
     pub(super) excluded: Vec<BString>,
     /// Which files of a tree are left out.
-    pub(super) rules: Rules,
+    pub(super) rules: SparseRules,
     /// What the setup has made of the files before anybody worked here.
-    pub(super) begun: Begun,
+    pub(super) begun: SetupFiles,
     /// What it has made that git ignored.
-    pub(super) ignored: Ignored,
+    pub(super) ignored: IgnoredBySetup,
     /// Where things are now that stood in its way.
     pub(super) put_aside: Vec<PathBuf>,
     /// It was made for agents, which can write to its git directory.
     pub(super) is_agents: bool,
     /// What is known of it that no agent can change.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<Registration>,
     /// What had no place there.
     pub(super) cleared: RefCell<Vec<String>>,
     /// Whether somebody may be writing there.
@@ -153,7 +153,7 @@ impl Worktree {
     /// Reads the stats of the worktree's own index for the files of `tree`.
     pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
         let (index, notes) = (self.git_dir.join("index"), self.is_agents.then_some(&self.notes));
-        self.rules = Rules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
+        self.rules = SparseRules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
         let trusted = notes.is_none_or(|notes| notes.is_own_index(&index));
         self.repo.fetch_trees(tree)?;
         self.cache = Cache::read(&self.handle, tree, &index, trusted, &self.rules)?;
@@ -218,7 +218,7 @@ impl Worktree {
 }
 
 /// What a change of trees says about a file. That it is on disk already is for a scan to find out.
-fn without_stat(change: Change) -> (BString, Option<Known>) {
+fn without_stat(change: TreeChange) -> (BString, Option<CachedEntry>) {
     let known = match change.kind {
         ChangeKind::Removed(..) => None,
         ChangeKind::Added(kind, id) | ChangeKind::Modified(_, (kind, id)) => {
@@ -228,7 +228,7 @@ fn without_stat(change: Change) -> (BString, Option<Known>) {
                 EntryKind::Submodule => Mode::COMMIT,
                 EntryKind::File | EntryKind::Directory => Mode::FILE,
             };
-            Some(Known { id: id.to_gix(), mode, stat: Stat::default() })
+            Some(CachedEntry { id: id.to_gix(), mode, stat: Stat::default() })
         }
     };
     (BString::from(change.path.as_bytes()), known)

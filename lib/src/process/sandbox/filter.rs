@@ -130,8 +130,8 @@ mod linux {
         Ok(program)
     }
 
-    type Rules = Vec<SeccompRule>;
-    type Calls = Result<BTreeMap<i64, Rules>, seccompiler::BackendError>;
+    type SyscallRules = Vec<SeccompRule>;
+    type Calls = Result<BTreeMap<i64, SyscallRules>, seccompiler::BackendError>;
 
     /// The program that refuses these calls with an error.
     fn compile(calls: Calls, error: i32) -> io::Result<BpfProgram> {
@@ -155,15 +155,15 @@ mod linux {
         program.splice(ARCHITECTURE..ARCHITECTURE, [number, short, refuse]);
     }
 
-    fn is(argument: u8, value: i32) -> Condition {
+    fn is(argument: u8, value: i32) -> SyscallCondition {
         condition(argument, SeccompCmpOp::Eq, value)
     }
 
-    fn is_not(argument: u8, value: i32) -> Condition {
+    fn is_not(argument: u8, value: i32) -> SyscallCondition {
         condition(argument, SeccompCmpOp::Ne, value)
     }
 
-    fn rule(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
+    fn rule(conditions: Vec<SyscallCondition>) -> Result<SeccompRule, seccompiler::BackendError> {
         SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
     }
 
@@ -217,10 +217,10 @@ mod linux {
         ]))
     }
 
-    type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+    type SyscallCondition = Result<SeccompCondition, seccompiler::BackendError>;
 
     /// The kernel takes these arguments as 32 bits, whatever the others are.
-    fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> Condition {
+    fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> SyscallCondition {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
     }
 }

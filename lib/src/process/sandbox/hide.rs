@@ -19,7 +19,7 @@ pub(super) fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
 
 /// How a path lies to what is hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lies {
+pub(super) enum HiddenRelation {
     /// It is hidden itself.
     In,
     /// Something in it is hidden.
@@ -28,7 +28,7 @@ pub(super) enum Lies {
     Beside,
 }
 
-impl Lies {
+impl HiddenRelation {
     /// Both without links on the way.
     pub fn of(path: &Path, hidden: &[PathBuf]) -> Self {
         match () {
@@ -61,14 +61,14 @@ mod tests {
     fn what_lies_beside_is_told_from_what_lies_around() {
         let hidden = ["/h/.ssh".into(), "/h/.config/gh".into()];
         for (path, lies) in [
-            ("/", Lies::Around),
-            ("/h/.config", Lies::Around),
-            ("/h/.ssh", Lies::In),
-            ("/h/.ssh/id", Lies::In),
-            ("/h/.sshd", Lies::Beside),
-            ("/h/.config/git", Lies::Beside),
+            ("/", HiddenRelation::Around),
+            ("/h/.config", HiddenRelation::Around),
+            ("/h/.ssh", HiddenRelation::In),
+            ("/h/.ssh/id", HiddenRelation::In),
+            ("/h/.sshd", HiddenRelation::Beside),
+            ("/h/.config/git", HiddenRelation::Beside),
         ] {
-            assert_eq!(Lies::of(Path::new(path), &hidden), lies, "{path}");
+            assert_eq!(HiddenRelation::of(Path::new(path), &hidden), lies, "{path}");
         }
     }
 }

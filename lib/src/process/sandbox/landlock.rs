@@ -60,7 +60,7 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     };
 
     use super::bounds::{Connect, DEVICES, SIGNALS};
-    use super::hide::{self, Lies};
+    use super::hide::{self, HiddenRelation};
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
@@ -99,8 +99,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     let mut ruleset =
         ruleset.create().and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write))).map_err(failed)?;
     for path in &sandbox.write {
-        let around =
-            !hidden.is_empty() && path.canonicalize().is_ok_and(|path| Lies::of(&path, &hidden) == Lies::Around);
+        let around = !hidden.is_empty()
+            && path.canonicalize().is_ok_and(|path| HiddenRelation::of(&path, &hidden) == HiddenRelation::Around);
         let rights = if around { write & !content } else { write };
         ruleset = ruleset.add_rules(path_beneath_rules([path], rights)).map_err(failed)?;
         if around {

@@ -14,23 +14,23 @@ const SYSTEM: [&str; 14] = [
 
 /// Whether and how commands are bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Chosen {
+pub enum SandboxChoice {
     /// Not, as the settings say.
     Off,
     /// Not, as nothing is there that could; this is what is missing.
     Nothing(String),
     /// By this policy.
-    On(Policy),
+    On(SandboxPolicy),
 }
 
 /// Bounds are required and cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`sandbox.mode` is `required`, but {0}")]
-pub struct Missing(String);
+pub struct SandboxUnavailable(String);
 
 /// The bounds of all commands of a run, but for where each works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct SandboxPolicy {
     by: Availability,
     write: Vec<PathBuf>,
     /// Where the links of `write` lead.
@@ -45,7 +45,7 @@ pub struct Policy {
 
 /// Where a command works.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SandboxScope<'a> {
     /// The worktrees, with what their repositories keep of them alone.
     pub worktrees: &'a [&'a Path],
     /// The repositories' own directories, of which only objects can be added to.
@@ -59,27 +59,27 @@ pub fn choose(
     settings: &config::Sandbox,
     environment: &Environment,
     available: Availability,
-) -> Result<Chosen, Missing> {
+) -> Result<SandboxChoice, SandboxUnavailable> {
     if settings.mode == SandboxMode::Off {
-        return Ok(Chosen::Off);
+        return Ok(SandboxChoice::Off);
     }
     let (by, unusable) = usable(available);
     if let Some(missing) = missing(&by, unusable.as_deref()) {
         return match settings.mode {
-            SandboxMode::Required => Err(Missing(missing)),
-            _ if by.abi() < MOVES && by.bubblewrap.is_none() => Ok(Chosen::Nothing(missing)),
-            _ => Ok(Chosen::On(Policy::new(settings, environment, by))),
+            SandboxMode::Required => Err(SandboxUnavailable(missing)),
+            _ if by.abi() < MOVES && by.bubblewrap.is_none() => Ok(SandboxChoice::Nothing(missing)),
+            _ => Ok(SandboxChoice::On(SandboxPolicy::new(settings, environment, by))),
         };
     }
-    let policy = Policy::new(settings, environment, by);
+    let policy = SandboxPolicy::new(settings, environment, by);
     if settings.mode == SandboxMode::Required && !policy.limits_agents() {
         let why = match policy.by.filters {
             true => "only Linux 6.7 or newer can keep agents to their model",
             false => "agents cannot be kept to their model, as system calls cannot be filtered here (seccomp)",
         };
-        return Err(Missing(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
+        return Err(SandboxUnavailable(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
     }
-    Ok(Chosen::On(policy))
+    Ok(SandboxChoice::On(policy))
 }
 
 /// The user's settings of git, without which it does nothing at all.
@@ -121,7 +121,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-impl Policy {
+impl SandboxPolicy {
     fn new(settings: &config::Sandbox, environment: &Environment, by: Availability) -> Self {
         let mut write = caches::find(environment);
         write.extend(settings.rw.iter().cloned());
@@ -146,7 +146,7 @@ impl Policy {
 
     /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
     /// it reaches its model.
-    pub fn of_agent(&self, place: Place<'_>) -> Sandbox {
+    pub fn of_agent(&self, place: SandboxScope<'_>) -> Sandbox {
         let connect = match self.network {
             Network::Open => Connect::Anywhere,
             Network::Gateway => Connect::Ports(Vec::new()),
@@ -155,8 +155,8 @@ impl Policy {
     }
 
     /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
-    pub fn of_command(&self, place: Place<'_>) -> Sandbox {
-        let Place { worktrees, repositories, own } = place;
+    pub fn of_command(&self, place: SandboxScope<'_>) -> Sandbox {
+        let SandboxScope { worktrees, repositories, own } = place;
         let write = worktrees.iter().map(|dir| dir.to_path_buf());
         let write = write.chain(own.iter().cloned()).chain(self.write.iter().cloned()).collect();
         let add = repositories.iter().map(|repository| repository.join("objects")).collect();
@@ -214,9 +214,9 @@ mod tests {
 
     fn chosen(settings: &config::Sandbox, abi: u32) -> String {
         match choose(settings, &Environment::default(), by(abi)) {
-            Ok(Chosen::Off) => "off".into(),
-            Ok(Chosen::Nothing(missing)) => format!("nothing: {missing}"),
-            Ok(Chosen::On(policy)) => policy.in_words(false),
+            Ok(SandboxChoice::Off) => "off".into(),
+            Ok(SandboxChoice::Nothing(missing)) => format!("nothing: {missing}"),
+            Ok(SandboxChoice::On(policy)) => policy.in_words(false),
             Err(missing) => format!("refused: {missing}"),
         }
     }
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn agents_are_bound_to_their_place() {
         let settings = config::Sandbox { rw: vec!["/more".into()], ..config::Sandbox::default() };
-        let policy = Policy::new(&settings, &Environment::default(), by(7));
+        let policy = SandboxPolicy::new(&settings, &Environment::default(), by(7));
         let own = ["/tmp/x".into()];
-        let place = Place {
+        let place = SandboxScope {
             worktrees: &[Path::new("/w"), Path::new("/r/worktrees/w")],
             repositories: &[Path::new("/r")],
             own: &own,
@@ -284,11 +284,11 @@ mod tests {
         for open in ["/more", "/more/project", "/"] {
             assert!(!policy.keeps_out_of(Path::new(open)), "{open}");
         }
-        assert!(!Policy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
+        assert!(!SandboxPolicy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
 
         let settings = config::Sandbox { ro: vec!["/data".into()], network: Network::Open, ..settings };
         let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
-        let agent = Policy::new(&settings, &environment, by(7)).of_agent(place);
+        let agent = SandboxPolicy::new(&settings, &environment, by(7)).of_agent(place);
         let read = agent.read.unwrap();
         for path in ["/usr", "/tools/bin", "/data"] {
             assert!(read.contains(&path.into()), "{path}: {read:?}");
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn keys_and_logins_are_hidden_from_agents_and_from_commands_only_where_that_is_said() {
         let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
-        let place = Place { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
+        let place = SandboxScope { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
         let bounds = |settings: &config::Sandbox| {
-            let policy = Policy::new(settings, &environment, by(7));
+            let policy = SandboxPolicy::new(settings, &environment, by(7));
             [policy.of_agent(place).hide, policy.of_command(place).hide]
         };
         let [agent, command] = bounds(&config::Sandbox::default());

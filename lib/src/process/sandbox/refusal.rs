@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::bounds::{DEVICES, Sandbox};
-use super::hide::{self, Lies};
+use super::hide::{self, HiddenRelation};
 use crate::text::listed;
 
 /// How a system, or a runtime, says that something may not be written.
@@ -23,7 +23,7 @@ const NAMED: usize = 3;
 
 /// Paths a command was refused though its user could write there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct Refusals {
     /// What was to be written, and what has to be open for that.
     paths: BTreeSet<(PathBuf, PathBuf)>,
     /// The same in the git directory of the repository, with its hooks and settings: nobody is to open that.
@@ -33,8 +33,8 @@ pub struct Refused {
 }
 
 /// What these bounds have refused a command that worked in `cwd` and printed `text`.
-pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refused {
-    let mut refused = Refused::default();
+pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
+    let mut refused = Refusals::default();
     let hidden = hide::real(&sandbox.hide);
     for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
         let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
@@ -43,7 +43,10 @@ pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refused {
             |open: &Path| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open);
         let opens = sandbox.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
         let is_open = opens.chain(sandbox.add.iter().map(PathBuf::as_path)).any(is_in);
-        if !is_open && !sandbox.show.iter().any(|shown| is_in(shown)) && Lies::of(&real, &hidden) == Lies::In {
+        if !is_open
+            && !sandbox.show.iter().any(|shown| is_in(shown))
+            && HiddenRelation::of(&real, &hidden) == HiddenRelation::In
+        {
             refused.hidden.insert(path);
             continue;
         }
@@ -66,7 +69,7 @@ fn is_of_git(sandbox: &Sandbox, path: &Path) -> bool {
         .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
 }
 
-impl Refused {
+impl Refusals {
     /// Takes in what else was refused.
     pub fn extend(&mut self, other: Self) {
         self.paths.extend(other.paths);
@@ -239,6 +242,6 @@ mod tests {
         assert_eq!(refused("../open/x"), None, "what may be written may be read");
         let written = refused("../home/mine/x").expect("it cannot be written");
         assert!(written.starts_with("the sandbox refused writing"), "{written}");
-        assert_eq!(Refused::default().in_words(), None);
+        assert_eq!(Refusals::default().in_words(), None);
     }
 }

@@ -15,14 +15,14 @@ const LINKS: usize = 40;
 
 /// How a path leads to what it names, as the system goes.
 #[derive(Debug)]
-struct Way {
+struct ResolvedPath {
     /// The directories in which a name is looked up, and whether a link was there.
     looks: Vec<(PathBuf, bool)>,
     /// What it leads to, without a link on the way.
     end: PathBuf,
 }
 
-impl Way {
+impl ResolvedPath {
     /// None where there is nothing at the end.
     fn of(path: &Path) -> Option<Self> {
         let names = |path: &Path| -> Vec<OsString> {
@@ -69,20 +69,21 @@ impl Way {
 /// any case.
 pub(super) fn only(sandbox: &Sandbox, open: &[&str]) -> Sandbox {
     let absolute = |path: &&PathBuf| path.is_absolute();
-    let ways: Vec<(PathBuf, Way)> =
-        (sandbox.write.iter().filter(absolute)).filter_map(|path| Some((path.clone(), Way::of(path)?))).collect();
-    let open: Vec<PathBuf> = open.iter().filter_map(|path| Some(Way::of(Path::new(path))?.end)).collect();
+    let ways: Vec<(PathBuf, ResolvedPath)> = (sandbox.write.iter().filter(absolute))
+        .filter_map(|path| Some((path.clone(), ResolvedPath::of(path)?)))
+        .collect();
+    let open: Vec<PathBuf> = open.iter().filter_map(|path| Some(ResolvedPath::of(Path::new(path))?.end)).collect();
     // A link in a place another path leads to, whatever that path is worth: whoever writes there could have laid it.
     let others = |at: usize| {
         let others = ways.iter().enumerate().filter(move |(other, _)| *other != at);
         others.map(|(_, (_, way))| &way.end).chain(&open)
     };
-    let unled: Vec<&(PathBuf, Way)> =
+    let unled: Vec<&(PathBuf, ResolvedPath)> =
         ways.iter().enumerate().filter(|(at, (_, way))| !way.is_led_in(others(*at))).map(|(_, way)| way).collect();
     let places: Vec<PathBuf> = unled.iter().map(|(_, way)| way.end.clone()).chain(open.clone()).collect();
     let write = unled.iter().filter(|(_, way)| !way.enters(places.iter())).map(|(path, _)| path.clone()).collect();
     let outside = |paths: &[PathBuf]| {
-        let is_outside = |path: &&PathBuf| Way::of(path).is_some_and(|way| !way.enters(places.iter()));
+        let is_outside = |path: &&PathBuf| ResolvedPath::of(path).is_some_and(|way| !way.enters(places.iter()));
         paths.iter().filter(absolute).filter(is_outside).cloned().collect()
     };
     let read = sandbox.read.as_deref().map(outside);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pleach::git::{self, Held};
+use pleach::git::{self, HoldReason};
 
 use super::{Sandbox, names, record, told};
 
@@ -115,7 +115,7 @@ fn a_required_filter_that_fails_holds_the_file_back() {
     fs::write(worktree.root().join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    assert!(matches!(&written.held_back[..], [held] if matches!(held.reason, Held::Filter(_))), "{written:?}");
+    assert!(matches!(&written.held_back[..], [held] if matches!(held.reason, HoldReason::Filter(_))), "{written:?}");
     let said = told(&written.warnings);
     assert!(said[0].starts_with("file-held-back: `x.must` is not committed: its git filter failed"), "{said:?}");
 }

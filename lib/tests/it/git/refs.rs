@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use pleach::git::{Durability, Move, Repo, SwapError, Writer};
+use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer};
 use pleach::ids::CommitId;
 
 use super::{Sandbox, spec};
@@ -160,7 +160,7 @@ fn several_refs_move_together_or_not_at_all() {
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
     let one = make_commit(&repo, &mut repo.writer(), &[base], "one");
-    let go = |name: &str, old, new| Move { name: format!("refs/heads/{name}"), old, new };
+    let go = |name: &str, old, new| RefUpdate { name: format!("refs/heads/{name}"), old, new };
     repo.refs().swap_all(&[go("x", None, Some(base)), go("y", None, Some(base))], "create").unwrap();
     let stale = repo.refs().swap_all(&[go("x", Some(base), Some(one)), go("y", Some(one), Some(base))], "move");
     assert!(matches!(stale, Err(SwapError::Stale { ref name, .. }) if name == "refs/heads/y"), "{stale:?}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use pleach::git::{self, Limits};
+use pleach::git::{self, CommitLimits};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec};
@@ -132,7 +132,7 @@ fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
     for path in ["a.txt", "new", "run.sh", "deep"] {
         fs::write(root.join(path), "held back").unwrap();
     }
-    let limits = Limits { max_file: 1, ..Limits::default() };
+    let limits = CommitLimits { max_file: 1, ..CommitLimits::default() };
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
     let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     let held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect();

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{self, Limits};
+use pleach::git::{self, CommitLimits};
 
 use super::{Sandbox, record, spec};
 
@@ -179,7 +179,7 @@ fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
     };
     let root = worktree.root().to_owned();
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
-    let limits = Limits { max_file: 1, ..Limits::default() };
+    let limits = CommitLimits { max_file: 1, ..CommitLimits::default() };
     let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     sandbox.write("now", "");
     assert_eq!(written.held_back.len(), 1);

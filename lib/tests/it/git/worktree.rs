@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{self, EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
+use pleach::git::{self, CommitLimits, EntryKind, Error, HoldReason, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec, told};
@@ -308,7 +308,7 @@ fn named_paths_give_what_a_full_scan_gives() {
         let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let mut writer = repo.writer();
         let scan = git::worktree::scan_paths(worktree, &paths).unwrap();
-        let written = git::worktree::commit_tree(worktree, &scan, &mut writer, &Limits::default()).unwrap();
+        let written = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::default()).unwrap();
         writer.flush().unwrap();
         assert_eq!(written.tree.to_string(), sandbox.git_tree(&root), "{paths:?}");
         worktree.accept(written.tree).unwrap();
@@ -353,7 +353,7 @@ fn what_is_not_accepted_is_found_again() {
     fs::write(worktree.root().join("a.txt"), "one\n").unwrap();
     let mut writer = repo.writer();
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
-    let first = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &Limits::default()).unwrap();
+    let first = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::default()).unwrap();
     drop(writer);
     assert!(repo.tree_entries(first.tree).is_err(), "nothing is written before the flush");
     let written = record(&repo, &mut worktree);
@@ -366,7 +366,7 @@ fn what_is_too_much_is_held_back() {
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    let limits = Limits { max_file: 100, max_new_paths: 2, ..Limits::default() };
+    let limits = CommitLimits { max_file: 100, max_new_paths: 2, ..CommitLimits::default() };
     fs::write(root.join("a.txt"), [b'x'; 101]).unwrap();
     fs::write(root.join("run.sh"), [b'x'; 100]).unwrap();
     for name in ["1", "2"] {
@@ -379,7 +379,7 @@ fn what_is_too_much_is_held_back() {
     assert_eq!(written.held_back.len(), 1);
     assert_eq!(
         (written.held_back[0].path.to_string(), &written.held_back[0].reason),
-        ("a.txt".into(), &Held::TooLarge(101))
+        ("a.txt".into(), &HoldReason::TooLarge(101))
     );
     assert_eq!(
         told(&written.warnings),
@@ -390,8 +390,8 @@ fn what_is_too_much_is_held_back() {
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
     let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &limits).unwrap();
     assert_eq!(names(&written.paths), ["run.sh"]);
-    assert_eq!(written.held_back.iter().filter(|held| held.reason == Held::TooMany(3)).count(), 3);
-    let all = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &Limits::NONE).unwrap();
+    assert_eq!(written.held_back.iter().filter(|held| held.reason == HoldReason::TooMany(3)).count(), 3);
+    let all = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
     assert_eq!(names(&all.paths), ["1", "2", "3", "a.txt", "run.sh"]);
 }
 
@@ -443,7 +443,7 @@ fn an_unreadable_file_is_held_back_and_the_rest_committed() {
         assert_eq!(names(&written.paths), ["a.txt", "secret"]);
     } else {
         assert_eq!(names(&written.paths), ["a.txt"]);
-        assert!(matches!(written.held_back[0].reason, Held::Unreadable(_)));
+        assert!(matches!(written.held_back[0].reason, HoldReason::Unreadable(_)));
     }
 }
 
@@ -599,17 +599,19 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
             Some(own) => git::worktree::scan_after(&mut worktree, own).unwrap(),
             None => git::worktree::scan_all(&mut worktree).unwrap(),
         };
-        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &Limits::default()).unwrap();
+        let written =
+            git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
         assert_eq!((names(&written.paths), told(&written.warnings)), (vec!["a.txt".to_owned()], expected), "case {at}");
         // A look at what is named sees the same.
         let paths = ["a.txt", "dir", "sm", "sm/f"].map(PathBuf::from);
         let scan = git::worktree::scan_paths(&mut worktree, &paths).unwrap();
-        let again = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &Limits::default()).unwrap();
+        let again =
+            git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
         assert_eq!((again.tree, &again.held_back), (written.tree, &written.held_back), "case {at}");
         // It can be saved, and undone.
         let mut writer = repo.writer();
         let scan = git::worktree::scan_all(&mut worktree).unwrap();
-        let saved = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &Limits::NONE).unwrap();
+        let saved = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
         writer.flush().unwrap();
         for path in held {
             let saved = sandbox.git(&root, &["ls-tree", &saved.tree.to_string(), path]);
@@ -646,8 +648,9 @@ fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
     let look = |worktree: &mut Worktree| {
         let all = git::worktree::scan_all(worktree).unwrap();
         let named = git::worktree::scan_paths(worktree, &["dir/sm/f".into()]).unwrap();
-        [all, named]
-            .map(|scan| git::worktree::commit_tree(worktree, &scan, &mut repo.writer(), &Limits::default()).unwrap())
+        [all, named].map(|scan| {
+            git::worktree::commit_tree(worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap()
+        })
     };
     for written in look(&mut worktree) {
         assert_eq!((written.paths.len(), told(&written.warnings)), (0, expected.clone()));
@@ -661,11 +664,14 @@ fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
     }
     // They count as all new files do.
     fs::write(root.join("new"), "").unwrap();
-    let limits = Limits { max_new_paths: 3, ..Limits::default() };
+    let limits = CommitLimits { max_new_paths: 3, ..CommitLimits::default() };
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
     let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     let held: Vec<_> = written.held_back.iter().map(|held| (held.path.to_string(), &held.reason)).collect();
-    assert_eq!(held[2..], [("dir/sm/f".to_owned(), &Held::Submodule), ("new".to_owned(), &Held::TooMany(4))]);
+    assert_eq!(
+        held[2..],
+        [("dir/sm/f".to_owned(), &HoldReason::Submodule), ("new".to_owned(), &HoldReason::TooMany(4))]
+    );
     // A submodule that is checked out is a repository of its own.
     fs::remove_dir_all(root.join("dir/sm/.GIT")).unwrap();
     sandbox.git(&root, &["init", "-q", "dir/sm"]);
@@ -1000,7 +1006,8 @@ fn pipes_are_cleared_out_of_a_worktree_and_named_in_the_user_s_checkout() {
     pipe(&root.join("d/.gitignore"));
     pipe(&root.join(".gitattributes"));
     let scan = git::worktree::scan_paths(&mut worktree, &["d/new".into()]).unwrap();
-    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &Limits::default()).unwrap();
+    let written =
+        git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
     assert_eq!(names(&written.paths), ["d/new"]);
     assert_eq!(written.warnings.len(), 2, "{:?}", written.warnings);
     assert!(!root.join("d/.gitignore").exists() && !root.join(".gitattributes").exists());

@@ -8,7 +8,7 @@ use super::names::lock_path;
 
 /// What is wished. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum StopRequest {
     /// Pause after the turn in flight.
     Pause,
     /// Pause, and cut the turn short.
@@ -20,8 +20,12 @@ pub enum Wish {
 }
 
 /// How each is written.
-const WORDS: [(Wish, &str); 4] =
-    [(Wish::Pause, "pause"), (Wish::PauseNow, "pause now"), (Wish::Cancel, "cancel"), (Wish::CancelNow, "cancel now")];
+const WORDS: [(StopRequest, &str); 4] = [
+    (StopRequest::Pause, "pause"),
+    (StopRequest::PauseNow, "pause now"),
+    (StopRequest::Cancel, "cancel"),
+    (StopRequest::CancelNow, "cancel now"),
+];
 
 /// What the name of the file ends with, behind that of the lock.
 const SUFFIX: &str = ".wish";
@@ -31,7 +35,7 @@ pub(super) fn is_wish(name: &str) -> bool {
     name.contains(SUFFIX)
 }
 
-impl Wish {
+impl StopRequest {
     /// Leaves it for whoever holds the lock `name` below the common git directory. Nobody reads half of it.
     pub fn leave(self, common_dir: &Path, name: &str) -> io::Result<()> {
         let word = WORDS.iter().find(|(wish, _)| *wish == self).map_or("", |(_, word)| word);
@@ -66,14 +70,14 @@ mod tests {
     fn the_newest_wish_counts_until_it_is_forgotten() {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(dir.path().join("pleach/lock")).expect("a place for locks");
-        assert_eq!(Wish::read(dir.path(), "session-a"), None);
+        assert_eq!(StopRequest::read(dir.path(), "session-a"), None);
         for (wish, _) in WORDS {
             wish.leave(dir.path(), "session-a").expect("it is left");
-            assert_eq!(Wish::read(dir.path(), "session-a"), Some(wish));
-            assert_eq!(Wish::read(dir.path(), "session-b"), None);
+            assert_eq!(StopRequest::read(dir.path(), "session-a"), Some(wish));
+            assert_eq!(StopRequest::read(dir.path(), "session-b"), None);
         }
-        Wish::forget(dir.path(), "session-a");
-        assert_eq!(Wish::read(dir.path(), "session-a"), None);
+        StopRequest::forget(dir.path(), "session-a");
+        assert_eq!(StopRequest::read(dir.path(), "session-a"), None);
         assert_eq!(std::fs::read_dir(dir.path().join("pleach/lock")).expect("it is there").count(), 0);
     }
 }
