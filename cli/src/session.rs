@@ -393,7 +393,7 @@ fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
 
 /// Where a branch stands and the newest commit of the record, where it lacks that.
 fn apart(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
-    branch.apart().map_err(|error| of_engine(&error.into()))
+    branch.divergence().map_err(|error| of_engine(&error.into()))
 }
 
 fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {

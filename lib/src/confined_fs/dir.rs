@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, rename
 use rustix::io::Errno;
 
 use super::entry::{
-    DEEPEST, create_beside, entries, kind_at, look_at, no_file, open_directory, open_root, said, unlock_at,
+    DEEPEST, create_beside, describe_kind, entries, kind_at, not_a_file, open_directory, open_root, stat_at, unlock_at,
 };
 use super::remove::{remove_at, unlink};
 
@@ -40,8 +40,8 @@ impl ConfinedDir {
 
     /// What is there, and how large it is; none if there is nothing.
     pub fn look(&self, inside: impl AsRef<Path>) -> io::Result<Option<(FileType, u64)>> {
-        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
-        look_at(dir.as_fd(), name)
+        let Some((dir, name)) = self.open_parent(inside.as_ref(), false)? else { return Ok(None) };
+        stat_at(dir.as_fd(), name)
     }
 
     /// Opens a regular file to read; none if there is nothing. Anything else is an error that says what it is.
@@ -51,12 +51,12 @@ impl ConfinedDir {
 
     /// The same with how long it is.
     fn open_sized(&self, inside: &Path) -> io::Result<Option<(File, u64)>> {
-        let Some((dir, name)) = self.way(inside, false)? else { return Ok(None) };
+        let Some((dir, name)) = self.open_parent(inside, false)? else { return Ok(None) };
         // What could be opened with an effect, or make the opener wait, is not even opened.
         match kind_at(dir.as_fd(), name)? {
             None => return Ok(None),
             Some(FileType::RegularFile) => {}
-            Some(other) => return Err(no_file(other)),
+            Some(other) => return Err(not_a_file(other)),
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(&dir, name, flags, Mode::empty()) {
@@ -66,7 +66,7 @@ impl ConfinedDir {
         let found = fstat(&file)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => Ok(Some((file, u64::try_from(found.st_size).unwrap_or(0)))),
-            other => Err(no_file(other)),
+            other => Err(not_a_file(other)),
         }
     }
 
@@ -86,7 +86,7 @@ impl ConfinedDir {
     /// Writes a file in the place of whatever file, link or pipe is there, with the directories it needs. A link on the
     /// way is an error.
     pub fn write(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+        let Some((dir, name)) = self.open_parent(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
         let (mut file, beside) = create_beside(dir.as_fd(), name)?;
@@ -100,7 +100,7 @@ impl ConfinedDir {
     /// The same where no other file may be beside it, not even for a moment: one who is killed meanwhile leaves it short, or
     /// gone. A file that is there stays the same file, if this is its only name.
     pub fn put(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+        let Some((dir, name)) = self.open_parent(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
         let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -120,7 +120,7 @@ impl ConfinedDir {
 
     /// Removes what is at a path, a directory with all in it. What is not there, or behind a link, is no error.
     pub fn remove(&self, inside: impl AsRef<Path>) -> io::Result<()> {
-        match self.way(inside.as_ref(), false)? {
+        match self.open_parent(inside.as_ref(), false)? {
             Some((dir, name)) => remove_at(dir.as_fd(), name),
             None => Ok(()),
         }
@@ -128,13 +128,13 @@ impl ConfinedDir {
 
     /// Removes a directory that is empty; whether it was.
     pub fn remove_empty(&self, inside: impl AsRef<Path>) -> io::Result<bool> {
-        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(false) };
+        let Some((dir, name)) = self.open_parent(inside.as_ref(), false)? else { return Ok(false) };
         Ok(unlinkat(&dir, name, AtFlags::REMOVEDIR).is_ok())
     }
 
     /// Makes a directory, and those it needs.
     pub fn make_directory(&self, inside: impl AsRef<Path>) -> io::Result<()> {
-        match self.way(&inside.as_ref().join("x"), true)? {
+        match self.open_parent(&inside.as_ref().join("x"), true)? {
             Some(_) => Ok(()),
             None => Err(io::ErrorKind::NotADirectory.into()),
         }
@@ -142,7 +142,7 @@ impl ConfinedDir {
 
     /// Makes a link in a place where nothing is, with the directories it needs. What is there stays.
     pub fn link(&self, inside: impl AsRef<Path>, target: &Path) -> io::Result<()> {
-        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+        let Some((dir, name)) = self.open_parent(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
         match symlinkat(target, &dir, name) {
@@ -183,14 +183,14 @@ impl ConfinedDir {
     /// What there is at a path, as [`ConfinedDir::kind`]. A file or a directory gives back the right to read and write it to
     /// whoever it belongs to: whether that was taken away.
     pub fn unlock(&self, inside: impl AsRef<Path>) -> io::Result<(Option<FileType>, bool)> {
-        match self.way(inside.as_ref(), false)? {
+        match self.open_parent(inside.as_ref(), false)? {
             Some((dir, name)) => unlock_at(dir.as_fd(), name),
             None => Ok((None, false)),
         }
     }
 
     /// The directory of a path, open, and the name in it. None if there is no such directory, unless it is to be made.
-    fn way<'a>(&'a self, inside: &'a Path, make: bool) -> io::Result<Option<(ParentDir<'a>, &'a OsStr)>> {
+    fn open_parent<'a>(&'a self, inside: &'a Path, make: bool) -> io::Result<Option<(ParentDir<'a>, &'a OsStr)>> {
         let mut names = Vec::new();
         for part in inside.components() {
             match part {
@@ -214,7 +214,10 @@ impl ConfinedDir {
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let kind = kind_at(dir.as_fd(), part)?.unwrap_or(FileType::Unknown);
                     let part = part.to_string_lossy();
-                    return Err(io::Error::other(format!("`{part}` on the way is {}, not a directory", said(kind))));
+                    return Err(io::Error::other(format!(
+                        "`{part}` on the way is {}, not a directory",
+                        describe_kind(kind)
+                    )));
                 }
                 Err(errno) => return Err(errno.into()),
             };

@@ -23,7 +23,7 @@ pub(super) fn open_root(root: &Path) -> io::Result<OwnedFd> {
 }
 
 /// What a thing is, in words.
-pub fn said(kind: FileType) -> &'static str {
+pub fn describe_kind(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
         FileType::Directory => "a directory",
@@ -35,15 +35,15 @@ pub fn said(kind: FileType) -> &'static str {
     }
 }
 
-pub(super) fn no_file(kind: FileType) -> io::Error {
-    io::Error::other(format!("it is {}, not a file", said(kind)))
+pub(super) fn not_a_file(kind: FileType) -> io::Error {
+    io::Error::other(format!("it is {}, not a file", describe_kind(kind)))
 }
 
 pub(super) fn kind_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
-    Ok(look_at(dir, name)?.map(|(kind, _)| kind))
+    Ok(stat_at(dir, name)?.map(|(kind, _)| kind))
 }
 
-pub(super) fn look_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
+pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or(0)))),
         Err(Errno::NOENT) => Ok(None),

@@ -16,6 +16,6 @@ mod jail;
 mod remove;
 
 pub use dir::{ConfinedDir, FEW_LINES, read, unlock};
-pub use entry::said;
+pub use entry::describe_kind;
 pub(crate) use jail::Jail;
 pub use remove::remove_all;

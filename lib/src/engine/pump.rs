@@ -158,7 +158,7 @@ impl<'a> Pump<'a> {
                 Some(_) if is_stopped => drop(self.halted.insert(id, Halt::interrupted())),
                 Some(Action::WakeAt(time)) => {
                     if let Some(workspace) = &mut self.session.context_mut(&id).workspace {
-                        workspace.lend();
+                        workspace.release();
                     }
                     wake = Some(wake.map_or(time, |before: Timestamp| before.min(time)));
                 }

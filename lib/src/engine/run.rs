@@ -37,7 +37,7 @@ impl Session {
             context.catch_up()
         })?;
         tokio::task::block_in_place(|| {
-            git::pack::pack_rest(&self.repo);
+            git::pack::pack_remaining(&self.repo);
             self.trim_pool();
         });
         Ok(ended)

@@ -294,7 +294,7 @@ impl Session {
     pub(super) fn bring_up(&mut self) -> Result<(), Error> {
         let root = self.root_mut();
         root.make_followers();
-        Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
+        Ok(root.followers.values_mut().try_for_each(BranchFollower::catch_up_after_end)?)
     }
 
     /// What a person should know and was not told yet.

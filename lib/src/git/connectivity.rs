@@ -27,13 +27,13 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether a commit is one that can be read at all: all of it is in memory then.
-pub(super) fn is_of_a_size(repo: &Repo, commit: CommitId) -> bool {
+pub(super) fn is_within_size_limit(repo: &Repo, commit: CommitId) -> bool {
     repo.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
 }
 
 /// Whether everything a commit names is there, as far down as no branch or tag has it, and its files are not too many.
 /// Each is looked at once.
-pub(super) fn is_whole(repo: &Repo, commit: CommitId) -> Result<bool, Error> {
+pub(super) fn is_connected(repo: &Repo, commit: CommitId) -> Result<bool, Error> {
     if repo.shared.whole.has(commit) {
         return Ok(true);
     }
@@ -55,9 +55,9 @@ pub(super) fn is_whole(repo: &Repo, commit: CommitId) -> Result<bool, Error> {
         std::thread::sleep(PAUSE);
     }
     let user_s = repo.head().and_then(|head| repo.tree_of(head.commit)).ok();
-    let is_whole = diff::differs_within(repo, user_s, repo.tree_of(commit)?, ROOM)?;
-    if is_whole {
+    let is_connected = diff::differs_within(repo, user_s, repo.tree_of(commit)?, ROOM)?;
+    if is_connected {
         repo.shared.whole.add(commit);
     }
-    Ok(is_whole)
+    Ok(is_connected)
 }

@@ -113,13 +113,13 @@ impl<'r> CommitHistory<'r> {
     }
 
     /// Whether a shallow clone has left behind what a commit was made on.
-    pub(super) fn is_cut_off_at(&self, id: CommitId) -> Result<bool, Error> {
+    pub(super) fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
         Ok(shallow(&self.local())?.contains(&to_gix(id)))
     }
 
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
     /// with what they share.
-    pub fn apart(
+    pub fn symmetric_difference(
         &self,
         one: CommitId,
         two: CommitId,
@@ -150,10 +150,10 @@ impl<'r> CommitHistory<'r> {
     /// Whether `descendant` is `ancestor` or has it in its history.
     pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
         // Mostly one of them lies a few commits behind the other.
-        if self.is_shortly_behind(ancestor, descendant)? {
+        if self.is_recent_ancestor(ancestor, descendant)? {
             return Ok(true);
         }
-        let is_behind = match self.is_shortly_behind(descendant, ancestor) {
+        let is_behind = match self.is_recent_ancestor(descendant, ancestor) {
             Ok(false) => self.merge_base(ancestor, descendant).map(|base| base == Some(ancestor)),
             other => other.map(|_| false),
         };
@@ -168,7 +168,7 @@ impl<'r> CommitHistory<'r> {
     }
 
     /// Whether the first few steps back from `from` lead to a commit.
-    fn is_shortly_behind(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
+    fn is_recent_ancestor(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
         let (repo, wanted) = (self.local(), to_gix(commit));
         let mut at = Some(to_gix(from));
         for _ in 0..SHORTLY {

@@ -19,7 +19,7 @@ const LAG: SignedDuration = SignedDuration::from_millis(100);
 
 /// The failure of a git that was to move the checkout of a branch, with what it has left there since `begun`, and where
 /// the work is.
-pub(super) fn broken_off(
+pub(super) fn merge_interrupted(
     repo: &Repo,
     failure: Error,
     (target, checkout): (&BranchName, &Path),

@@ -144,7 +144,7 @@ pub fn fast_forward(repo: &Repo, target: &BranchName, from: CommitId, to: Commit
 }
 
 /// Why a branch cannot move wherever to, as its checkouts tell.
-pub fn held(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Error> {
+pub fn blocked(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Error> {
     let sight =
         BranchSight::Ready { rebased: false, checkouts: checkouts::checkouts_of(repo, target)?, obstacle: None };
     Ok(match branch::decide(sight) {
@@ -164,7 +164,7 @@ pub fn fast_forward_within(
     patience: Duration,
 ) -> Result<(), LandError> {
     let patience = repo.shared.patience.map_or(patience, |given| patience.min(given));
-    let damaged = |error| match verify::blame(repo, error) {
+    let damaged = |error| match verify::diagnose_corruption(repo, error) {
         error @ Error::Overwritten { .. } => {
             LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
         }
@@ -217,14 +217,15 @@ impl FastForward<'_> {
                     branch::after_merge(said, checkout, adopted)
                 }
                 BranchStep::Adopt { checkout, paths } => {
-                    let others = landing_conflicts::adopt(self.repo, &checkout, &paths, (self.from, self.to))?;
+                    let others =
+                        landing_conflicts::stage_matching_files(self.repo, &checkout, &paths, (self.from, self.to))?;
                     branch::after_adopting(others, checkout)
                 }
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
                 BranchStep::Report { checkout } => {
                     let (finished, begun) = last.take().expect("git was called before it broke off");
                     let failure = GitOutput::failure(finished);
-                    return Err(interrupted_merge::broken_off(
+                    return Err(interrupted_merge::merge_interrupted(
                         self.repo,
                         failure,
                         (self.target, &checkout),
@@ -317,7 +318,7 @@ impl FastForward<'_> {
     /// in `last` then.
     fn merge(&self, checkout: &Path, last: &mut Option<(GitOutput, Timestamp)>) -> Result<MergeReply, Error> {
         let links = if self.drops {
-            landing_conflicts::links_in_the_way(self.repo, checkout, self.from, self.to)?
+            landing_conflicts::obstructing_submodules(self.repo, checkout, self.from, self.to)?
         } else {
             Vec::new()
         };
@@ -356,7 +357,7 @@ impl FastForward<'_> {
         }
         let changes = diff::changes(self.repo, self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
         if words.split("error: ").any(|error| error.len() + "error: ".len() >= LONGEST_ERROR) {
-            return landing_conflicts::in_the_way(self.repo, checkout, self.from, &changes);
+            return landing_conflicts::obstructing_paths(self.repo, checkout, self.from, &changes);
         }
         Ok(refused_paths(words, changes.iter().map(|change| &change.path)))
     }
@@ -410,7 +411,7 @@ impl FastForward<'_> {
         let mut is_rebased = has_it(self.repo.common_dir());
         for git_dir in git_dirs(self.repo.common_dir())?.into_iter().filter(|dir| has_it(dir)) {
             // What agents begin in their own is nobody's affair.
-            is_rebased |= !worktree::is_pleachs_own(self.repo, &git_dir)?;
+            is_rebased |= !worktree::is_registered(self.repo, &git_dir)?;
         }
         Ok(is_rebased)
     }

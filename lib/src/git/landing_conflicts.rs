@@ -27,15 +27,15 @@ const NOTHING: &[u8] = b"0 0000000000000000000000000000000000000000\t";
 /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
 /// than `from` or `to` has is in the way as well: nobody has that content but the index. So is a file where the index
 /// has a directory, for git refuses that whatever is staged; a directory in the place of a file counts by what is in it.
-pub(super) fn adopt(
+pub(super) fn stage_matching_files(
     repo: &Repo,
     checkout: &Path,
     paths: &[RepoPath],
     (from, to): (CommitId, CommitId),
 ) -> Result<Vec<RepoPath>, Error> {
     let tree = repo.tree_of(to)?;
-    let (directories, paths) = unfolded(repo, checkout, paths, tree)?;
-    let (entries, mut others) = holding(repo, checkout, &paths, tree)?;
+    let (directories, paths) = expand_directories(repo, checkout, paths, tree)?;
+    let (entries, mut others) = split_by_content(repo, checkout, &paths, tree)?;
     if !entries.is_empty() || !directories.is_empty() {
         let staged = staged(repo, checkout, from)?;
         let listed = repo.shared.program.run(checkout, ["ls-files", "-z"])?.success()?;
@@ -55,7 +55,7 @@ pub(super) fn adopt(
 
 /// Those of `paths` where both a checkout and a tree have a directory, and the others with all that the first have in
 /// them. What the tree has no directory for is not looked into.
-fn unfolded(
+fn expand_directories(
     repo: &Repo,
     checkout: &Path,
     paths: &[RepoPath],
@@ -91,7 +91,7 @@ fn unfolded(
 }
 
 /// The paths of `changes`, which are what lands on `from`, where a checkout has something of its own.
-pub(super) fn in_the_way(
+pub(super) fn obstructing_paths(
     repo: &Repo,
     checkout: &Path,
     from: CommitId,
@@ -132,7 +132,7 @@ pub(super) fn staged(repo: &Repo, checkout: &Path, commit: CommitId) -> Result<B
 
 /// The links to other repositories that a checkout has, that `to` has something else for, and that have something else
 /// in their place than what lands there. git does not look into it and replaces it with all that is not committed.
-pub(super) fn links_in_the_way(
+pub(super) fn obstructing_submodules(
     repo: &Repo,
     checkout: &Path,
     from: CommitId,
@@ -160,11 +160,11 @@ pub(super) fn links_in_the_way(
         let links: BTreeSet<&[u8]> = links.filter_map(|line| line.splitn(2, |byte| *byte == b'\t').nth(1)).collect();
         taken.retain(|path| links.contains(path.as_bytes()));
     }
-    Ok(holding(repo, checkout, &taken, to)?.1)
+    Ok(split_by_content(repo, checkout, &taken, to)?.1)
 }
 
 /// Those of `paths` where a checkout holds what `tree` has there, and the others.
-fn holding(
+fn split_by_content(
     repo: &Repo,
     checkout: &Path,
     paths: &[RepoPath],

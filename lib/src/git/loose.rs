@@ -65,7 +65,7 @@ pub(super) fn write(
 
 /// Removes the second names of objects that a git in bounds could give a name and not take its working name from. A file
 /// with one name alone may be one that is being written.
-pub(super) fn sweep(objects: &Path) {
+pub(super) fn remove_temporary_objects(objects: &Path) {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_fan = |name: &std::ffi::OsStr| name.len() == 2;
     for dir in entries(objects).filter(|entry| is_fan(&entry.file_name())) {
@@ -191,7 +191,7 @@ impl<'r> LooseStore<'r> {
     /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
     fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
         match read_short(path, 2 * bytes.len() + 1024) {
-            Ok((file, content)) if is_whole(&content, kind, bytes) => Ok(Existing::Loose(file)),
+            Ok((file, content)) if holds_object(&content, kind, bytes) => Ok(Existing::Loose(file)),
             Ok(_) => Ok(Existing::None),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at("read", path),
             Err(_) if self.may_be_packed(id)? && self.is_packed(id, kind, bytes)? => Ok(Existing::Packed),
@@ -207,7 +207,7 @@ impl<'r> LooseStore<'r> {
         }
         let known = match &self.known {
             Some(known) => known,
-            None => self.known.insert(self.indices.glance(self.store)?),
+            None => self.known.insert(self.indices.cached(self.store)?),
         };
         Ok(known.have(id))
     }
@@ -287,7 +287,7 @@ fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
 }
 
 /// Whether a loose file holds exactly this object, to the last byte of its checksum, and nothing behind it.
-fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
+fn holds_object(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
     let mut found = vec![0; expected.len() + 1];
     match gix::zlib::Inflate::default().once(file, &mut found) {

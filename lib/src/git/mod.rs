@@ -68,7 +68,7 @@ pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;
 pub use repo::Repo;
 pub use skipped::{SkippedHooks, skipped};
-pub(crate) use verify::blame;
+pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
     AddCause, AddFailure, BuiltTree, CheckDepth, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes,
     Past, Restored, ScanResult, SubmoduleWork, UnpublishedCommits, Worktree, are_ignore_rules,

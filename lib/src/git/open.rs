@@ -44,7 +44,7 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
     let mut config = snapshot(&entries, environment);
     config.shrink_to_fit();
     let mut handle = open_with(&git_dir, config.clone())?;
-    if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
+    if entries.iter().any(|(key, _)| key == "core.worktree") || is_separate_git_dir(&git_dir) {
         handle = with_files(&program, dir, handle)?;
     }
     let common_dir = handle.to_thread_local().common_dir().to_owned();
@@ -90,13 +90,13 @@ fn unsupported_head(repo: &Repo) -> Result<Option<Unsupported>, Error> {
     if stands_for.is_some() {
         return Ok(stands_for);
     }
-    let beside = unborn.zip(another_branch(repo)?);
+    let beside = unborn.zip(suggest_branch(repo)?);
     let beside = beside.map(|(branch, switch)| Unsupported::UnbornBranch { branch, switch });
     Ok(Some(beside.unwrap_or(Unsupported::UnbornHead)))
 }
 
 /// The command by which HEAD comes to name a branch that is there. None where nothing is.
-fn another_branch(repo: &Repo) -> Result<Option<String>, Error> {
+fn suggest_branch(repo: &Repo) -> Result<Option<String>, Error> {
     let name_of = |full: &str| full.strip_prefix("refs/heads/").map(str::to_owned);
     let mut names: Vec<String> =
         repo.refs().list("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
@@ -146,7 +146,7 @@ fn git_dir(program: &Program, dir: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Whether the place of a git directory does not tell where the files are: in a submodule, or made that way.
-fn lies_apart(git_dir: &Path) -> bool {
+fn is_separate_git_dir(git_dir: &Path) -> bool {
     git_dir.file_name() != Some(OsStr::new(".git")) && !git_dir.join("commondir").exists()
 }
 

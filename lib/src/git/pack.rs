@@ -28,14 +28,14 @@ const MUCH: usize = 16 * 1024 * 1024;
 
 /// Packs what was written if it is much. The loose copies stay: a file system that has just lost thousands of files
 /// is slow to make new ones. Only housekeeping: when it fails, they are all there is, and nothing is lost.
-pub fn pack_much(repo: &Repo) {
+pub fn pack_if_large(repo: &Repo) {
     let objects = repo.shared.unpacked.take_if(|state| state.objects.len() > MANY || state.bytes > MUCH);
     let _ = pack(repo, objects);
 }
 
 /// Packs what was written if it is worth it, and leaves nothing loose of what is packed. For the moments a run
 /// pauses or ends, and only housekeeping too.
-pub fn pack_rest(repo: &Repo) {
+pub fn pack_remaining(repo: &Repo) {
     let objects = repo.shared.unpacked.take_if(|state| state.objects.len() >= FEW);
     let _ = pack(repo, objects);
     let packs = repo.shared.unpacked.take_packs();
@@ -43,8 +43,8 @@ pub fn pack_rest(repo: &Repo) {
 }
 
 /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
-pub fn sweep(repo: &Repo) {
-    super::loose::sweep(&repo.common_dir().join("objects"));
+pub fn remove_temporary_objects(repo: &Repo) {
+    super::loose::remove_temporary_objects(&repo.common_dir().join("objects"));
 }
 
 fn pack(repo: &Repo, mut objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>) -> Result<(), Error> {

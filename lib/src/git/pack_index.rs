@@ -40,7 +40,7 @@ impl Indices {
 
 impl PackIndexes {
     /// What is there now.
-    pub fn look(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
+    pub fn refresh(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).indices.clone();
         let changed = Some(last_change(store.path()));
         let indices = Arc::new(list(store, &before)?);
@@ -50,9 +50,9 @@ impl PackIndexes {
     }
 
     /// The same for those to whom a pack that came a moment ago does not matter, as the time of a change tells no more.
-    pub fn glance(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
+    pub fn cached(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
         let PackIndexState { changed, indices } = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if changed == Some(last_change(store.path())) { Ok(indices) } else { self.look(store) }
+        if changed == Some(last_change(store.path())) { Ok(indices) } else { self.refresh(store) }
     }
 }
 
@@ -115,18 +115,18 @@ mod tests {
         let (store, packs) = (repo.objects.store_ref(), PackIndexes::default());
         let hex = git(&["hash-object", "-w", "--stdin"], "content\n");
         let id = gix::ObjectId::from_hex(hex.as_bytes()).unwrap();
-        assert!(!packs.glance(store).unwrap().have(&id), "it is loose");
+        assert!(!packs.cached(store).unwrap().have(&id), "it is loose");
         let name = git(&["pack-objects", "-q", ".git/objects/pack/pack"], &hex);
-        let before = packs.look(store).unwrap();
-        assert!(before.have(&id) && packs.glance(store).unwrap().have(&id), "there are two of it");
+        let before = packs.refresh(store).unwrap();
+        assert!(before.have(&id) && packs.cached(store).unwrap().have(&id), "there are two of it");
         assert!(!before.have(&gix::ObjectId::null(id.kind())));
         let path = dir.path().join(format!(".git/objects/pack/pack-{name}.idx"));
-        let again = packs.look(store).unwrap();
+        let again = packs.refresh(store).unwrap();
         assert!(Arc::ptr_eq(&before.single[&path], &again.single[&path]), "it is opened once");
         // One that cannot be read is none.
         std::fs::write(path.with_file_name("pack-other.idx"), "no index").unwrap();
-        assert_eq!(packs.look(store).unwrap().single.len(), 1);
+        assert_eq!(packs.refresh(store).unwrap().single.len(), 1);
         std::fs::remove_file(path).unwrap();
-        assert!(!packs.look(store).unwrap().have(&id) && !packs.glance(store).unwrap().have(&id));
+        assert!(!packs.refresh(store).unwrap().have(&id) && !packs.cached(store).unwrap().have(&id));
     }
 }

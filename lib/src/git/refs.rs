@@ -55,7 +55,7 @@ impl<'r> Refs<'r> {
     /// The commit a ref points to, none if it does not exist. `name` is the full name.
     pub fn find(&self, name: &str) -> Result<Option<CommitId>, Error> {
         let repo = self.local();
-        let Some(found) = exactly(&repo, full_name(name)?)? else { return Ok(None) };
+        let Some(found) = find_exact(&repo, full_name(name)?)? else { return Ok(None) };
         let is_symbolic = matches!(found.target, Target::Symbolic(_));
         let mut reference = found.attach(&repo);
         // What names an object needs no other ref to be followed.
@@ -66,7 +66,7 @@ impl<'r> Refs<'r> {
     /// The full name of the ref a symbolic ref stands for, whether that exists or not. None for all other refs, and for
     /// names that are not UTF-8.
     pub fn symbolic_target(&self, name: &str) -> Result<Option<String>, Error> {
-        Ok(match exactly(&self.local(), full_name(name)?)?.map(|found| found.target) {
+        Ok(match find_exact(&self.local(), full_name(name)?)?.map(|found| found.target) {
             Some(Target::Symbolic(to)) => to.as_bstr().to_str().ok().map(str::to_owned),
             Some(Target::Object(_)) | None => None,
         })
@@ -77,7 +77,7 @@ impl<'r> Refs<'r> {
     pub fn list(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
         let repo = self.local();
         let mut found = Vec::new();
-        for (name, reference) in listed(&repo, directory(prefix))? {
+        for (name, reference) in list_below(&repo, directory(prefix))? {
             let mut reference = reference.doing("list refs")?.attach(&repo);
             let Ok(name) = name.to_str().map(str::to_owned) else { continue };
             if name.starts_with(prefix) {
@@ -134,7 +134,7 @@ impl<'r> Refs<'r> {
     /// the ref's file is damaged, or names another ref.
     pub fn list_unpeeled(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
         let repo = self.local();
-        let found = listed(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
+        let found = list_below(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
             let name = name.to_str().ok().filter(|name| name.starts_with(prefix))?.to_owned();
             Some((name, reference.ok().and_then(|reference| reference.target.try_id().map(from_gix))))
         });
@@ -166,7 +166,7 @@ impl<'r> Refs<'r> {
         let edits = moves.iter().map(|step| edit(step, why)).collect::<Result<Vec<_>, _>>()?;
         let paths = moves.iter().map(|step| repo.common_dir().join(&step.name));
         let paths: Vec<(PathBuf, bool)> = paths.map(|path| (path.clone(), !path.exists())).collect();
-        let transaction = prepared(&repo, &edits).map_err(|error| classify(&error, moves, &repo))?;
+        let transaction = prepare(&repo, &edits).map_err(|error| classify(&error, moves, &repo))?;
         if self.durability == Durability::Fsync {
             for (path, _) in &paths {
                 sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
@@ -238,7 +238,7 @@ pub(super) fn packed_lock(repo: &gix::Repository) -> PathBuf {
 
 /// The ref of this very name. The library takes any name for the end of another, and looks in five places before it knows
 /// that there is none; and it looks at the packed refs first, which are of no use where a file of the ref is there.
-fn exactly(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
+fn find_exact(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
     let in_library = |name: &FullName| repo.refs.try_find(name.as_ref()).doing("read a ref");
     // Others have places of their own, or more than one spelling.
     let is_plain = name.as_bstr().starts_with(b"refs/")
@@ -269,7 +269,7 @@ fn directory(prefix: &str) -> &str {
 
 /// All refs below a directory, of one whose file is damaged what is wrong with it. Files are looked at first: a ref whose
 /// file git removes meanwhile is among the packed ones by then. The library has it the other way round.
-fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, FoundRef>, Error> {
+fn list_below(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, FoundRef>, Error> {
     let mut found = BTreeMap::new();
     let below: &gix::path::RelativePath = directory.try_into().doing("list refs")?;
     let files = repo.refs.loose_iter_prefixed(below).at("list", &repo.common_dir().join(directory))?;
@@ -312,7 +312,7 @@ fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<Commi
 }
 
 /// Locks the refs that are to move. Where a directory for a lock is gone before the lock is in it, it is made again.
-fn prepared<'r>(repo: &'r gix::Repository, edits: &[RefEdit]) -> Result<Transaction<'r, 'r>, gix::Error> {
+fn prepare<'r>(repo: &'r gix::Repository, edits: &[RefEdit]) -> Result<Transaction<'r, 'r>, gix::Error> {
     let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
     let mut tries = 1;
     loop {
@@ -380,7 +380,7 @@ fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     let below = format!("{name}/");
     let first = match packed {
         _ if path(name).is_dir() => {
-            let first = listed(repo, &below)?.pop_first();
+            let first = list_below(repo, &below)?.pop_first();
             first.and_then(|(name, other)| other.is_ok().then(|| name.to_string()))
         }
         Some(packed) => {

@@ -141,7 +141,7 @@ impl Repo {
     pub fn tree_before(&self, commit: &Commit) -> Result<Option<TreeId>, Error> {
         let Some(parent) = commit.parents.first() else { return Ok(None) };
         match self.tree_of(*parent) {
-            Err(error) if error.is_damage() && self.history().is_cut_off_at(commit.id)? => Ok(None),
+            Err(error) if error.is_damage() && self.history().is_shallow_at(commit.id)? => Ok(None),
             tree => tree.map(Some),
         }
     }
@@ -244,7 +244,7 @@ impl Repo {
     }
 
     /// Whether the repository is bare, as git sees it. What it said holds until somebody writes settings.
-    pub(super) fn has_no_files(&self) -> Result<bool, Error> {
+    pub(super) fn is_bare_by_git(&self) -> Result<bool, Error> {
         let common = self.common_dir();
         let changed = |name: &str| common.join(name).metadata().and_then(|data| data.modified()).ok();
         // Looked at before git is asked: what changes meanwhile is noticed the next time.

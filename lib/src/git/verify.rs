@@ -86,7 +86,7 @@ pub(super) fn check_difference(repo: &Repo, old: TreeId, new: TreeId) -> Result<
 }
 
 /// What is behind an object that cannot be read, if somebody has overwritten it.
-pub(crate) fn blame(repo: &Repo, error: Error) -> Error {
+pub(crate) fn diagnose_corruption(repo: &Repo, error: Error) -> Error {
     let Error::Object { kind, id, .. } = &error else { return error };
     let kind = match *kind {
         "commit" => Kind::Commit,
@@ -146,7 +146,7 @@ impl Check {
         let root = store.path();
         Ok(Self {
             objects: ConfinedDir::at(root).at("open", root)?,
-            packs: repo.shared.packs.look(store)?,
+            packs: repo.shared.packs.refresh(store)?,
             shared: Arc::clone(&repo.shared),
             library: OnceCell::new(),
             commits: BTreeMap::new(),

@@ -133,7 +133,7 @@ impl Recorder {
         self.first = self.first.or(Some(commit));
         self.tip = Some(commit);
         self.messages += batch.messages.len() as u64;
-        git::pack::pack_much(&self.repo);
+        git::pack::pack_if_large(&self.repo);
         Ok(commit)
     }
 

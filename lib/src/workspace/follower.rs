@@ -87,7 +87,7 @@ impl BranchFollower {
     }
 
     /// Where the branch stands, and the newest commit of the record which it lacks. None for a branch that was removed.
-    pub fn apart(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
+    pub fn divergence(&self) -> Result<Option<(CommitId, CommitId)>, Error> {
         Ok(match self.now()? {
             Some(at) if !self.repo.history().is_ancestor(self.tip, at)? => Some((at, self.tip)),
             _ => None,
@@ -128,7 +128,10 @@ impl BranchFollower {
 
     /// Creates the branch, or moves it forward to the newest record. One that stands anywhere else is left alone and is an
     /// error, but where its commit `is_kept`. Returns whether it was created.
-    pub fn bring(&mut self, is_kept: impl FnOnce(CommitId) -> Result<bool, git::Error>) -> Result<bool, Error> {
+    pub fn create_or_advance(
+        &mut self,
+        is_kept: impl FnOnce(CommitId) -> Result<bool, git::Error>,
+    ) -> Result<bool, Error> {
         match self.now()? {
             None => {
                 let made = self.repo.refs().swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
@@ -138,7 +141,7 @@ impl BranchFollower {
             Some(at) if at == self.tip => Ok(false),
             // Steps may have been built anew: what the branch stood at was kept before they were recorded.
             Some(at) if self.repo.history().is_ancestor(at, self.tip)? || is_kept(at)? => {
-                self.bring_from(at, self.tip, RESUME, PATIENCE)?;
+                self.move_branch(at, self.tip, RESUME, PATIENCE)?;
                 Ok(false)
             }
             Some(to) => Err(self.moved(Some(to), self.tip)),
@@ -148,23 +151,23 @@ impl BranchFollower {
     /// Moves the branch to a commit that is recorded, from where it was seen.
     pub fn advance(&mut self, from: CommitId, to: CommitId) -> Result<(), Error> {
         let from = match &self.behind {
-            Some(behind) => self.left_at(behind.at, to)?,
+            Some(behind) => self.position_of(behind.at, to)?,
             None => from,
         };
-        self.bring_from(from, to, TURN, PATIENCE)?;
+        self.move_branch(from, to, TURN, PATIENCE)?;
         self.tip = to;
         Ok(())
     }
 
     /// The record has a commit for a branch that is somebody else's now, and stays where it is.
-    pub fn stay(&mut self, tip: CommitId) {
+    pub fn leave_in_place(&mut self, tip: CommitId) {
         self.tip = tip;
     }
 
     /// Tries once more to bring a branch forward that could not follow.
     pub fn catch_up(&mut self) -> Result<(), Error> {
         let Some(LaggingBranch { at, tip, .. }) = self.behind.clone() else { return Ok(()) };
-        let brought = self.left_at(at, tip).and_then(|from| self.bring_from(from, tip, TURN, LAST_PATIENCE));
+        let brought = self.position_of(at, tip).and_then(|from| self.move_branch(from, tip, TURN, LAST_PATIENCE));
         match brought {
             // Somebody has moved it by now. All that was to be done is done, and recorded.
             Err(moved) if moved.is_of_own_branch() => {
@@ -176,17 +179,17 @@ impl BranchFollower {
     }
 
     /// Brings the branch of a session that has ended up to its record. One that was removed stays away.
-    pub fn bring_up(&mut self) -> Result<(), Error> {
-        match self.apart()? {
+    pub fn catch_up_after_end(&mut self) -> Result<(), Error> {
+        match self.divergence()? {
             Some((at, tip)) if self.repo.history().is_ancestor(at, tip)? => {
-                self.bring_from(at, tip, RESUME, LAST_PATIENCE)
+                self.move_branch(at, tip, RESUME, LAST_PATIENCE)
             }
             _ => Ok(()),
         }
     }
 
     /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
-    pub fn leave(&mut self) -> Result<Option<Warning>, Error> {
+    pub fn warn_if_lagging(&mut self) -> Result<Option<Warning>, Error> {
         self.catch_up()?;
         let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (&self.branch, *at, at.short(), checkout.display());
@@ -203,7 +206,7 @@ impl BranchFollower {
     }
 
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
-    fn left_at(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
+    fn position_of(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
         match self.now()? {
             Some(now) if now == behind => Ok(now),
             Some(now)
@@ -216,7 +219,7 @@ impl BranchFollower {
     }
 
     /// Moves the branch, with the checkout somebody has it in.
-    fn bring_from(&mut self, from: CommitId, to: CommitId, why: &str, patience: Duration) -> Result<(), Error> {
+    fn move_branch(&mut self, from: CommitId, to: CommitId, why: &str, patience: Duration) -> Result<(), Error> {
         if from == to {
             self.behind = None;
             return Ok(());
@@ -238,13 +241,13 @@ impl BranchFollower {
             Err(LandError::Moved { now, .. }) => Err(self.moved(Some(now), from)),
             Err(LandError::Gone { .. }) => Err(self.moved(None, from)),
             Err(refused) => {
-                self.stay_behind(LaggingBranch { at: from, tip: to, checkout, why: reason(&refused) });
+                self.record_lag(LaggingBranch { at: from, tip: to, checkout, why: reason(&refused) });
                 Ok(())
             }
         }
     }
 
-    fn stay_behind(&mut self, behind: LaggingBranch) {
+    fn record_lag(&mut self, behind: LaggingBranch) {
         if self.behind.is_none() {
             self.warnings.push(WarningCode::BranchBehind.with(format!(
                 "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",

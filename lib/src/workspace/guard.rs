@@ -103,7 +103,7 @@ impl GuardWatch {
     fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
         let Some(checkout) = &mut self.checkout else { return Ok(BTreeMap::new()) };
         if std::mem::take(&mut self.moved) {
-            checkout.renew()?;
+            checkout.reload_head()?;
         }
         let scan = git::worktree::scan_all(checkout)?;
         Ok(scan.paths().map(|path| (path.clone(), mark(&checkout.root().join(to_path(&path))))).collect())

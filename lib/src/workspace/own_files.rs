@@ -34,9 +34,9 @@ pub fn non_directory_at(copy: &WorkingCopy, tree: TreeId, dir: &str) -> Result<O
     }
     let (root, mut above) = (copy.worktree.root(), Path::new(dir).ancestors().collect::<Vec<_>>());
     above.retain(|dir| !dir.as_os_str().is_empty());
-    let found = ConfinedDir::at(root).and_then(|beneath| {
+    let found = ConfinedDir::at(root).and_then(|confined| {
         for dir in above.iter().rev() {
-            match beneath.kind(dir)? {
+            match confined.kind(dir)? {
                 Some(FileType::Directory) => {}
                 other => return Ok(other.map(|_| root.join(dir))),
             }

@@ -31,7 +31,7 @@ pub fn prepare_commit(
 pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> Result<TurnChange, Error> {
     let (agent_head, branch) = agent_commit(copy)?;
     if agent_head.is_some() {
-        git::pack::sweep(&copy.repo);
+        git::pack::remove_temporary_objects(&copy.repo);
     }
     let mut writer = copy.repo.writer();
     // Nothing is deleted while something is held back, and that may be gone by now.

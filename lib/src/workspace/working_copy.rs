@@ -114,7 +114,7 @@ impl WorkingCopy {
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.settled = false;
-        self.worktree.lend();
+        self.worktree.release();
         let seen = match self.seen.take() {
             Some(seen) => seen,
             None => self.look(own, kept)?,
@@ -123,21 +123,21 @@ impl WorkingCopy {
         Ok(seen)
     }
 
-    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::lend`].
+    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::release`].
     pub fn keep_look(&mut self, look: Guard) {
         self.seen = Some(look);
     }
 
     /// Others may work in it from now on: a node's programs, or the user while time passes.
-    pub fn lend(&mut self) {
+    pub fn release(&mut self) {
         self.forget_look();
         self.refs_before = None;
-        self.worktree.lend();
+        self.worktree.release();
     }
 
     /// A node's programs have ended, and nobody else can write there.
-    pub fn take_back(&mut self) {
-        self.worktree.take_back();
+    pub fn acquire(&mut self) {
+        self.worktree.acquire();
     }
 
     /// What was seen last is no longer so.
@@ -210,7 +210,7 @@ impl WorkingCopy {
     /// had to make way, now or since this was last asked.
     pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
         git::worktree::restore_link(&mut self.worktree)?;
-        Ok(self.worktree.take_put_aside())
+        Ok(self.worktree.take_moved_aside())
     }
 
     /// Takes a commit that was prepared here and is recorded by now.

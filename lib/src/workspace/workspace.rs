@@ -180,13 +180,13 @@ impl Workspace {
     }
 
     /// Others may work in it from now on: a node's programs, or the user while time passes.
-    pub fn lend(&mut self) {
-        self.copies.values_mut().for_each(WorkingCopy::lend);
+    pub fn release(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::release);
     }
 
     /// A node's programs have ended, and nobody else can write there.
-    pub fn take_back(&mut self) {
-        self.copies.values_mut().for_each(WorkingCopy::take_back);
+    pub fn acquire(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::acquire);
     }
 
     /// Ties the worktrees to their repositories again. Returns where things are that had to make way.
@@ -227,7 +227,7 @@ impl Workspace {
     }
 
     /// What lies in submodules and nowhere else, by worktree.
-    pub fn in_submodules_alone(&mut self) -> Result<Vec<SubmoduleWork>, Error> {
+    pub fn submodule_work(&mut self) -> Result<Vec<SubmoduleWork>, Error> {
         self.copies.values_mut().map(submodules::submodule_work).collect()
     }
 

@@ -185,7 +185,7 @@ impl Context {
             Ok(kept.iter().any(|(_, kept)| *kept == commit))
         };
         let follower = self.followers.get_mut(name).expect("every branch has its follower");
-        Ok(follower.bring(kept)?)
+        Ok(follower.create_or_advance(kept)?)
     }
 }
 

@@ -129,7 +129,7 @@ impl Context {
         for (repo, follower) in &mut self.followers {
             match (from.get(repo), to.get(repo)) {
                 (Some(from), Some(to)) => follower.advance(*from, *to)?,
-                (None, Some(to)) => follower.stay(*to),
+                (None, Some(to)) => follower.leave_in_place(*to),
                 (_, None) => {}
             }
         }

@@ -82,7 +82,7 @@ impl Known {
         let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
         // Without any, what is in its working copy would be lost and nobody would say so.
         let Some(work) = older else { return Err(damage.into()) };
-        Ok(Self { work: Some(work), lost: Some(git::blame(repo, damage).to_string()), ..self })
+        Ok(Self { work: Some(work), lost: Some(git::diagnose_corruption(repo, damage).to_string()), ..self })
     }
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
@@ -128,7 +128,7 @@ fn newest_work(
 pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
     repo.tree_entries(repo.commit(commit)?.tree)?;
     if let Some(base) = base {
-        repo.history().apart(base, commit, (&|_| false, &|_| false))?;
+        repo.history().symmetric_difference(base, commit, (&|_| false, &|_| false))?;
     }
     Ok(())
 }

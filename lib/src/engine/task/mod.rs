@@ -492,7 +492,7 @@ impl Context {
 
     /// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
     fn leave_branches(&mut self) -> Result<Vec<Warning>, Error> {
-        let stays = self.followers.values_mut().map(|follower| follower.leave());
+        let stays = self.followers.values_mut().map(|follower| follower.warn_if_lagging());
         Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 

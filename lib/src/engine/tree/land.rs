@@ -231,7 +231,7 @@ impl TreeRun {
             if self.repo.history().is_ancestor(step, tip)? {
                 return Ok(TargetState::Has(step));
             }
-            return Ok(match git::land::held(&self.repo, on)? {
+            return Ok(match git::land::blocked(&self.repo, on)? {
                 Some(held) => TargetState::Held(held.to_string()),
                 None => TargetState::At { tip, base: self.base_for(session, tip)? },
             });

@@ -117,7 +117,7 @@ impl TreeRun {
             return Ok(None);
         }
         // Looked at once: to ask for each of them would walk the history as often.
-        let [of_target, _] = self.repo.history().apart(target, tip, (&|_| false, &|_| false))?;
+        let [of_target, _] = self.repo.history().symmetric_difference(target, tip, (&|_| false, &|_| false))?;
         let missing: HashSet<CommitId> = of_target.into_iter().map(|passed| passed.id).collect();
         Ok(landed.find(|(_, commit)| missing.contains(commit)).map(|(needed, _)| needed))
     }
@@ -266,7 +266,7 @@ impl TreeRun {
             next = match next {
                 LandingAsk::Look(look) => {
                     let tip = target_tip(&self.repo, &self.plan.target)?;
-                    look.saw([match git::land::held(&self.repo, &self.plan.target)? {
+                    look.saw([match git::land::blocked(&self.repo, &self.plan.target)? {
                         Some(held) => TargetState::Held(held.to_string()),
                         None => TargetState::At { tip, base: tip },
                     }])

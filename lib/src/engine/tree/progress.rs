@@ -200,7 +200,8 @@ impl Reader {
         let mut needs_scope = scan.scope != Scope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
-            let Ok([new, gone]) = self.repo.history().apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
+            let Ok([new, gone]) = self.repo.history().symmetric_difference(tip, scan.tip, (&self.keep(), &is_turn))
+            else {
                 return Ok(None);
             };
             if !gone.is_empty() || !goes_on_from(&new, scan.tip) {
@@ -280,7 +281,7 @@ impl Reader {
                         // What the target itself lacks is no matter of one branch.
                         self.repo.history().all(scan.tip, (&self.keep(), &is_turn))?;
                     }
-                    unread.push(Unread { branch, id, why: git::blame(&self.repo, error).to_string() });
+                    unread.push(Unread { branch, id, why: git::diagnose_corruption(&self.repo, error).to_string() });
                 }
                 chain => {
                     let chain = chain?;
@@ -319,7 +320,7 @@ impl Reader {
 
     /// The steps of a branch that the target does not have; none if there are none.
     fn chain(&self, scan: &Scan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
-        let [beside, own] = self.repo.history().apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
+        let [beside, own] = self.repo.history().symmetric_difference(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
         let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());

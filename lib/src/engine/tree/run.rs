@@ -208,7 +208,7 @@ impl TreeRun {
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self) -> Result<TreeEnded, Error> {
         let ended = TreePump::new(self).run().await;
-        tokio::task::block_in_place(|| git::pack::pack_rest(&self.repo));
+        tokio::task::block_in_place(|| git::pack::pack_remaining(&self.repo));
         ended
     }
 

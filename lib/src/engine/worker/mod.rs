@@ -195,7 +195,7 @@ impl Worker {
                 result
             }
             waits => {
-                self.workspace.lend();
+                self.workspace.release();
                 self.carry_out(waits, &mut node).await
             }
         };
@@ -221,9 +221,9 @@ impl Worker {
         }
         if self.is_kept_out(&work) {
             let before = block(|| self.workspace.look_near())?;
-            self.workspace.lend();
+            self.workspace.release();
             let result = self.carry_out(work, end).await;
-            self.workspace.take_back();
+            self.workspace.acquire();
             let after = block(|| self.workspace.look_near())?;
             let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);
@@ -384,7 +384,7 @@ impl Worker {
 
     /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
     fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
-        match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
+        match tokio::task::block_in_place(|| self.workspace.submodule_work()) {
             Ok(all) => {
                 let missing = |work| SubmoduleWork { moved: BTreeSet::new(), ..work }.missing();
                 warnings.extend(all.into_iter().flat_map(missing).map(|missing| {

@@ -101,10 +101,10 @@ fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
     let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
     for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
         let file = compressed(ObjectKind::Blob, bytes).expect("compresses");
-        assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
-        assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
+        assert!(holds_object(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
+        assert!(!holds_object(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
         let more = [&file[..], b"x"].concat();
-        assert!(!is_whole(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
+        assert!(!holds_object(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
     }
 }
 
@@ -123,13 +123,13 @@ fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them
         let is_stored = file.windows(bytes.len().max(1)).any(|part| part == bytes);
         assert_eq!(is_stored || length == 0, length <= 4075, "{length}");
         assert!(length > 4075 || file.len() <= BLOCK, "{length}");
-        assert!(is_whole(&file, ObjectKind::Blob, &bytes), "{length}");
+        assert!(holds_object(&file, ObjectKind::Blob, &bytes), "{length}");
         for cut in [1, 4, 5] {
-            assert!(!is_whole(&file[..file.len() - cut], ObjectKind::Blob, &bytes), "{length}, cut off by {cut}");
+            assert!(!holds_object(&file[..file.len() - cut], ObjectKind::Blob, &bytes), "{length}, cut off by {cut}");
         }
         let mut wrong = file.clone();
         *wrong.last_mut().expect("a checksum") ^= 1;
-        assert!(!is_whole(&wrong, ObjectKind::Blob, &bytes), "{length} with another checksum");
+        assert!(!holds_object(&wrong, ObjectKind::Blob, &bytes), "{length} with another checksum");
         assert_eq!(git(&["cat-file", "blob", &id.to_string()], "").as_bytes(), bytes, "{length}");
         let mut found = Vec::new();
         let read = gix::objs::Find::try_find(&repo, &id, &mut found).expect("it can be read").expect("it is found");

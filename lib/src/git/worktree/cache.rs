@@ -181,7 +181,7 @@ impl Cache {
     }
 
     /// Marks what the rules leave out, whatever came to be there before.
-    pub fn mark_anew(&mut self, rules: &SparseRules) -> Result<(), Error> {
+    pub fn mark_again(&mut self, rules: &SparseRules) -> Result<(), Error> {
         self.sparse = !rules.is_empty();
         let index = self.index();
         index.entries_mut().iter_mut().for_each(|entry| entry.flags.remove(LEFT_OUT));

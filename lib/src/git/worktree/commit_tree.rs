@@ -84,7 +84,7 @@ pub fn commit_tree(
             FileState::File(known) => entries.push((path.clone(), Some(known))),
             FileState::Held(reason) => {
                 held.push(path);
-                let seen = FileStamp::at(&worktree.place(path.as_bstr()));
+                let seen = FileStamp::at(&worktree.disk_path(path.as_bstr()));
                 held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason, seen });
             }
             FileState::Gone | FileState::Same => {}
@@ -100,7 +100,7 @@ pub fn commit_tree(
         let gone = entries.extract_if(.., |(_, known)| known.is_none());
         withheld = gone.map(|(path, _)| RepoPath::new(path)).collect();
         for path in without_room(worktree, &mut entries) {
-            let seen = FileStamp::at(&worktree.place(path.as_bstr()));
+            let seen = FileStamp::at(&worktree.disk_path(path.as_bstr()));
             held_back.push(HeldBack { path: RepoPath::new(path), reason: HoldReason::NoRoom, seen });
         }
     }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::add_failure::{AddFailure, room_at};
 use super::creation::{CreationMarker, is_free};
-use super::git_dir::{admin_dir, linked_git_dir, same_file, tie};
+use super::git_dir::{find_git_dir, link_git_dir, linked_git_dir, same_file};
 use super::list::stands_at;
-use super::lock::one_at_a_time;
+use super::lock::lock_worktrees;
 use super::metadata::Notes;
 use super::registration::Registration;
 use super::rules::SparseRules;
@@ -37,8 +37,8 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).at("create", parent)?;
     }
-    let making = CreationMarker::begin(path)?;
-    let made = register(repo, path, commit).and_then(|made| fill(repo, path, &made, rules, making));
+    let marker = CreationMarker::create(path)?;
+    let made = register(repo, path, commit).and_then(|made| fill(repo, path, &made, rules, marker));
     if made.is_err() {
         // As git does where it cannot make one. Why it cannot is what counts.
         let _ = remove::remove(repo, path);
@@ -47,16 +47,16 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
 }
 
 /// Gives a worktree that is being made its files, as far as they are not there.
-fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: CreationMarker) -> Result<Worktree, Error> {
-    check_out(repo, path, made, rules, &making)?;
+fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
+    check_out(repo, path, made, rules, &marker)?;
     crash::point(Kind::HeadUpdate, When::After);
     // Files and index are equally new, so git would read them all at every status until this is done once.
     refresh(repo, path)?;
     let notes = Notes::of(repo.common_dir(), made);
     SparseRules::note(repo, made, &notes)?;
     let index = made.join("index");
-    notes.wrote_index(&index.metadata().at("read", &index)?)?;
-    making.end()?;
+    notes.note_index(&index.metadata().at("read", &index)?)?;
+    marker.finish()?;
     open::open(repo, path)
 }
 
@@ -64,42 +64,42 @@ fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: Creatio
 /// commit. What it has checked out is not written again.
 pub(super) fn finish(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Option<Worktree>, Error> {
     // A git that is still at it goes on to its end.
-    let making = CreationMarker::take_up(path)?;
-    let (Some(made), Ok(root)) = (admin_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
-    let is_noted = Registration::of(repo.common_dir(), &made)?.is_some_and(|origin| origin.root == root);
+    let marker = CreationMarker::resume(path)?;
+    let (Some(made), Ok(root)) = (find_git_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
+    let is_noted = Registration::of(repo.common_dir(), &made)?.is_some_and(|registration| registration.root == root);
     let is_tied = linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &made)));
     if !is_noted || !is_tied || !stands_at(&made, commit) {
         return Ok(None);
     }
-    fill(repo, path, &made, rules, making).map(Some)
+    fill(repo, path, &made, rules, marker).map(Some)
 }
 
 /// Has git make a worktree without files, and takes note of it. Returns its git directory.
 fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error> {
-    let (common, id, named) = (repo.common_dir(), commit.to_string(), named_place(path));
+    let (common, id, named) = (repo.common_dir(), commit.to_string(), named_path(path));
     // Forced, so that a place git still knows, but whose files are gone, can be used again.
     let args = ["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote", "--no-checkout"];
     let args = args.map(OsStr::new).into_iter().chain([named.as_os_str(), OsStr::new(&id)]);
-    let _alone = one_at_a_time(common)?;
-    sanitize::clear_pipes(common)?;
+    let _alone = lock_worktrees(common)?;
+    sanitize::remove_blocking_files(common)?;
     crash::point(Kind::HeadUpdate, When::Before);
-    made_by(path, repo.shared.program.run(common, args)?)?;
+    check_added(path, repo.shared.program.run(common, args)?)?;
     repo.shared.whole.add(commit);
     std::fs::rename(&named, path).at("move the worktree to", path)?;
     // Nobody else has written to what git has just made.
     let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
     let root = path.canonicalize().at("open the worktree", path)?;
-    tie(repo, &root, &made)?;
+    link_git_dir(repo, &root, &made)?;
     Notes::sweep(common)?;
     // A worktree before it may have had its name.
     Notes::of(common, &made).forget()?;
-    Registration::take(common, &made, &root)?;
+    Registration::register(common, &made, &root)?;
     Ok(made)
 }
 
 /// Where git makes a worktree that belongs at `path`. It names it after its directory, and one of many that are called
 /// `main` says nothing to who sees it in `.git/worktrees`: this one has the name of the directory above in it.
-pub(super) fn named_place(path: &Path) -> PathBuf {
+pub(super) fn named_path(path: &Path) -> PathBuf {
     let above = path.parent().and_then(Path::file_name).unwrap_or_default();
     let mut name = above.to_owned();
     name.push("-");
@@ -109,7 +109,7 @@ pub(super) fn named_place(path: &Path) -> PathBuf {
 
 /// Checks out what the rules of a sparse checkout leave, but for what is there already. The setting goes to these commands
 /// alone: the repository's own settings are the user's, and what is left out is known by the index from here on.
-fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making: &CreationMarker) -> Result<(), Error> {
+fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], marker: &CreationMarker) -> Result<(), Error> {
     let program = in_worktree(repo, path);
     // Nobody holds it who makes this worktree.
     let lock = git_dir.join("index.lock");
@@ -135,11 +135,11 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making:
     let told = Arc::new(sink().at("write", git_dir)?);
     let count = told.clone();
     let _meter = ProgressMeter::start(repo.listening(), FileOperation::CheckOut, move || updated(&last_bytes(&count)));
-    made_by(path, program.run_long(path, args, making.lock(), told)?)
+    check_added(path, program.run_long(path, args, marker.lock(), told)?)
 }
 
 /// That git has made the worktree, or why not.
-fn made_by(path: &Path, git: GitOutput) -> Result<(), Error> {
+fn check_added(path: &Path, git: GitOutput) -> Result<(), Error> {
     match git.code {
         Some(0) => Ok(()),
         Some(_) if git.held_lock().is_none() => {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::lock::hold;
+use super::lock::wait_for_lock;
 use super::move_aside::sibling;
 use crate::git::error::{Error, IoContext as _};
 
@@ -17,15 +17,15 @@ pub(super) struct CreationMarker {
 }
 
 impl CreationMarker {
-    pub fn begin(path: &Path) -> Result<Self, Error> {
-        Self::take_up(path)
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        Self::resume(path)
     }
 
     /// Goes on with what somebody else has begun, who was killed, once nothing of it runs any more.
-    pub fn take_up(path: &Path) -> Result<Self, Error> {
+    pub fn resume(path: &Path) -> Result<Self, Error> {
         let file = Self::file(path);
         let lock = File::options().create(true).append(true).open(&file).at("create", &file)?;
-        hold(&lock, &file)?;
+        wait_for_lock(&lock, &file)?;
         Ok(Self { file, lock: Arc::new(lock) })
     }
 
@@ -35,7 +35,7 @@ impl CreationMarker {
     }
 
     /// The worktree is whole. That is on disk before anybody works there: the file must not come back.
-    pub fn end(self) -> Result<(), Error> {
+    pub fn finish(self) -> Result<(), Error> {
         std::fs::remove_file(&self.file).at("remove", &self.file)?;
         match self.file.parent() {
             Some(above) => File::open(above).and_then(|above| above.sync_all()).at("write", above),
@@ -44,11 +44,11 @@ impl CreationMarker {
     }
 
     /// Whether somebody was killed who made a worktree here.
-    pub fn is_under_way(path: &Path) -> bool {
+    pub fn exists(path: &Path) -> bool {
         Self::file(path).exists()
     }
 
-    pub fn forget(path: &Path) -> Result<(), Error> {
+    pub fn remove(path: &Path) -> Result<(), Error> {
         let file = Self::file(path);
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &file),

@@ -30,7 +30,7 @@ pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
     if repo.workdir().is_some_and(|own| same_file(own, root)) {
         return Ok(repo.git_dir().to_owned());
     }
-    if let Some(admin) = admin_dir(repo, root)? {
+    if let Some(admin) = find_git_dir(repo, root)? {
         return Ok(admin);
     }
     let link = root.join(".git");
@@ -44,21 +44,21 @@ pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
 
 /// The directory in which the repository keeps what belongs to the worktree at `path`. Of pleach's own worktrees it knows
 /// by notes; what others say of theirs counts only where there is none, or where its worktree was moved away.
-pub(super) fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
+pub(super) fn find_git_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
     let common = repo.common_dir();
     let is_there = |root: &Path| root == path || same_file(root, path);
     let (mut noted, mut others) = (Vec::new(), Vec::new());
     for git_dir in git_dirs(common)? {
         match Registration::of(common, &git_dir)? {
-            Some(origin) if is_there(&origin.root) => noted.push(git_dir),
-            Some(origin) if origin.root.symlink_metadata().is_ok() => {}
+            Some(registration) if is_there(&registration.root) => noted.push(git_dir),
+            Some(registration) if registration.root.symlink_metadata().is_ok() => {}
             _ => others.push(git_dir),
         }
     }
     // Who was killed while one took the place of another has left both.
-    let whole = noted.iter().position(|git_dir| is_whole(git_dir)).unwrap_or_default();
+    let whole = noted.iter().position(|git_dir| is_complete(git_dir)).unwrap_or_default();
     let mut noted = noted.into_iter().skip(whole);
-    let claims = |git_dir: &PathBuf| claimed(git_dir).is_some_and(|root| is_there(&root));
+    let claims = |git_dir: &PathBuf| claimed_root(git_dir).is_some_and(|root| is_there(&root));
     Ok(noted.next().or_else(|| others.into_iter().find(claims)))
 }
 
@@ -75,13 +75,13 @@ pub(in crate::git) fn git_dirs(common: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Where the files of a worktree are, as its git directory has it.
-pub(super) fn claimed(git_dir: &Path) -> Option<PathBuf> {
+pub(super) fn claimed_root(git_dir: &Path) -> Option<PathBuf> {
     let line = confined_fs::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten()?;
     git_dir.join(path_of(&line)).parent().map(Path::to_owned)
 }
 
 /// Whether a directory is where the repository keeps what belongs to one of its worktrees.
-pub(super) fn is_admin(repo: &Repo, git_dir: &Path) -> bool {
+pub(super) fn is_worktree_git_dir(repo: &Repo, git_dir: &Path) -> bool {
     let all = repo.common_dir().join("worktrees");
     git_dir.parent() == Some(&all) || all.canonicalize().is_ok_and(|all| git_dir.parent() == Some(&all))
 }
@@ -95,8 +95,8 @@ pub(super) fn leads_to(git_dir: &Path, root: &Path) -> bool {
 
 /// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so
 /// that git finds the repository again.
-pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error> {
-    if !is_admin(repo, git_dir) {
+pub(super) fn link_git_dir(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error> {
+    if !is_worktree_git_dir(repo, git_dir) {
         return Ok(());
     }
     let common = repo.common_dir();
@@ -104,24 +104,24 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
     if common.join("HEAD").exists() {
         std::fs::create_dir_all(git_dir).at("create", git_dir)?;
     }
-    let beneath = ConfinedDir::at(git_dir).at("open", git_dir)?;
-    let read = |name: &str| beneath.read(name, FEW_LINES).ok().flatten().map(|line| path_of(&line));
+    let dir = ConfinedDir::at(git_dir).at("open", git_dir)?;
+    let read = |name: &str| dir.read(name, FEW_LINES).ok().flatten().map(|line| path_of(&line));
     let write =
-        |name: &str, content: &[u8]| beneath.write(name, &[content, b"\n"].concat()).at("write", &git_dir.join(name));
+        |name: &str, content: &[u8]| dir.write(name, &[content, b"\n"].concat()).at("write", &git_dir.join(name));
     // What git writes is known by its words. Anything else may lead one process here and another one elsewhere: by way of
     // links, and of `/proc/self/cwd`.
     if read("commondir").as_deref() != Some(Path::new("../..")) {
         write("commondir", b"../..")?;
     }
     let link = root.join(".git");
-    if read("gitdir").is_none_or(|found| spelled_out(&git_dir.join(found)) != link) {
+    if read("gitdir").is_none_or(|found| normalized(&git_dir.join(found)) != link) {
         write("gitdir", link.as_os_str().as_bytes())?;
     }
     Ok(())
 }
 
 /// A path without its `..`, by its words alone.
-fn spelled_out(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -140,7 +140,7 @@ pub(super) fn has_head(git_dir: &Path) -> bool {
 }
 
 /// Whether a git directory has what tells the files of its worktree apart.
-pub(super) fn is_whole(git_dir: &Path) -> bool {
+pub(super) fn is_complete(git_dir: &Path) -> bool {
     has_head(git_dir) && git_dir.join("index").exists()
 }
 

@@ -45,7 +45,7 @@ const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer
 /// checked one out.
 pub fn agent_head(worktree: &Worktree) -> Result<Option<Head>, Error> {
     sanitize::sanitize_git_dir(worktree)?;
-    if let Some(head) = &*worktree.stands.borrow() {
+    if let Some(head) = &*worktree.last_head.borrow() {
         return Ok(Some(head.clone()));
     }
     if !worktree.git_dir.join("HEAD").exists() {
@@ -83,7 +83,7 @@ pub fn detach(worktree: &mut Worktree) -> Result<(), Error> {
 
 pub(super) fn set_head(worktree: &Worktree, commit: CommitId, why: &str) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
-    worktree.stands.take();
+    worktree.last_head.take();
     crash::point(Kind::HeadUpdate, When::Before);
     let edit = RefEdit {
         change: Change::Update {
@@ -111,18 +111,18 @@ pub(super) fn set_head(worktree: &Worktree, commit: CommitId, why: &str) -> Resu
     crash::point(Kind::HeadUpdate, When::After);
     worktree.repo.shared.whole.add(commit);
     if worktree.is_agents {
-        worktree.stands.replace(Some(Head { commit, branch: None }));
+        worktree.last_head.replace(Some(Head { commit, branch: None }));
     }
     Ok(())
 }
 
 /// Removes what git left of an operation that was not finished.
 pub(super) fn clear_state(worktree: &Worktree) -> Result<(), Error> {
-    let beneath = ConfinedDir::at(&worktree.git_dir).at("open", &worktree.git_dir)?;
-    let there = beneath.names().at("list", &worktree.git_dir)?;
+    let dir = ConfinedDir::at(&worktree.git_dir).at("open", &worktree.git_dir)?;
+    let there = dir.names().at("list", &worktree.git_dir)?;
     for name in STATE.iter().chain(&STATE_DIRECTORIES).map(Path::new) {
         if name.iter().next().is_some_and(|first| there.contains(first)) {
-            beneath.remove(name).at("remove", &worktree.git_dir.join(name))?;
+            dir.remove(name).at("remove", &worktree.git_dir.join(name))?;
         }
     }
     Ok(())

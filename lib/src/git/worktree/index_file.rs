@@ -17,7 +17,7 @@ pub(super) fn write_index(worktree: &mut Worktree) -> Result<(), Error> {
     crash::point(Kind::IndexUpdate, When::After);
     let metadata = path.metadata().at("read", &path)?;
     index.set_timestamp(filetime::FileTime::from_last_modification_time(&metadata));
-    worktree.notes.wrote_index(&metadata)?;
+    worktree.notes.note_index(&metadata)?;
     worktree.staged = None;
     Ok(())
 }
@@ -31,5 +31,5 @@ pub(super) fn write_index_of(worktree: &mut Worktree, tree: TreeId) -> Result<()
     index.set_path(&path);
     index.write(worktree.repo.index_options()).doing("write the index of a worktree")?;
     crash::point(Kind::IndexUpdate, When::After);
-    worktree.notes.wrote_index(&path.metadata().at("read", &path)?)
+    worktree.notes.note_index(&path.metadata().at("read", &path)?)
 }

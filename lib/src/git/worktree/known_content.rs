@@ -122,7 +122,7 @@ pub(super) fn too_many(
 
 /// Whether a file has content, and none that is known.
 fn is_new(worktree: &mut Worktree, path: &BStr, reading: &mut FileReader<'_>) -> Result<bool, Error> {
-    let place = worktree.place(path);
+    let place = worktree.disk_path(path);
     if reading.new.has(path, &place) {
         return Ok(true);
     }
@@ -160,7 +160,7 @@ fn known_large(
     size: u64,
     reading: &mut FileReader<'_>,
 ) -> Result<Option<FileState>, Error> {
-    let place = worktree.place(path);
+    let place = worktree.disk_path(path);
     if reading.new.has(path, &place) {
         return Ok(None);
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::git_dir::{claimed, git_dirs, linked_git_dir, same_file};
+use super::git_dir::{claimed_root, git_dirs, linked_git_dir, same_file};
 use super::registration::Registration;
 use crate::confined_fs::{self, FEW_LINES};
 use crate::git::error::Error;
@@ -63,15 +63,15 @@ pub(in crate::git) fn list_on_branch(repo: &Repo, branch: &str) -> Result<Vec<Li
 }
 
 /// Whether a worktree's git directory is of one that was made by pleach for agents.
-pub(in crate::git) fn is_pleachs_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
+pub(in crate::git) fn is_registered(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
     Ok(Registration::of(repo.common_dir(), git_dir)?.is_some())
 }
 
 /// What the repository knows of one worktree; none if it is none.
 fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<ListedWorktree>, Error> {
     let (path, is_own) = match Registration::of(repo.common_dir(), &git_dir)? {
-        Some(origin) => (origin.root, true),
-        None => match claimed(&git_dir) {
+        Some(registration) => (registration.root, true),
+        None => match claimed_root(&git_dir) {
             Some(path) => (path, false),
             None => return Ok(None),
         },
@@ -88,7 +88,7 @@ fn main(repo: &Repo) -> Result<ListedWorktree, Error> {
     let above = common.parent().filter(|_| common.ends_with(".git"));
     let (head, branch) = read_head(repo, common);
     let branch = match branch {
-        Some(branch) if !repo.has_no_files()? => Some(branch),
+        Some(branch) if !repo.is_bare_by_git()? => Some(branch),
         _ => None,
     };
     let path = above.unwrap_or(common).to_owned();

@@ -16,22 +16,22 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// Waits until no other pleach makes a worktree of this repository: two gits that do trip over each other's halves. Holds
 /// until it is dropped, or its process ends.
-pub(super) fn one_at_a_time(common: &Path) -> Result<File, Error> {
+pub(super) fn lock_worktrees(common: &Path) -> Result<File, Error> {
     let dir = common.join("pleach");
     std::fs::create_dir_all(&dir).at("create", &dir)?;
     let path = dir.join("worktrees.lock");
     let file = File::options().create(true).append(true).open(&path).at("open", &path)?;
-    hold(&file, &path)?;
+    wait_for_lock(&file, &path)?;
     Ok(file)
 }
 
 /// Waits until nobody else holds a file.
-pub(super) fn hold(file: &File, path: &Path) -> Result<(), Error> {
-    let begun = Instant::now();
+pub(super) fn wait_for_lock(file: &File, path: &Path) -> Result<(), Error> {
+    let setup_files = Instant::now();
     loop {
         match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(POLL),
+            Err(Errno::WOULDBLOCK) if setup_files.elapsed() < PATIENCE => std::thread::sleep(POLL),
             // An agent can hold it as well: it need only be able to read it.
             Err(Errno::WOULDBLOCK) => {
                 let detail = format!("another process holds `{}`; end it and run again", path.display());

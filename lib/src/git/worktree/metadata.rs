@@ -82,12 +82,12 @@ impl Notes {
     }
 
     /// Notes that pleach has just written the index.
-    pub(super) fn wrote_index(&self, index: &Metadata) -> Result<(), Error> {
+    pub(super) fn note_index(&self, index: &Metadata) -> Result<(), Error> {
         self.write(INDEX, print(index).as_bytes())
     }
 
     /// Whether an index is the one pleach wrote last, and nobody has written to it since.
-    pub(super) fn is_own_index(&self, index: &Path) -> bool {
+    pub(super) fn is_noted_index(&self, index: &Path) -> bool {
         let noted = self.read(INDEX, confined_fs::FEW_LINES).ok().flatten();
         index.symlink_metadata().is_ok_and(|now| noted == Some(print(&now).into_bytes()))
     }
@@ -110,18 +110,18 @@ mod tests {
         let (common, index) = (dir.path().join("common"), dir.path().join("index"));
         let notes = Notes::of(&common, &common.join("worktrees/main"));
         std::fs::write(&index, "one").unwrap();
-        assert!(!notes.is_own_index(&index), "nothing is noted");
-        notes.wrote_index(&index.metadata().unwrap()).unwrap();
-        assert!(notes.is_own_index(&index));
+        assert!(!notes.is_noted_index(&index), "nothing is noted");
+        notes.note_index(&index.metadata().unwrap()).unwrap();
+        assert!(notes.is_noted_index(&index));
         let before = index.metadata().unwrap();
         // Time goes on by steps.
         while index.metadata().unwrap().ctime_nsec() == before.ctime_nsec() {
             std::fs::write(&index, "two").unwrap();
         }
         filetime::set_file_mtime(&index, filetime::FileTime::from_last_modification_time(&before)).unwrap();
-        assert!(!notes.is_own_index(&index), "the same size and time, but written since");
+        assert!(!notes.is_noted_index(&index), "the same size and time, but written since");
         std::fs::remove_file(&index).unwrap();
-        assert!(!notes.is_own_index(&index));
+        assert!(!notes.is_noted_index(&index));
         Notes::sweep(&common).unwrap();
         assert!(!notes.has(INDEX), "git knows of no such worktree");
     }

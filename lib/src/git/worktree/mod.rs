@@ -61,7 +61,7 @@ pub use head::{agent_head, detach, follow};
 pub use held_back::{HeldBack, HoldReason};
 pub use limits::CommitLimits;
 pub use list::{ListedWorktree, list, list_linked};
-pub(super) use list::{is_pleachs_own, list_on_branch};
+pub(super) use list::{is_registered, list_on_branch};
 pub use metadata::Notes;
 pub use open::open;
 pub use past::Past;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::cache::Cache;
-use super::git_dir::{is_admin, own_git_dir, same_file, tie};
+use super::git_dir::{is_worktree_git_dir, link_git_dir, own_git_dir, same_file};
 use super::metadata::Notes;
 use super::new_content::NewContent;
 use super::registration::Registration;
@@ -26,16 +26,16 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
         }
         found => found.at("open the git directory", &git_dir)?,
     };
-    let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
-    let mut cleared = if is_agents { sanitize::clear(&git_dir)? } else { Vec::new() };
+    let is_agents = is_worktree_git_dir(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
+    let mut cleared = if is_agents { sanitize::remove_unexpected(&git_dir)? } else { Vec::new() };
     if is_agents {
         cleared.extend(sanitize::unlock(&root)?);
     }
-    let origin = if is_agents { Registration::of(repo.common_dir(), &git_dir)? } else { None };
-    if let Some(origin) = &origin {
-        cleared.extend(origin.put_settings_back(&git_dir)?);
+    let registration = if is_agents { Registration::of(repo.common_dir(), &git_dir)? } else { None };
+    if let Some(registration) = &registration {
+        cleared.extend(registration.restore_settings(&git_dir)?);
     }
-    tie(repo, &root, &git_dir)?;
+    link_git_dir(repo, &root, &git_dir)?;
     restore_head(repo, &git_dir)?;
     let handle = open_with(&git_dir, repo.shared.config.clone())?;
     let mut handle = handle.to_thread_local();
@@ -56,14 +56,14 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
             Err(error) => return Err(error),
         };
         let notes = Notes::of(repo.common_dir(), &git_dir);
-        let (begun, ignored) = setup_snapshot::read_begun(&notes)?;
+        let (setup_files, ignored) = setup_snapshot::read_begun(&notes)?;
         let mut worktree = Worktree {
             repo: repo.clone(),
             cache: Cache::empty(&handle),
             tree: repo.tree_of(head.commit)?,
             handle,
             root,
-            begun,
+            setup_files,
             ignored,
             git_dir,
             notes,
@@ -73,10 +73,10 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
             put_aside: Vec::new(),
             rules: SparseRules::default(),
             is_agents,
-            origin,
+            registration,
             cleared: cleared.into(),
             access: std::cell::Cell::default(),
-            stands: std::cell::RefCell::default(),
+            last_head: std::cell::RefCell::default(),
         };
         worktree.load(worktree.tree)?;
         Ok(worktree)

@@ -48,10 +48,10 @@ pub(super) fn content(
 ) -> Result<(FileState, Vec<u8>), Error> {
     let nothing = |found: FileState| Ok((found, Vec::new()));
     let recorded = worktree.cache.known(path);
-    if !worktree.leads_to(path) {
+    if !worktree.has_real_parents(path) {
         return nothing(absent(worktree, path));
     }
-    let place = worktree.place(path);
+    let place = worktree.disk_path(path);
     // The stat is taken before the content: a write in between shows next time.
     let metadata = match gix::index::fs::Metadata::from_path_no_follow(&place) {
         Ok(metadata) => metadata,
@@ -85,7 +85,7 @@ pub(super) fn content(
 
 /// What stands where only a submodule can, which is not read: files there are in no tree.
 pub(super) fn found_there(worktree: &Worktree, path: &BStr) -> FileState {
-    let found = worktree.place(path).symlink_metadata().ok().filter(|_| worktree.leads_to(path));
+    let found = worktree.disk_path(path).symlink_metadata().ok().filter(|_| worktree.has_real_parents(path));
     match found {
         Some(found) if found.is_file() || found.is_symlink() => FileState::Held(HoldReason::Submodule),
         Some(found) if found.is_dir() => FileState::Same,
@@ -95,7 +95,7 @@ pub(super) fn found_there(worktree: &Worktree, path: &BStr) -> FileState {
 
 /// What it means that nothing is at a path. What is left out is gone only where something else has taken its place.
 pub(super) fn absent(worktree: &Worktree, path: &BStr) -> FileState {
-    let is_taken = |parent: &BStr| worktree.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    let is_taken = |parent: &BStr| worktree.disk_path(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
     let stays = worktree.cache.is_skipped(path) && !parents(path).any(is_taken);
     if stays { FileState::Same } else { FileState::Gone }
 }

@@ -24,20 +24,20 @@ pub(super) struct Registration {
 
 impl Registration {
     /// Takes note of the git directory of a worktree, before any agent works there.
-    pub fn take(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
+    pub fn register(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
         Self { root: root.to_owned(), settings: settings(git_dir)? }.write(common, git_dir)
     }
 
     /// Puts the note where it is found by the name of the git directory.
     pub fn write(&self, common: &Path, git_dir: &Path) -> Result<(), Error> {
-        let born = born(git_dir).at("look at", git_dir)?;
+        let born = birth_stamp(git_dir).at("look at", git_dir)?;
         Notes::of(common, git_dir).write_durably(OWN, &self.text(&born))
     }
 
     /// The note of a git directory; none when it is not one that pleach has made.
     pub fn of(common: &Path, git_dir: &Path) -> Result<Option<Self>, Error> {
         let Some(text) = Notes::of(common, git_dir).read(OWN, 2 * LONGEST)? else { return Ok(None) };
-        match born(git_dir) {
+        match birth_stamp(git_dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             born => Ok(Self::read(&text, &born.at("look at", git_dir)?)),
         }
@@ -45,7 +45,7 @@ impl Registration {
 
     /// Puts the settings back that an agent has changed, and says which. They may name programs, which the next git that
     /// is run in the worktree would start, whoever runs it.
-    pub fn put_settings_back(&self, git_dir: &Path) -> Result<Option<String>, Error> {
+    pub fn restore_settings(&self, git_dir: &Path) -> Result<Option<String>, Error> {
         let place = git_dir.join(SETTINGS);
         if settings(git_dir).is_ok_and(|found| found == self.settings) {
             return Ok(None);
@@ -89,7 +89,7 @@ fn settings(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// What tells a directory from another one that has its name later: somebody may remove a worktree of pleach's with git, and
 /// make one of their own that gets the same name.
-fn born(dir: &Path) -> std::io::Result<String> {
+fn birth_stamp(dir: &Path) -> std::io::Result<String> {
     let data = dir.symlink_metadata()?;
     let time = data.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(match time {
@@ -109,11 +109,11 @@ mod tests {
         let admin = common.join("worktrees/main");
         std::fs::create_dir_all(&admin).unwrap();
         assert_eq!(Registration::of(common, &admin).unwrap(), None);
-        Registration::take(common, &admin, root).unwrap();
-        let origin = Registration { root: root.to_owned(), settings: None };
-        assert_eq!(Registration::of(common, &admin).unwrap(), Some(origin.clone()));
+        Registration::register(common, &admin, root).unwrap();
+        let registration = Registration { root: root.to_owned(), settings: None };
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(registration.clone()));
         std::fs::write(admin.join("HEAD"), "x").unwrap();
-        assert_eq!(Registration::of(common, &admin).unwrap(), Some(origin), "whatever is written there");
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(registration), "whatever is written there");
         std::fs::remove_dir_all(&admin).unwrap();
         assert_eq!(Registration::of(common, &admin).unwrap(), None);
         std::fs::create_dir_all(&admin).unwrap();
@@ -121,7 +121,7 @@ mod tests {
         std::fs::remove_dir_all(&admin).unwrap();
         let other = common.join("worktrees/other");
         std::fs::create_dir_all(&other).unwrap();
-        Registration::take(common, &other, root).unwrap();
+        Registration::register(common, &other, root).unwrap();
         Notes::sweep(common).unwrap();
         let has = |git_dir: &Path| Notes::of(common, git_dir).has(OWN);
         assert!(has(&other) && !has(&admin), "nothing is left of those that are gone");
@@ -136,11 +136,11 @@ mod tests {
         for settings in [None, Some(&b""[..]), Some(b"[core]\n\tsparseCheckout = true\0\n")] {
             let _ = std::fs::remove_file(&place);
             settings.map(|settings| std::fs::write(&place, settings)).transpose().unwrap();
-            Registration::take(common, &admin, common).unwrap();
-            let origin = Registration::of(common, &admin).unwrap().unwrap();
-            assert_eq!(origin.put_settings_back(&admin).unwrap(), None);
+            Registration::register(common, &admin, common).unwrap();
+            let registration = Registration::of(common, &admin).unwrap().unwrap();
+            assert_eq!(registration.restore_settings(&admin).unwrap(), None);
             std::fs::write(&place, "[alias]\n").unwrap();
-            assert!(origin.put_settings_back(&admin).unwrap().is_some());
+            assert!(registration.restore_settings(&admin).unwrap().is_some());
             assert_eq!(std::fs::read(&place).ok().as_deref(), settings);
         }
     }

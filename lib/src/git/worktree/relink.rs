@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::git_dir::{linked_git_dir, tie};
+use super::git_dir::{link_git_dir, linked_git_dir};
 use super::move_aside::move_aside;
 use super::registration::Registration;
 use super::worktree::Access;
@@ -17,7 +17,7 @@ pub fn restore_missing_link(worktree: &Worktree) -> Result<(), Error> {
         return Ok(());
     }
     if !["commondir", "gitdir"].iter().all(|name| worktree.git_dir.join(name).exists()) {
-        tie(&worktree.repo, &worktree.root, &worktree.git_dir)?;
+        link_git_dir(&worktree.repo, &worktree.root, &worktree.git_dir)?;
     }
     match worktree.root.join(".git").symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => write_link(worktree),
@@ -40,12 +40,12 @@ pub fn restore_link(worktree: &mut Worktree) -> Result<(), Error> {
 }
 
 pub(super) fn restore_ties(worktree: &mut Worktree) -> Result<(), Error> {
-    tie(&worktree.repo, &worktree.root, &worktree.git_dir)?;
-    if let Some(origin) = &worktree.origin
+    link_git_dir(&worktree.repo, &worktree.root, &worktree.git_dir)?;
+    if let Some(registration) = &worktree.registration
         && Registration::of(worktree.repo.common_dir(), &worktree.git_dir)?.is_none()
     {
         // An agent without bounds has removed the directory, and this is another.
-        origin.write(worktree.repo.common_dir(), &worktree.git_dir)?;
+        registration.write(worktree.repo.common_dir(), &worktree.git_dir)?;
     }
     let link = worktree.root.join(".git");
     if link == worktree.git_dir {

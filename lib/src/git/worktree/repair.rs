@@ -3,14 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::create::{self, named_place};
+use super::create::{self, named_path};
 use super::creation::{CreationMarker, is_free};
 use super::git_dir::{
-    claimed, git_dirs, has_head, is_admin, is_whole, leads_to, linked_git_dir, own_git_dir, same_file, tie,
+    claimed_root, git_dirs, has_head, is_complete, is_worktree_git_dir, leads_to, link_git_dir, linked_git_dir,
+    own_git_dir, same_file,
 };
 use super::move_aside::{move_aside, sibling};
 use super::registration::Registration;
-use super::remove::{self, remove_admin};
+use super::remove::{self, remove_git_dir};
 use super::{Worktree, open, sanitize};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::disk::remove_directory;
@@ -28,13 +29,13 @@ pub fn open_or_repair(
     rules: &[String],
     belongs: bool,
 ) -> Result<Worktree, Error> {
-    if CreationMarker::is_under_way(path) {
+    if CreationMarker::exists(path) {
         if let Some(worktree) = create::finish(repo, path, commit, rules)? {
             return Ok(worktree);
         }
-        remove::remove(repo, &named_place(path))?;
+        remove::remove(repo, &named_path(path))?;
     }
-    if CreationMarker::is_under_way(path) || is_free(path) {
+    if CreationMarker::exists(path) || is_free(path) {
         // git may still remember a worktree whose files are gone.
         remove::remove(repo, path)?;
         return create::add_sparse(repo, path, commit, rules);
@@ -46,10 +47,13 @@ pub fn open_or_repair(
         found => found?,
     };
     // One that nobody may look into is whole all the same.
-    let unlocked = git_dir.iter().filter(|git_dir| is_admin(repo, git_dir)).map(|git_dir| sanitize::clear(git_dir));
+    let unlocked = git_dir
+        .iter()
+        .filter(|git_dir| is_worktree_git_dir(repo, git_dir))
+        .map(|git_dir| sanitize::remove_unexpected(git_dir));
     let unlocked: Vec<String> = unlocked.collect::<Result<Vec<_>, _>>()?.concat();
     match git_dir {
-        Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
+        Some(git_dir) if is_complete(&git_dir) || !is_worktree_git_dir(repo, &git_dir) => {
             let mut worktree = open::open(repo, path)?;
             note_registration(&mut worktree)?;
             worktree.cleared.get_mut().extend(unlocked);
@@ -75,21 +79,22 @@ pub fn open_or_repair(
 /// Returns where one stays, and why: the repository is a copy and has only the word of the worktree's own git directory
 /// for it, or another one has it by now, or it cannot be moved.
 pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
-    if CreationMarker::is_under_way(path) || !is_free(path) {
+    if CreationMarker::exists(path) || !is_free(path) {
         return Ok(None);
     }
     let common = repo.common_dir();
     let is_meant = |root: &Path| {
         let is_directory = root.symlink_metadata().is_ok_and(|found| found.is_dir());
-        root != path && root.ends_with(name) && is_directory && !CreationMarker::is_under_way(root)
+        root != path && root.ends_with(name) && is_directory && !CreationMarker::exists(root)
     };
     let mut stays = None;
     for git_dir in git_dirs(common)? {
-        let origin = Registration::of(common, &git_dir)?;
-        let root = origin.as_ref().map(|origin| origin.root.clone()).or_else(|| claimed(&git_dir));
+        let registration = Registration::of(common, &git_dir)?;
+        let root =
+            registration.as_ref().map(|registration| registration.root.clone()).or_else(|| claimed_root(&git_dir));
         let Some(from) = root.filter(|root| is_meant(root)) else { continue };
         let is_tied = linked_git_dir(&from).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &git_dir)));
-        let Some(mut origin) = origin.filter(|_| is_tied || !belongs_to_another(&from)) else {
+        let Some(mut registration) = registration.filter(|_| is_tied || !belongs_to_another(&from)) else {
             stays = Some((from, "it is that of another copy of the repository".to_owned()));
             continue;
         };
@@ -100,8 +105,8 @@ pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf
             return Ok(Some((from, format!("it cannot be moved to `{}`: {error}", path.display()))));
         }
         // Killed before this is noted, it is files nobody knows, which are mended.
-        origin.root = path.canonicalize().at("open the worktree", path)?;
-        origin.write(common, &git_dir)?;
+        registration.root = path.canonicalize().at("open the worktree", path)?;
+        registration.write(common, &git_dir)?;
         return Ok(None);
     }
     Ok(stays)
@@ -110,15 +115,15 @@ pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf
 /// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
 fn note_registration(worktree: &mut Worktree) -> Result<(), Error> {
     let common = worktree.repo.common_dir();
-    match &mut worktree.origin {
-        Some(origin) if origin.root == worktree.root => return Ok(()),
-        Some(origin) => {
-            origin.root.clone_from(&worktree.root);
-            origin.write(common, &worktree.git_dir)?;
+    match &mut worktree.registration {
+        Some(registration) if registration.root == worktree.root => return Ok(()),
+        Some(registration) => {
+            registration.root.clone_from(&worktree.root);
+            registration.write(common, &worktree.git_dir)?;
         }
         None if worktree.is_agents => {
-            Registration::take(common, &worktree.git_dir, &worktree.root)?;
-            worktree.origin = Registration::of(common, &worktree.git_dir)?;
+            Registration::register(common, &worktree.git_dir, &worktree.root)?;
+            worktree.registration = Registration::of(common, &worktree.git_dir)?;
         }
         None => {}
     }
@@ -150,10 +155,10 @@ fn repair(
             ConfinedDir::at(&git_dir).and_then(|dir| dir.write("HEAD", &head)).at("write", &git_dir)?;
         }
     }
-    tie(repo, &root, &git_dir)?;
-    Registration::take(repo.common_dir(), &git_dir, &root)?;
+    link_git_dir(repo, &root, &git_dir)?;
+    Registration::register(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
-        remove_admin(repo, broken)?;
+        remove_git_dir(repo, broken)?;
     }
     remove_directory(&other)?;
     open::open(repo, path)

@@ -45,15 +45,15 @@ pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<
     let mut scan = scan::scan_all(worktree)?;
     spared::spare_files(worktree, &mut scan, spared);
     let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
-    let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
     let mut wanted: Vec<(BString, CachedEntry)> = Vec::new();
-    let mut begun: Vec<(BString, CachedEntry)> = Vec::new();
+    let mut setup_files: Vec<(BString, CachedEntry)> = Vec::new();
     let mut removed: Vec<BString> = Vec::new();
     for path in &scan.candidates {
         match (setup_changes::setup_content(worktree, path.as_bstr()), worktree.cache.known(path.as_bstr())) {
-            (Some(Some(made)), _) => begun.push((path.clone(), made)),
+            (Some(Some(made)), _) => setup_files.push((path.clone(), made)),
             (None, Some(known)) if known.mode != Mode::COMMIT && worktree.cache.is_skipped(path.as_bstr()) => {
-                if worktree.is_there(path.as_bstr()) {
+                if worktree.exists(path.as_bstr()) {
                     removed.push(path.clone());
                 }
             }
@@ -63,39 +63,39 @@ pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<
     }
     setup_changes::note_lost_setup(worktree, &removed)?;
     for path in &removed {
-        remove_new(worktree, &beneath, path.as_bstr())?;
+        remove_untracked(worktree, &dir, path.as_bstr())?;
     }
     done.removed = removed.into_iter().map(RepoPath::new).collect();
     // A directory that stood in the place of one of these is gone by now, if all in it was new.
     for path in setup_changes::undone_setup(worktree)? {
         let path = BStr::new(path.as_bytes());
         match setup_changes::setup_content(worktree, path) {
-            Some(Some(made)) => begun.push((path.to_owned(), made)),
-            Some(None) => remove_new(worktree, &beneath, path)?,
+            Some(Some(made)) => setup_files.push((path.to_owned(), made)),
+            Some(None) => remove_untracked(worktree, &dir, path)?,
             None => {}
         }
     }
     done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
-    for (path, known) in wanted.iter().chain(&begun) {
-        clear_way(worktree, &beneath, path.as_bstr())?;
+    for (path, known) in wanted.iter().chain(&setup_files) {
+        clear_parents(worktree, &dir, path.as_bstr())?;
         let (inside, place) =
-            (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), worktree.place(path.as_bstr()));
-        let is_directory = beneath.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
+            (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), worktree.disk_path(path.as_bstr()));
+        let is_directory = dir.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
         // Whatever stands there goes, a directory with all that is ignored in it.
         if known.mode != Mode::COMMIT || !is_directory {
-            beneath.remove(&inside).at("remove", &place)?;
+            dir.remove(&inside).at("remove", &place)?;
         }
         if known.mode == Mode::COMMIT {
             // An empty directory stands for a submodule whose files are not there.
-            beneath.make_directory(&inside).at("create", &place)?;
+            dir.make_directory(&inside).at("create", &place)?;
         }
     }
     wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
     let written = check_out(worktree, &wanted)?;
     worktree.cache.apply(written);
     // These are what the worktree begins with, and in no tree.
-    check_out(worktree, &begun)?;
-    worktree.cache.forget_stats(begun.iter().map(|(path, _)| path));
+    check_out(worktree, &setup_files)?;
+    worktree.cache.forget_stats(setup_files.iter().map(|(path, _)| path));
     Ok(done)
 }
 
@@ -128,12 +128,12 @@ pub fn reset_sparing(
 }
 
 /// Removes a file that is in no tree, and the directories it leaves empty but for that of a submodule.
-pub(super) fn remove_new(worktree: &Worktree, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
+pub(super) fn remove_untracked(worktree: &Worktree, dir: &ConfinedDir, path: &BStr) -> Result<(), Error> {
     let inside = gix::path::from_bstr(path).unwrap_or_default();
-    beneath.remove(&inside).at("remove", &worktree.place(path))?;
+    dir.remove(&inside).at("remove", &worktree.disk_path(path))?;
     for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
         let is_submodule = gix::path::into_bstr(parent).is_ok_and(|at| worktree.cache.is_submodule(at.as_ref()));
-        if is_submodule || !beneath.remove_empty(parent).at("remove", &worktree.root.join(parent))? {
+        if is_submodule || !dir.remove_empty(parent).at("remove", &worktree.root.join(parent))? {
             break;
         }
     }
@@ -141,11 +141,11 @@ pub(super) fn remove_new(worktree: &Worktree, beneath: &ConfinedDir, path: &BStr
 }
 
 /// Removes files and links that stand where a directory on the way to `path` belongs.
-fn clear_way(worktree: &Worktree, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
+fn clear_parents(worktree: &Worktree, dir: &ConfinedDir, path: &BStr) -> Result<(), Error> {
     for parent in parents(path) {
-        let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), worktree.place(parent));
-        if beneath.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
-            beneath.remove(&inside).at("remove", &place)?;
+        let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), worktree.disk_path(parent));
+        if dir.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
+            dir.remove(&inside).at("remove", &place)?;
         }
     }
     Ok(())

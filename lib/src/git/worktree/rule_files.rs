@@ -9,7 +9,7 @@ pub(super) const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmo
 pub(super) const LONGEST: u64 = 100 << 20;
 
 /// Whether something has a name git reads, and to read it would wait or take all the memory there is.
-pub(super) fn is_waited_for(name: &[u8], kind: FileType, size: impl FnOnce() -> u64) -> bool {
+pub(super) fn blocks_reading(name: &[u8], kind: FileType, size: impl FnOnce() -> u64) -> bool {
     RULES.contains(&name) && is_endless(kind, size)
 }
 

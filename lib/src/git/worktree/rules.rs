@@ -52,7 +52,7 @@ impl SparseRules {
         let is_cone = match notes.map(|notes| notes.read(KIND, FEW_LINES)).transpose()?.flatten() {
             Some(kind) => (kind != NONE).then(|| kind == CONE),
             // The user's own checkout, or one that somebody has made with git.
-            None => kind_of_own(repo, git_dir)?,
+            None => inherited_kind(repo, git_dir)?,
         };
         let own = is_cone.map(|is_cone| (own.into(), is_cone));
         Ok(Self { own, added: added.into(), ignore_case })
@@ -73,7 +73,7 @@ impl SparseRules {
     /// Notes the rules of a worktree git has just made, before any agent works there.
     pub fn note(repo: &Repo, git_dir: &Path, notes: &Notes) -> Result<(), Error> {
         let text = of_git(git_dir)?.unwrap_or_default();
-        let kind = if text.is_empty() { None } else { kind_of_own(repo, git_dir)? };
+        let kind = if text.is_empty() { None } else { inherited_kind(repo, git_dir)? };
         notes.write(KIND, kind.map_or(NONE, |is_cone| if is_cone { CONE } else { PATTERNS }))?;
         notes.write(NOTE, &text)
     }
@@ -148,7 +148,7 @@ const PATTERNS: &[u8] = b"patterns";
 
 /// Whether git takes its rules for a sparse checkout here, and if so, whether by directories. Asked of git where no agent
 /// has written: such settings may be the worktree's own.
-fn kind_of_own(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
+fn inherited_kind(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
     let args = ["config", "--type=bool", "--get-regexp", "^core\\.sparsecheckout(cone)?$"];
     let found = repo.shared.program.run(git_dir, args)?.stdout;
     let found = String::from_utf8_lossy(&found).into_owned();

@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 use super::registration::Registration;
 use super::worktree::Access;
 use super::{Worktree, valid_head};
-use crate::confined_fs::{self, ConfinedDir, FEW_LINES, said};
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES, describe_kind};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
@@ -32,10 +32,10 @@ pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
     if worktree.is_agents && matches!(worktree.access.get(), Access::Lent | Access::Back) {
         let mut cleared = worktree.cleared.borrow_mut();
         cleared.extend(unlock(&worktree.root)?);
-        cleared.extend(clear(&worktree.git_dir)?);
+        cleared.extend(remove_unexpected(&worktree.git_dir)?);
         cleared.extend(valid_head::remove_invalid_head(worktree)?);
-        if let Some(origin) = &worktree.origin {
-            cleared.extend(origin.put_settings_back(&worktree.git_dir)?);
+        if let Some(registration) = &worktree.registration {
+            cleared.extend(registration.restore_settings(&worktree.git_dir)?);
         }
         if worktree.access.get() == Access::Back {
             worktree.access.set(Access::Cleared);
@@ -49,36 +49,36 @@ fn unlocked(place: &Path) -> String {
 }
 
 /// Removes what has no place in a worktree's git directory, and names it.
-pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn remove_unexpected(git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut named = Vec::from_iter(unlock(git_dir)?);
-    let beneath = match ConfinedDir::at(git_dir) {
+    let dir = match ConfinedDir::at(git_dir) {
         // It is made anew by what comes next.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        beneath => beneath.at("open", git_dir)?,
+        dir => dir.at("open", git_dir)?,
     };
     let mut misplaced = Vec::new();
     // Directories first: what is in them can be looked at only then.
     for (names, wrong) in [(&DIRECTORIES[..], FileType::RegularFile), (&FILES[..], FileType::Directory)] {
         for name in names {
             let place = git_dir.join(name);
-            let (kind, was_locked) = beneath.unlock(name).at("open", &place)?;
+            let (kind, was_locked) = dir.unlock(name).at("open", &place)?;
             named.extend(was_locked.then(|| unlocked(&place)));
             misplaced.extend((kind == Some(wrong)).then(|| (PathBuf::from(name), wrong)));
         }
     }
-    let mut odd = beneath.list(&MODULES).at("list", git_dir)?;
+    let mut odd = dir.list(&MODULES).at("list", git_dir)?;
     odd.retain(|(_, kind)| *kind != FileType::RegularFile);
     odd.extend(misplaced);
     for (path, kind) in odd {
         let place = git_dir.join(&path);
-        beneath.remove(&path).at("remove", &place)?;
-        named.push(format!("{} ({})", place.display(), said(kind)));
+        dir.remove(&path).at("remove", &place)?;
+        named.push(format!("{} ({})", place.display(), describe_kind(kind)));
     }
     Ok(named)
 }
 
 /// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to, or give up.
-pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
+pub(super) fn remove_blocking_files(common: &Path) -> Result<(), Error> {
     let all = common.join("worktrees");
     let entries = match std::fs::read_dir(&all) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -90,24 +90,24 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
             unlock(&admin)?;
         }
         // One that is being removed is nobody's any more.
-        let Ok(beneath) = ConfinedDir::at(&admin) else { continue };
-        for (path, kind) in beneath.list(&MODULES).unwrap_or_default() {
+        let Ok(dir) = ConfinedDir::at(&admin) else { continue };
+        for (path, kind) in dir.list(&MODULES).unwrap_or_default() {
             let place = admin.join(&path);
-            let waits = match kind {
+            let special = match kind {
                 FileType::Symlink => place.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()),
                 kind => !matches!(kind, FileType::RegularFile | FileType::Directory),
             };
-            if waits {
-                beneath.remove(&path).at("remove", &place)?;
+            if special {
+                dir.remove(&path).at("remove", &place)?;
             }
         }
         // git does without it, but not with one it cannot read, or that says nothing. The user's are the user's.
-        let is_read = match beneath.read("commondir", FEW_LINES) {
+        let is_read = match dir.read("commondir", FEW_LINES) {
             Ok(said) => said.is_none_or(|said| !said.is_empty()),
             Err(_) => false,
         };
         if !is_read && Registration::of(common, &admin)?.is_some() {
-            beneath.remove("commondir").at("remove", &admin)?;
+            dir.remove("commondir").at("remove", &admin)?;
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub fn scan_all(worktree: &mut Worktree) -> Result<ScanResult, Error> {
         ProgressMeter::start(worktree.repo.listening(), FileOperation::Scan, move || (count.load(Relaxed), of));
     let mut walked = walk(worktree.cache.index(), &worktree.root, &seen);
     let mut met = ScanResult::default();
-    special_files::remove_special_files(worktree, std::mem::take(&mut walked.waits), &mut met)?;
+    special_files::remove_special_files(worktree, std::mem::take(&mut walked.special), &mut met)?;
     let hidden = untracked::hidden_rules(worktree, &walked)?;
     let mut untracked = untracked::untracked(worktree, &mut walked, &mut met)?;
     let mut places = std::mem::take(&mut walked.submodules);
@@ -63,7 +63,7 @@ pub fn scan_all(worktree: &mut Worktree) -> Result<ScanResult, Error> {
         }
     };
     if untracked.is_none() {
-        leave_absent(worktree, &mut scan);
+        drop_absent(worktree, &mut scan);
     }
     (scan.deep, scan.cleared, scan.unlocked) = (met.deep, met.cleared, met.unlocked);
     scan.ignored = met.ignored;
@@ -89,7 +89,7 @@ pub fn uncommitted(worktree: &mut Worktree) -> Result<BTreeSet<RepoPath>, Error>
     let index = worktree.cache.index();
     let links = index.entries().iter().filter(|entry| entry.mode == Mode::COMMIT).map(|entry| entry.path(index));
     let links: Vec<BString> = links.map(BStr::to_owned).collect();
-    let is_there = |link: &&BString| worktree.place(link.as_bstr()).join(".git").symlink_metadata().is_ok();
+    let is_there = |link: &&BString| worktree.disk_path(link.as_bstr()).join(".git").symlink_metadata().is_ok();
     let links: Vec<&OsStr> = links.iter().filter(is_there).map(|link| OsStr::from_bytes(link)).collect();
     if !links.is_empty() {
         let args = ["--literal-pathspecs", "diff-files", "--name-only", "--ignore-submodules=none", "-z", "--"];
@@ -172,7 +172,7 @@ fn look_at<'a>(
             }
             None => {}
         }
-        let place = worktree.place(parent);
+        let place = worktree.disk_path(parent);
         match place.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => {
                 if place.join(".git").symlink_metadata().is_ok() && worktree.cache.below(parent).is_empty() {
@@ -184,7 +184,7 @@ fn look_at<'a>(
             Err(_) => break,
         }
     }
-    let metadata = worktree.place(path).symlink_metadata();
+    let metadata = worktree.disk_path(path).symlink_metadata();
     if metadata.as_ref().is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(false);
     }
@@ -220,8 +220,8 @@ fn relative(worktree: &Worktree, path: &Path) -> Option<BString> {
 }
 
 /// Takes out of a scan what is left out and not there, but for what had to make room.
-fn leave_absent(worktree: &Worktree, scan: &mut ScanResult) {
-    let is_absent = |path: &&BString| worktree.cache.is_skipped(path.as_bstr()) && !worktree.is_there(path.as_bstr());
+fn drop_absent(worktree: &Worktree, scan: &mut ScanResult) {
+    let is_absent = |path: &&BString| worktree.cache.is_skipped(path.as_bstr()) && !worktree.exists(path.as_bstr());
     let has_room = |path: &&BString| parents(path.as_bstr()).all(|parent| !scan.candidates.contains(parent));
     let absent: Vec<BString> = scan.candidates.iter().filter(is_absent).filter(has_room).cloned().collect();
     absent.iter().for_each(|path| {

@@ -40,7 +40,7 @@ fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(Rep
     let mut filters = Filters::new(worktree)?;
     for path in &scan.candidates {
         let of = worktree.cache.known(path.as_bstr()).map(SetupObject::from);
-        let size = worktree.place(path.as_bstr()).symlink_metadata().map_or(0, |metadata| metadata.len());
+        let size = worktree.disk_path(path.as_bstr()).symlink_metadata().map_or(0, |metadata| metadata.len());
         let mut passing = worktree.repo.writer();
         let writer = match room.checked_sub(size) {
             Some(rest) => {
@@ -53,14 +53,14 @@ fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(Rep
             match read_file::read(worktree, path.as_bstr(), &mut filters, writer, &CommitLimits::default())? {
                 FileState::File(known) => (SetupState::File(known.clone().into()), Some(known.stat)),
                 FileState::Gone => (SetupState::Gone, None),
-                FileState::Held(_) => match FileStamp::at(&worktree.place(path.as_bstr())) {
+                FileState::Held(_) => match FileStamp::at(&worktree.disk_path(path.as_bstr())) {
                     Some(seen) => (SetupState::Unread(seen), None),
                     None => continue,
                 },
                 FileState::Same => continue,
             };
         if of.map_or(SetupState::Gone, SetupState::File) != is {
-            worktree.begun.insert(path.clone(), SetupChange { of, is, stat });
+            worktree.setup_files.insert(path.clone(), SetupChange { of, is, stat });
             made.push((RepoPath::new(path.to_vec()), of.is_some()));
         }
     }

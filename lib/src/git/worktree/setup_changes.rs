@@ -25,7 +25,7 @@ pub fn has_lost_setup(worktree: &Worktree) -> bool {
 }
 
 pub(super) fn write_setup_note(worktree: &Worktree) -> Result<(), Error> {
-    worktree.notes.write(NOTE, &write(&worktree.begun, &worktree.ignored))
+    worktree.notes.write(NOTE, &write(&worktree.setup_files, &worktree.ignored))
 }
 
 /// Takes note of files that are about to be removed where they are the setup's.
@@ -39,7 +39,7 @@ pub(super) fn note_lost_setup(worktree: &mut Worktree, removed: &[BString]) -> R
 
 /// Takes out of a scan what is still as the setup has made it.
 pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult) -> Result<(), Error> {
-    if worktree.begun.is_empty() {
+    if worktree.setup_files.is_empty() {
         return Ok(());
     }
     let mut filters = None;
@@ -47,12 +47,14 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
     for path in &scan.candidates {
         let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
         if let SetupState::Unread(look) = made.is {
-            if worktree.leads_to(path.as_bstr()) && FileStamp::at(&worktree.place(path.as_bstr())) == Some(look) {
+            if worktree.has_real_parents(path.as_bstr())
+                && FileStamp::at(&worktree.disk_path(path.as_bstr())) == Some(look)
+            {
                 seen.push((path.clone(), None));
             }
             continue;
         }
-        let metadata = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
+        let metadata = gix::index::fs::Metadata::from_path_no_follow(&worktree.disk_path(path.as_bstr())).ok();
         let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
         if made.is != SetupState::Gone && stat.is_some() && made.stat == stat {
             seen.push((path.clone(), made.stat));
@@ -75,7 +77,7 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
     worktree.cache.forget_stats(seen.iter().map(|(path, _)| path));
     for (path, stat) in seen {
         scan.candidates.remove(&path);
-        if let Some(made) = worktree.begun.get_mut(&path) {
+        if let Some(made) = worktree.setup_files.get_mut(&path) {
             made.stat = stat;
         }
     }
@@ -93,7 +95,7 @@ pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<SetupChange> 
 }
 
 pub(super) fn made_of_tree(worktree: &Worktree, path: &BStr) -> Option<SetupChange> {
-    let made = worktree.begun.get(path.as_bytes().as_bstr())?;
+    let made = worktree.setup_files.get(path.as_bytes().as_bstr())?;
     (made.of == worktree.cache.known(path).map(SetupObject::from)).then_some(*made)
 }
 
@@ -118,11 +120,15 @@ pub(super) fn setup_content(worktree: &Worktree, path: &BStr) -> Option<Option<C
 pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
     let mut undone = BTreeSet::new();
     let mut filters = None;
-    for path in worktree.begun.keys() {
+    for path in worktree.setup_files.keys() {
         let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
-        let stat = gix::index::fs::Metadata::from_path_no_follow(&worktree.place(path.as_bstr())).ok();
+        let stat = gix::index::fs::Metadata::from_path_no_follow(&worktree.disk_path(path.as_bstr())).ok();
         let stat = stat.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-        if made.is != SetupState::Gone && stat.is_some() && made.stat == stat && worktree.leads_to(path.as_bstr()) {
+        if made.is != SetupState::Gone
+            && stat.is_some()
+            && made.stat == stat
+            && worktree.has_real_parents(path.as_bstr())
+        {
             continue;
         }
         let filters = match &mut filters {

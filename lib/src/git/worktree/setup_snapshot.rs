@@ -70,7 +70,7 @@ impl From<CachedEntry> for SetupObject {
     }
 }
 
-pub(super) fn write(begun: &SetupFiles, ignored: &IgnoredBySetup) -> Vec<u8> {
+pub(super) fn write(setup_files: &SetupFiles, ignored: &IgnoredBySetup) -> Vec<u8> {
     let object = |is: SetupState| match is {
         SetupState::File(SetupObject { id, mode }) => format!("{:o}:{id}", mode.bits()),
         SetupState::Unread(seen) => format!("?{seen}"),
@@ -86,7 +86,7 @@ pub(super) fn write(begun: &SetupFiles, ignored: &IgnoredBySetup) -> Vec<u8> {
     };
     let paths = ignored.paths.iter().flat_map(|path| [IGNORED, path.as_slice(), b"\0"].concat());
     let lost = ignored.is_lost.then(|| [LOST, b"\0"].concat());
-    begun.iter().flat_map(line).chain(paths).chain(lost.into_iter().flatten()).collect()
+    setup_files.iter().flat_map(line).chain(paths).chain(lost.into_iter().flatten()).collect()
 }
 
 fn read(text: &[u8]) -> (SetupFiles, IgnoredBySetup) {
@@ -135,7 +135,7 @@ mod tests {
         let program = SetupObject { id, mode: Mode::FILE_EXECUTABLE };
         let seen = FileStamp::read("100644:1:2:3:4").unwrap();
         let made = |of, is| SetupChange { of, is, stat: None };
-        let begun: SetupFiles = [
+        let setup_files: SetupFiles = [
             (BString::from("a b\nc"), made(None, SetupState::File(file))),
             (BString::from(&b"\xff"[..]), made(Some(file), SetupState::File(program))),
             (BString::from("gone"), made(Some(file), SetupState::Gone)),
@@ -144,10 +144,10 @@ mod tests {
         .into();
         let paths = BTreeSet::from([BString::from("node_modules"), BString::from("! x")]);
         let ignored = IgnoredBySetup { paths: paths.clone(), is_lost: true };
-        let (again, ignored) = read(&write(&begun, &ignored));
+        let (again, ignored) = read(&write(&setup_files, &ignored));
         assert_eq!((again.len(), ignored.paths, ignored.is_lost), (4, paths, true));
-        assert!(!read(&write(&begun, &IgnoredBySetup::default())).1.is_lost);
-        for (path, made) in &begun {
+        assert!(!read(&write(&setup_files, &IgnoredBySetup::default())).1.is_lost);
+        for (path, made) in &setup_files {
             assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
         }
         assert!(read(b"").0.is_empty() && read(b"torn 1").0.is_empty());

@@ -30,7 +30,7 @@ pub fn untouched_files(worktree: &Worktree, files: &BTreeMap<RepoPath, Option<Fi
 
 /// What a file shows; none where no file is, but a directory perhaps.
 fn file_at(worktree: &Worktree, path: &BStr) -> Option<FileStamp> {
-    FileStamp::at(&worktree.place(path)).filter(|seen| !seen.is_directory() && worktree.leads_to(path))
+    FileStamp::at(&worktree.disk_path(path)).filter(|seen| !seen.is_directory() && worktree.has_real_parents(path))
 }
 
 /// Takes files out of a scan that are to stay as they are, in no commit, or to stay gone; and submodules that they

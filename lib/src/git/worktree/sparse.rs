@@ -22,17 +22,17 @@ pub fn apply_sparse_rules(worktree: &mut Worktree, rules: &[String], base: Commi
     let scan = scan::scan_all(worktree)?;
     let before = worktree.cache.left_out();
     worktree.rules.added = added;
-    worktree.cache.mark_anew(&worktree.rules)?;
+    worktree.cache.mark_again(&worktree.rules)?;
     // In this order, being cut short anywhere makes no file look as if somebody had removed it.
     restore::reset_to(worktree, base, worktree.tree)?;
     worktree.rules.write(&worktree.git_dir)?;
     worktree.notes.write(NOTE, &if worktree.rules.is_empty() { Vec::new() } else { worktree.rules.text() })?;
-    let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
     for path in worktree.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
         match worktree.cache.known(path.as_bstr()) {
             // Its files are those of another repository.
             Some(CachedEntry { mode: Mode::COMMIT, .. }) => {}
-            _ => restore::remove_new(worktree, &beneath, path.as_bstr())?,
+            _ => restore::remove_untracked(worktree, &dir, path.as_bstr())?,
         }
     }
     Ok(true)

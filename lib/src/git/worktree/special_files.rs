@@ -11,7 +11,7 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Mode;
 use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 
-use super::rule_files::{LONGEST, RULES, is_endless, is_waited_for};
+use super::rule_files::{LONGEST, RULES, blocks_reading, is_endless};
 use super::tree_paths::parents;
 use super::{ScanResult, Worktree};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
@@ -31,7 +31,7 @@ const ROOM: usize = 24;
 /// What lies directly in a directory.
 #[derive(Default)]
 pub(super) struct Listing {
-    pub waits: Vec<BString>,
+    pub special: Vec<BString>,
     pub below: Vec<BString>,
     pub files: Vec<BString>,
     /// What makes a repository of it, or would on some systems.
@@ -40,7 +40,7 @@ pub(super) struct Listing {
 
 impl Listing {
     pub fn is_empty(&self) -> bool {
-        self.waits.is_empty() && self.below.is_empty() && self.files.is_empty() && self.git.is_empty()
+        self.special.is_empty() && self.below.is_empty() && self.files.is_empty() && self.git.is_empty()
     }
 }
 
@@ -61,10 +61,10 @@ pub(super) fn remove_special_files(
         let detail = "it is no file, or far too large; move it away".into();
         return Err(Error::Library { doing: format!("read `{first}`"), detail });
     }
-    let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
     for path in paths {
-        let place = worktree.place(path.as_bstr());
-        beneath.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
+        let place = worktree.disk_path(path.as_bstr());
+        dir.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
         scan.cleared.push(RepoPath::new(path.to_vec()));
     }
     Ok(())
@@ -78,19 +78,19 @@ pub(super) fn remove_special_files_above(
 ) -> Result<(), Error> {
     let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
     directories.insert(b"".as_bstr());
-    let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
-    let mut waits = Vec::new();
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let mut special = Vec::new();
     for directory in directories.into_iter().filter(|directory| !is_too_deep(worktree, directory)) {
         for name in RULES {
             let path = inside(directory, name);
-            let found = beneath.look(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
-            let found = found.at("look at", &worktree.place(path.as_bstr()))?;
+            let found = dir.look(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
+            let found = found.at("look at", &worktree.disk_path(path.as_bstr()))?;
             if found.is_some_and(|(kind, size)| is_endless(kind, || size)) {
-                waits.push(path);
+                special.push(path);
             }
         }
     }
-    remove_special_files(worktree, waits, scan)
+    remove_special_files(worktree, special, scan)
 }
 
 /// The same for all the library looks at when it walks the worktree by itself. Where something is too deep for it,
@@ -116,8 +116,8 @@ pub(super) fn remove_all_special_files(
             continue;
         }
         let listing = unlocked_listing(worktree, directory, scan)?;
-        let Some(Listing { waits, mut below, files: mut found, git }) = listing else { continue };
-        remove_special_files(worktree, waits, scan)?;
+        let Some(Listing { special, mut below, files: mut found, git }) = listing else { continue };
+        remove_special_files(worktree, special, scan)?;
         // What lies in their places is looked at by itself.
         if worktree.cache.is_submodule(directory) {
             continue;
@@ -146,7 +146,7 @@ pub(super) fn remove_all_special_files(
 fn unlock(worktree: &Worktree, directory: &BStr) -> Result<bool, Error> {
     let unlocked = ConfinedDir::at(&worktree.root)
         .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
-    unlocked.map(|(_, was_locked)| was_locked).at("open", &worktree.place(directory))
+    unlocked.map(|(_, was_locked)| was_locked).at("open", &worktree.disk_path(directory))
 }
 
 /// As [`listing`]; a directory of an agent's is made readable where it is not.
@@ -166,7 +166,7 @@ pub(super) fn unlocked_listing(
 /// What lies directly in a directory; none where it cannot be read, which the library tells of.
 pub(super) fn listing(worktree: &Worktree, directory: &BStr) -> Option<Listing> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(worktree.place(directory), flags, Permissions::empty());
+    let opened = rustix::fs::open(worktree.disk_path(directory), flags, Permissions::empty());
     let mut listing = Listing::default();
     for entry in opened.and_then(Dir::new).ok()?.flatten() {
         let name = entry.file_name().to_bytes();
@@ -178,12 +178,12 @@ pub(super) fn listing(worktree: &Worktree, directory: &BStr) -> Option<Listing> 
             (b"." | b"..", _) => {}
             (b".git", _) if directory.is_empty() => {}
             (name, kind) if name.eq_ignore_ascii_case(b".git") => {
-                listing.waits.extend(special_files_in_git_dir(worktree, inside(directory, name), kind));
+                listing.special.extend(special_files_in_git_dir(worktree, inside(directory, name), kind));
                 listing.git.push((inside(directory, name), kind));
             }
             (name, FileType::Directory) => listing.below.push(inside(directory, name)),
-            (name, kind) if is_waited_for(name, kind, || size(worktree, inside(directory, name).as_bstr())) => {
-                listing.waits.push(inside(directory, name));
+            (name, kind) if blocks_reading(name, kind, || size(worktree, inside(directory, name).as_bstr())) => {
+                listing.special.push(inside(directory, name));
             }
             (name, FileType::RegularFile | FileType::Symlink) => listing.files.push(inside(directory, name)),
             _ => {}
@@ -194,18 +194,18 @@ pub(super) fn listing(worktree: &Worktree, directory: &BStr) -> Option<Listing> 
 
 /// What a thing is, where its directory does not say.
 fn kind(worktree: &Worktree, path: &BStr) -> FileType {
-    let found = worktree.place(path).symlink_metadata();
+    let found = worktree.disk_path(path).symlink_metadata();
     found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.mode()))
 }
 
 /// The size of a file, nothing where there is none.
 pub(super) fn size(worktree: &Worktree, path: &BStr) -> u64 {
-    worktree.place(path).symlink_metadata().map_or(0, |found| found.len())
+    worktree.disk_path(path).symlink_metadata().map_or(0, |found| found.len())
 }
 
 /// What keeps a look at the repository of a nested checkout from coming to an end: files of it, or all it is known by.
 fn special_files_in_git_dir(worktree: &Worktree, git: BString, kind: FileType) -> Vec<BString> {
-    let found = special_files_of(&worktree.place(git.as_bstr()));
+    let found = special_files_of(&worktree.disk_path(git.as_bstr()));
     match kind {
         FileType::Directory => {
             let names = found.iter().filter_map(|place| place.strip_prefix(&worktree.root).ok());
@@ -258,7 +258,7 @@ pub(super) fn has_special_files_below(directory: &Path) -> bool {
             let (name, kind) = (entry.file_name(), FileType::from_raw_mode(found.mode()));
             match name.as_bytes() {
                 b".git" => {}
-                name if is_waited_for(name, kind, || found.len()) => return true,
+                name if blocks_reading(name, kind, || found.len()) => return true,
                 _ if kind.is_dir() => waiting.push(entry.path()),
                 _ => {}
             }

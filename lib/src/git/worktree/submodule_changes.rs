@@ -102,7 +102,7 @@ fn look_into_all(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleS
     let (found, met, tips) = Default::default();
     let mut look = SubmoduleScan { care, found, met, files, commits, tips };
     for (link, at) in &links {
-        if worktree.leads_to(link.as_bstr()) && is_checked_out(&worktree.place(link.as_bstr())) {
+        if worktree.has_real_parents(link.as_bstr()) && is_checked_out(&worktree.disk_path(link.as_bstr())) {
             look_into(worktree, link, *at, DEEPEST, &mut look);
         }
     }
@@ -125,7 +125,7 @@ pub(super) fn note_setup_submodules(worktree: &mut Worktree) -> Result<(), Error
     worktree.notes.remove(COMMITS)?;
     let look = look_into_all(worktree, CheckDepth::Quick)?;
     let line = |path: &RepoPath| {
-        let seen = FileStamp::at(&worktree.place(path.as_bytes().as_bstr()));
+        let seen = FileStamp::at(&worktree.disk_path(path.as_bytes().as_bstr()));
         let seen = seen.map_or(GONE.to_owned(), |seen| seen.to_string());
         [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat()
     };
@@ -175,14 +175,14 @@ fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, 
         return;
     };
     for path in found.into_iter().map(inside) {
-        let seen = FileStamp::at(&worktree.place(path.as_bstr()));
+        let seen = FileStamp::at(&worktree.disk_path(path.as_bstr()));
         if look.files.get(&path) != Some(&seen) {
             look.found.files.insert(RepoPath::new(path.to_vec()));
         }
     }
     for (link, at) in below.into_iter().map(|(link, at)| (inside(link), at)) {
         match deepest.checked_sub(1) {
-            _ if !is_checked_out(&worktree.place(link.as_bstr())) => {}
+            _ if !is_checked_out(&worktree.disk_path(link.as_bstr())) => {}
             Some(deepest) => look_into(worktree, &link, at, deepest, look),
             None => drop(look.found.files.insert(RepoPath::new(link.to_vec()))),
         }
@@ -190,7 +190,7 @@ fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, 
 }
 
 fn open_submodule(worktree: &Worktree, link: &BString) -> Result<gix::Repository, Error> {
-    let place = worktree.place(link.as_bstr());
+    let place = worktree.disk_path(link.as_bstr());
     let unreadable = || Error::NotARepository { path: place.clone() };
     if !special_files_of(&place.join(".git")).is_empty() || has_special_files_below(&place) {
         return Err(unreadable());
@@ -221,7 +221,7 @@ fn changes_of(
     let index = handle.index_path();
     let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &SparseRules::default())?;
     let links = cache.links();
-    let found = look_at_index(handle, cache.index(), &worktree.place(link.as_bstr()), true)?.scan;
+    let found = look_at_index(handle, cache.index(), &worktree.disk_path(link.as_bstr()), true)?.scan;
     let nested = found.nested.iter().chain(&found.submodules).map(|path| BString::from(path.as_bytes()));
     Ok((found.candidates.into_iter().chain(nested).collect(), links))
 }
@@ -230,8 +230,8 @@ impl SubmoduleScan {
     /// Takes the commits that only the repository of a submodule has.
     fn take_commits(&mut self, handle: &gix::Repository, link: &BString, at: Option<ObjectId>) -> Result<(), Error> {
         let tips = Tips::read(handle)?;
-        let begun = self.commits.get(link).into_iter().flatten().copied();
-        let work = tips.unpublished(handle, &begun.chain(at).collect())?;
+        let setup_files = self.commits.get(link).into_iter().flatten().copied();
+        let work = tips.unpublished(handle, &setup_files.chain(at).collect())?;
         if !work.is_empty() {
             self.found.commits.insert(RepoPath::new(link.to_vec()), work);
         }
@@ -243,7 +243,7 @@ impl SubmoduleScan {
     /// that was never fetched, nobody has moved away from it.
     fn take_moved(&mut self, handle: &gix::Repository, link: &BString, at: ObjectId) -> Result<(), Error> {
         let head = handle.head_id().doing("read a submodule")?.detach();
-        let is_begun = self.commits.get(link).is_some_and(|begun| begun.contains(&head));
+        let is_begun = self.commits.get(link).is_some_and(|setup_files| setup_files.contains(&head));
         if !is_begun && handle.has_object(at) && !leads_to(handle, at, head)? {
             self.found.moved.insert(RepoPath::new(link.to_vec()));
         }

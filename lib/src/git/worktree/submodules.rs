@@ -48,7 +48,7 @@ pub(super) fn files_in_submodules(
     let mut found = BTreeSet::new();
     let is_filled = |place: &BString| {
         let place = place.as_bstr();
-        worktree.leads_to(place)
+        worktree.has_real_parents(place)
             && !is_repository(worktree, place)
             && special_files::listing(worktree, place).is_none_or(|inside| !inside.is_empty())
     };
@@ -66,10 +66,10 @@ pub(super) fn files_in_submodules(
             scan.deep.push(RepoPath::new(directory.to_vec()));
         } else if is_ignored(directory, Mode::DIR)? {
             continue;
-        } else if let Some(Listing { waits, below, files, git }) =
+        } else if let Some(Listing { special, below, files, git }) =
             special_files::unlocked_listing(worktree, directory, scan)?
         {
-            special_files::remove_special_files(worktree, waits, scan)?;
+            special_files::remove_special_files(worktree, special, scan)?;
             if !git.is_empty() && is_repository(worktree, directory) {
                 // One that is checked out, and that nobody could look into until now, is none beside it.
                 let nested = (!worktree.cache.is_submodule(directory)).then(|| RepoPath::new(directory.to_vec()));
@@ -103,17 +103,17 @@ pub(super) fn belongs_to_submodule(worktree: &Worktree, path: &BStr) -> bool {
 }
 
 fn is_repository(worktree: &Worktree, directory: &BStr) -> bool {
-    worktree.place(directory).join(".git").symlink_metadata().is_ok()
+    worktree.disk_path(directory).join(".git").symlink_metadata().is_ok()
 }
 
 /// Makes the directories again that stand for submodules, where nothing is, or nothing that could be saved.
 pub fn restore_submodule_dirs(worktree: &Worktree, gone: &[RepoPath]) -> Result<(), Error> {
-    let is_taken = |parent: &BStr| worktree.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    let is_taken = |parent: &BStr| worktree.disk_path(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
     for path in gone.iter().map(|path| path.as_bytes().as_bstr()).filter(|path| !parents(path).any(is_taken)) {
-        let (inside, place) = (gix::path::from_bstr(path).unwrap_or_default(), worktree.place(path));
-        let beneath = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
-        beneath.remove(&inside).at("remove", &place)?;
-        beneath.make_directory(&inside).at("create", &place)?;
+        let (inside, place) = (gix::path::from_bstr(path).unwrap_or_default(), worktree.disk_path(path));
+        let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+        dir.remove(&inside).at("remove", &place)?;
+        dir.make_directory(&inside).at("create", &place)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use gix::index::entry::Mode;
 use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::rule_files::{are_ignore_rules, is_waited_for};
+use super::rule_files::{are_ignore_rules, blocks_reading};
 use super::walk::{UntrackedEntry, Walked};
 use super::{ScanResult, Worktree, special_files};
 use crate::git::error::{Error, LibraryContext as _};
@@ -21,17 +21,17 @@ pub(super) fn untracked(
     scan: &mut ScanResult,
 ) -> Result<Option<BTreeSet<BString>>, Error> {
     let files = worktree.handle.filesystem_options().doing("set up the scan")?;
-    if walked.is_odd || files.ignore_case || files.precompose_unicode {
+    if walked.needs_library || files.ignore_case || files.precompose_unicode {
         return Ok(None);
     }
     let mut found = BTreeSet::new();
-    let mut strangers = std::mem::take(&mut walked.strangers);
-    if strangers.is_empty() {
+    let mut untracked_entries = std::mem::take(&mut walked.untracked_entries);
+    if untracked_entries.is_empty() {
         return Ok(Some(found));
     }
     let is_sparse = worktree.cache.sparse_index().is_some();
     let mut rules = worktree.ignore_rules()?;
-    while let Some(UntrackedEntry { path, is_directory }) = strangers.pop() {
+    while let Some(UntrackedEntry { path, is_directory }) = untracked_entries.pop() {
         if special_files::is_too_deep(worktree, path.as_bstr()) {
             scan.deep.push(RepoPath::new(path.to_vec()));
             continue;
@@ -42,11 +42,11 @@ pub(super) fn untracked(
             continue;
         }
         if is_directory {
-            let mut waits = Vec::new();
-            let inside = inside(worktree, path.as_bstr(), &mut waits);
-            special_files::remove_special_files(worktree, waits, scan)?;
+            let mut special = Vec::new();
+            let inside = inside(worktree, path.as_bstr(), &mut special);
+            special_files::remove_special_files(worktree, special, scan)?;
             match inside {
-                Some(inside) => strangers.extend(inside),
+                Some(inside) => untracked_entries.extend(inside),
                 None => return Ok(None),
             }
         } else {
@@ -65,7 +65,7 @@ pub(super) fn untracked(
 pub(super) fn hidden_rules(worktree: &Worktree, walked: &Walked) -> Result<Vec<BString>, Error> {
     let is_named = |stranger: &&UntrackedEntry| !stranger.is_directory && are_ignore_rules(&stranger.path);
     let mut hidden = Vec::new();
-    let mut named = walked.strangers.iter().filter(is_named).peekable();
+    let mut named = walked.untracked_entries.iter().filter(is_named).peekable();
     if named.peek().is_none() {
         return Ok(hidden);
     }
@@ -74,7 +74,7 @@ pub(super) fn hidden_rules(worktree: &Worktree, walked: &Walked) -> Result<Vec<B
         let platform = rules.at_entry(path.as_bstr(), Some(Mode::FILE)).doing("read ignore rules")?;
         let by = platform.matching_exclude_pattern().filter(|by| !by.pattern.is_negative());
         if by.is_some_and(|by| {
-            by.source.is_some_and(|source| worktree.root.join(source) == worktree.place(path.as_bstr()))
+            by.source.is_some_and(|source| worktree.root.join(source) == worktree.disk_path(path.as_bstr()))
         }) {
             hidden.push(path.clone());
         }
@@ -83,9 +83,9 @@ pub(super) fn hidden_rules(worktree: &Worktree, walked: &Walked) -> Result<Vec<B
 }
 
 /// What lies directly in a directory none of which is in the index; none if it is a repository or cannot be read.
-fn inside(worktree: &Worktree, path: &BStr, waits: &mut Vec<BString>) -> Option<Vec<UntrackedEntry>> {
+fn inside(worktree: &Worktree, path: &BStr, special: &mut Vec<BString>) -> Option<Vec<UntrackedEntry>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut dir = match rustix::fs::open(worktree.place(path), flags, Permissions::empty()).and_then(Dir::new) {
+    let mut dir = match rustix::fs::open(worktree.disk_path(path), flags, Permissions::empty()).and_then(Dir::new) {
         Err(Errno::NOENT) => return Some(Vec::new()),
         dir => dir.ok()?,
     };
@@ -98,8 +98,8 @@ fn inside(worktree: &Worktree, path: &BStr, waits: &mut Vec<BString>) -> Option<
             (name, _) if name.eq_ignore_ascii_case(b".git") => return None,
             (name, kind) => {
                 let path = BString::from([path.as_bytes(), b"/", name].concat());
-                if is_waited_for(name, kind, || special_files::size(worktree, path.as_bstr())) {
-                    waits.push(path);
+                if blocks_reading(name, kind, || special_files::size(worktree, path.as_bstr())) {
+                    special.push(path);
                 } else if matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink) {
                     inside.push(UntrackedEntry { path, is_directory: kind.is_dir() });
                 }

@@ -19,11 +19,11 @@ pub(super) fn read_valid_head(repo: &Repo, handle: &gix::Repository, is_agents: 
         head => head?,
     };
     let id = to_gix(head.commit);
-    if is_agents && !connectivity::is_of_a_size(repo, head.commit) {
+    if is_agents && !connectivity::is_within_size_limit(repo, head.commit) {
         return Err(Error::object("commit", &id, "it is too large"));
     }
     handle.find_commit(id).doing("read the commit of HEAD")?;
-    if !is_agents || connectivity::is_whole(repo, head.commit)? {
+    if !is_agents || connectivity::is_connected(repo, head.commit)? {
         Ok(Some(head))
     } else {
         Err(Error::object("commit", &id, "what it names is not there, or too much"))
@@ -37,14 +37,14 @@ pub(super) fn invalid_head(head: &Path) -> String {
 
 /// Removes a HEAD that names nothing a HEAD can, and says which. It comes back with the next commit it belongs to.
 pub(super) fn remove_invalid_head(worktree: &Worktree) -> Result<Option<String>, Error> {
-    worktree.stands.take();
+    worktree.last_head.take();
     let head = worktree.git_dir.join("HEAD");
     if !head.exists() {
         return Ok(None);
     }
     if let Ok(found) = read_valid_head(&worktree.repo, &worktree.handle, worktree.is_agents) {
         let is_detached = worktree.handle.head().is_ok_and(|head| head.is_detached());
-        worktree.stands.replace(found.filter(|_| is_detached));
+        worktree.last_head.replace(found.filter(|_| is_detached));
         return Ok(None);
     }
     ConfinedDir::at(&worktree.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;

@@ -17,7 +17,7 @@ use gix::index::{Entry, File};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::rule_files::is_waited_for;
+use super::rule_files::blocks_reading;
 use super::rules::LEFT_OUT;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
@@ -47,12 +47,12 @@ pub(super) struct Walked {
     /// Where those files and links stand whose stat tells nothing, that have nothing large in their place.
     unsure: Vec<usize>,
     /// What lies in directories of the index and is not in it.
-    pub strangers: Vec<UntrackedEntry>,
+    pub untracked_entries: Vec<UntrackedEntry>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
     /// that cannot be read.
-    pub is_odd: bool,
+    pub needs_library: bool,
     /// What git would wait for if it read it.
-    pub waits: Vec<BString>,
+    pub special: Vec<BString>,
     /// Directories in the places of submodules.
     pub submodules: Vec<BString>,
 }
@@ -97,9 +97,9 @@ impl Walked {
         self.absent += other.absent;
         self.outside.extend(other.outside);
         self.unsure.extend(other.unsure);
-        self.strangers.extend(other.strangers);
-        self.is_odd |= other.is_odd;
-        self.waits.extend(other.waits);
+        self.untracked_entries.extend(other.untracked_entries);
+        self.needs_library |= other.needs_library;
+        self.special.extend(other.special);
         self.submodules.extend(other.submodules);
     }
 }
@@ -220,7 +220,7 @@ impl Walk<'_> {
                 return Vec::new();
             }
             Err(_) => {
-                walked.is_odd = true;
+                walked.needs_library = true;
                 return Vec::new();
             }
         };
@@ -230,7 +230,7 @@ impl Walk<'_> {
         while let Some(entry) = dir.read() {
             match entry {
                 Ok(entry) => self.meet(directory, &dir, &entry, &children, walked),
-                Err(_) => walked.is_odd = true,
+                Err(_) => walked.needs_library = true,
             }
         }
         let dir = Arc::new(dir);
@@ -322,8 +322,8 @@ impl Walk<'_> {
             let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
             BString::from([above, name].concat())
         };
-        if is_waited_for(name, kind, || look().map_or(0, |found| found.st_size as u64)) {
-            walked.waits.push(path());
+        if blocks_reading(name, kind, || look().map_or(0, |found| found.st_size as u64)) {
+            walked.special.push(path());
         }
         let known = |is_directory: bool| {
             let place = |child: &Child<'_>| order((child.name, child.file.is_none()), (name, is_directory));
@@ -333,15 +333,15 @@ impl Walk<'_> {
             return;
         }
         if name.eq_ignore_ascii_case(b".git") {
-            walked.is_odd = true;
+            walked.needs_library = true;
         } else if is_directory && let Some(Child { file: Some(at), .. }) = known(false) {
             // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
             match self.index.entries()[*at].mode {
                 Mode::COMMIT => walked.submodules.push(path()),
-                _ => walked.is_odd = true,
+                _ => walked.needs_library = true,
             }
         } else if is_directory || kind.is_file() || kind.is_symlink() {
-            walked.strangers.push(UntrackedEntry { path: path(), is_directory });
+            walked.untracked_entries.push(UntrackedEntry { path: path(), is_directory });
         }
     }
 }

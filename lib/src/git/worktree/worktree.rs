@@ -45,7 +45,7 @@ pub struct Worktree {
     /// Which files of a tree are left out.
     pub(super) rules: SparseRules,
     /// What the setup has made of the files before anybody worked here.
-    pub(super) begun: SetupFiles,
+    pub(super) setup_files: SetupFiles,
     /// What it has made that git ignored.
     pub(super) ignored: IgnoredBySetup,
     /// Where things are now that stood in its way.
@@ -53,13 +53,13 @@ pub struct Worktree {
     /// It was made for agents, which can write to its git directory.
     pub(super) is_agents: bool,
     /// What is known of it that no agent can change.
-    pub(super) origin: Option<Registration>,
+    pub(super) registration: Option<Registration>,
     /// What had no place there.
     pub(super) cleared: RefCell<Vec<String>>,
     /// Whether somebody may be writing there.
     pub(super) access: Cell<Access>,
     /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
-    pub(super) stands: RefCell<Option<Head>>,
+    pub(super) last_head: RefCell<Option<Head>>,
 }
 
 impl fmt::Debug for Worktree {
@@ -109,12 +109,12 @@ impl Worktree {
     }
 
     /// Where things were put that stood in the worktree's way and may be somebody's work, since this was last asked.
-    pub fn take_put_aside(&mut self) -> Vec<PathBuf> {
+    pub fn take_moved_aside(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.put_aside)
     }
 
     /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.
-    pub fn renew(&mut self) -> Result<(), Error> {
+    pub fn reload_head(&mut self) -> Result<(), Error> {
         // One that stands at no commit is compared with what it stood at before.
         let Ok(head) = head_of(&self.handle) else { return Ok(()) };
         let tree = self.repo.tree_of(head.commit)?;
@@ -154,7 +154,7 @@ impl Worktree {
     pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
         let (index, notes) = (self.git_dir.join("index"), self.is_agents.then_some(&self.notes));
         self.rules = SparseRules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
-        let trusted = notes.is_none_or(|notes| notes.is_own_index(&index));
+        let trusted = notes.is_none_or(|notes| notes.is_noted_index(&index));
         self.repo.fetch_trees(tree)?;
         self.cache = Cache::read(&self.handle, tree, &index, trusted, &self.rules)?;
         // What says of other files how they are read is read itself, also where it is left out of the checkout.
@@ -185,30 +185,30 @@ impl Worktree {
     }
 
     /// Whether anything is at a path of the tree: what lies behind a link is not part of it.
-    pub(super) fn is_there(&self, path: &BStr) -> bool {
-        self.leads_to(path) && self.place(path).symlink_metadata().is_ok()
+    pub(super) fn exists(&self, path: &BStr) -> bool {
+        self.has_real_parents(path) && self.disk_path(path).symlink_metadata().is_ok()
     }
 
     /// Where a path of the tree lies on disk.
-    pub(super) fn place(&self, path: &BStr) -> PathBuf {
+    pub(super) fn disk_path(&self, path: &BStr) -> PathBuf {
         self.root.join(gix::path::from_bstr(path).unwrap_or_default())
     }
 
     /// Whether all directories above the path are real ones: what lies behind a link is not part of the tree.
-    pub(super) fn leads_to(&self, path: &BStr) -> bool {
-        parents(path).all(|parent| self.place(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
+    pub(super) fn has_real_parents(&self, path: &BStr) -> bool {
+        parents(path).all(|parent| self.disk_path(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
 
     /// Somebody may work there from now on, so that what lies there is looked at each time.
-    pub fn lend(&self) {
+    pub fn release(&self) {
         self.access.set(Access::Lent);
-        self.stands.take();
+        self.last_head.take();
     }
 
     /// Nobody can write there any more, so that one look is enough.
-    pub fn take_back(&self) {
+    pub fn acquire(&self) {
         self.access.set(Access::Back);
-        self.stands.take();
+        self.last_head.take();
     }
 
     /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.

@@ -39,10 +39,10 @@ fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
     for number in 0..33 {
         tip = loose_commit(&repo, &[tip], number);
     }
-    git::pack::pack_rest(&repo);
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![], 105), "99 objects are too few, and six are the user's");
     let first = loose_commit(&repo, &[tip], 33);
-    git::pack::pack_rest(&repo);
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![102], 6));
 
     tip = first;
@@ -51,7 +51,7 @@ fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
     }
     // What other packs have stays as it is.
     sandbox.git("repo", &["repack", "-q"]);
-    git::pack::pack_rest(&repo);
+    git::pack::pack_remaining(&repo);
     repo.refs().swap("refs/pleach/sessions/abcdefgh/main", None, tip, "test").unwrap();
     assert_eq!(objects(&sandbox), (vec![120, 102, 6], 6));
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
@@ -74,10 +74,10 @@ fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
     let tree = writer.tree(None, &edits).unwrap();
     let commit = writer.commit(&spec(tree, &[repo.head().unwrap().commit], "many")).unwrap();
     writer.flush().unwrap();
-    git::pack::pack_much(&repo);
+    git::pack::pack_if_large(&repo);
     // 2,000 files, seven directories, their list and the commit.
     assert_eq!(objects(&sandbox), (vec![2_009], 2_016), "the loose copies stay for now");
-    git::pack::pack_rest(&repo);
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![2_009], 7));
     repo.refs().swap("refs/heads/many", None, commit, "test").unwrap();
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
@@ -97,6 +97,6 @@ fn what_somebody_made_of_an_object_on_disk_does_not_get_into_a_pack() {
     std::fs::remove_file(path(&changed)).unwrap();
     std::fs::copy(path(&other), path(&changed)).unwrap();
     assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 38");
-    git::pack::pack_rest(&repo);
+    git::pack::pack_remaining(&repo);
     assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 39");
 }

@@ -176,11 +176,11 @@ fn what_is_known_of_a_worktree_is_looked_at_again_once_it_was_lent() {
     let mut own = base;
     for round in 0..6 {
         let is_lent = round % 2 == 1;
-        worktree.take_back();
+        worktree.acquire();
         git::worktree::follow(&mut worktree, base).unwrap();
         git::worktree::restore_link(&mut worktree).unwrap();
         assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, base, "round {round}");
-        worktree.lend();
+        worktree.release();
         own = {
             let mut writer = repo.writer();
             let commit = writer.commit(&spec(worktree.tree(), &[own], "an agent's own\n")).unwrap();
@@ -194,7 +194,7 @@ fn what_is_known_of_a_worktree_is_looked_at_again_once_it_was_lent() {
         fs::create_dir_all(git_dir.join("refs/bisect")).unwrap();
         fs::write(root.join(".git"), "gitdir: /elsewhere\n").unwrap();
         if !is_lent {
-            worktree.take_back();
+            worktree.acquire();
         }
         assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, own, "round {round}");
         git::worktree::restore_link(&mut worktree).unwrap();
@@ -745,7 +745,7 @@ fn an_agent_that_deletes_its_git_link_loses_nothing() {
     fs::remove_file(root.join(".git")).unwrap();
     sandbox.git(&root, &["init", "-q"]);
     git::worktree::follow(&mut worktree, commit).unwrap();
-    let put_aside = worktree.take_put_aside();
+    let put_aside = worktree.take_moved_aside();
     assert_eq!(put_aside, [root.with_file_name(format!("{}.git-1", root.file_name().unwrap().display()))]);
     assert!(put_aside[0].join("HEAD").exists());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
