@@ -33,7 +33,7 @@ impl ConfinedDir {
         Ok(Self { root: open_root(root)? })
     }
 
-    /// What there is at a path; none if there is nothing, also where a directory on the way is none.
+    /// The type of the entry at a path; none if it does not exist, or a parent is not a directory.
     pub fn kind(&self, inside: impl AsRef<Path>) -> io::Result<Option<FileType>> {
         Ok(self.look(inside)?.map(|(kind, _)| kind))
     }
@@ -78,13 +78,12 @@ impl ConfinedDir {
         let mut bytes = Vec::with_capacity(room);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > limit {
-            true => Err(io::Error::other(format!("it has more than {limit} bytes"))),
+            true => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
             false => Ok(Some(bytes)),
         }
     }
 
-    /// Writes a file in the place of whatever file, link or pipe is there, with the directories it needs. A link on the
-    /// way is an error.
+    /// Writes a file, replacing a file, link or pipe, with the directories it needs. A link among its parents is an error.
     pub fn write(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
         let Some((dir, name)) = self.open_parent(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
@@ -196,7 +195,7 @@ impl ConfinedDir {
             match part {
                 Component::Normal(name) => names.push(name),
                 Component::CurDir => {}
-                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads out")),
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leaves the directory")),
             }
         }
         let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?;
@@ -215,7 +214,7 @@ impl ConfinedDir {
                     let kind = kind_at(dir.as_fd(), part)?.unwrap_or(FileType::Unknown);
                     let part = part.to_string_lossy();
                     return Err(io::Error::other(format!(
-                        "`{part}` on the way is {}, not a directory",
+                        "`{part}` in the path is {}, not a directory",
                         describe_kind(kind)
                     )));
                 }
@@ -338,8 +337,8 @@ mod tests {
         let confined = ConfinedDir::at(&root).unwrap();
         assert!(confined.read("way/f", 100).unwrap().is_none() && confined.kind("way/f").unwrap().is_none());
         confined.remove("way/f").unwrap();
-        assert!(confined.write("way/g", b"x").unwrap_err().to_string().contains("`way` on the way is a link"));
-        assert!(confined.link("way/g", &out).unwrap_err().to_string().contains("`way` on the way is a link"));
+        assert!(confined.write("way/g", b"x").unwrap_err().to_string().contains("`way` in the path is a link"));
+        assert!(confined.link("way/g", &out).unwrap_err().to_string().contains("`way` in the path is a link"));
         assert!(confined.read("link", 100).unwrap_err().to_string().contains("it is a link"));
         assert!(confined.read("pipe", 100).unwrap_err().to_string().contains("it is a named pipe"));
         assert!(confined.read("long", 4).is_err() && confined.read("long", 5).unwrap().is_some());

@@ -36,7 +36,7 @@ pub(crate) enum JailError {
     Directory(String),
     #[error("`{0}` is not a regular file")]
     Special(String),
-    #[error("`{0}` goes through something that is not a directory")]
+    #[error("part of the path `{0}` is not a directory")]
     NotDirectory(String),
     #[error("the path is empty")]
     Empty,

@@ -1,5 +1,5 @@
-//! Which checkouts have a branch. The user's alone count: a worktree that was made for agents has none, whatever they have
-//! made of it.
+//! Which of the user's checkouts have a branch checked out. Worktrees made for agents do not count, whatever agents do
+//! to their HEAD.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The hash git knows objects by, of bytes that are no object.
+//! SHA-1 of arbitrary bytes, with git's detection of collisions.
 
 /// Bytes somebody has made to have the hash of others.
 #[derive(Debug, thiserror::Error)]

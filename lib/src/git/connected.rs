@@ -1,4 +1,4 @@
-//! The commits that are known to be complete.
+//! Commits whose objects are known to be complete.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

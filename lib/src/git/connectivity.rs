@@ -1,6 +1,6 @@
-//! Whether all is there that a commit of an agent counts on, and no more than anybody can read. An agent can write commits
-//! of any content; one whose history or files are missing would break whatever is built upon it, for good, and one that is
-//! small on disk may fill the memory or have more paths than there is time for.
+//! Connectivity of an agent's commit: whether every object it needs exists, and its size is reasonable. An agent can
+//! write any commit. One with missing objects would break everything built on it; one that is small on disk may expand
+//! to more memory or paths than we can handle.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::id::to_gix;
 use super::repo::Repo;
 use crate::ids::CommitId;
 
-/// What a commit of an agent has at most, in bytes: a message of this length nobody reads.
+/// The largest commit object of an agent, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// How much room the paths take in which a commit of an agent differs from what the user has: about a million.
@@ -26,7 +26,7 @@ const TRIES: u32 = 3;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether a commit is one that can be read at all: all of it is in memory then.
+/// Whether a commit object is small enough to be read into memory.
 pub(super) fn is_within_size_limit(repo: &Repo, commit: CommitId) -> bool {
     repo.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
 }

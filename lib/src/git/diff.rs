@@ -1,4 +1,4 @@
-//! What differs between two trees: as values, and as text for people.
+//! The difference between two trees: as values, and as text for people.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Removing directories whose permissions somebody has taken away.
+//! Removing directories, also those made read-only.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Where a checkout stands.
+//! HEAD of a checkout.
 
 use gix::bstr::ByteSlice as _;
 
@@ -6,7 +6,7 @@ use super::error::{Error, LibraryContext as _};
 use super::id::from_gix;
 use crate::ids::{BranchName, CommitId};
 
-/// Where a checkout stands.
+/// The HEAD of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The commit.

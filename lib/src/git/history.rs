@@ -1,8 +1,8 @@
-//! A branch's whole history in one pass, each commit read once.
+//! Walking history, each commit read once.
 //!
-//! Commits come oldest first, and what a merge brought in comes behind all that was there before it: the history of a
-//! first parent is always a beginning of its child's. So a reader who knows a history up to some commit can go on from
-//! there and ends where one who began anew ends; no clock has a say in it.
+//! Commits come oldest first, and commits brought in by a merge come after everything its first parent had: the history
+//! of a first parent is always a prefix of its child's. So a reader that knows the history up to some commit can
+//! continue from there and ends with the same result as one that starts over. Dates play no role.
 
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -18,25 +18,25 @@ use super::repo_pool::PooledRepo;
 use super::shared::RepoShared;
 use crate::ids::CommitId;
 
-/// A commit that was passed.
+/// A commit of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryCommit {
     /// The commit.
     pub id: CommitId,
     /// The commits it was made on.
     pub parents: Vec<HistoryParent>,
-    /// It was made on commits that a shallow clone has left behind.
+    /// Its parents are missing because the clone is shallow.
     pub cut_off: bool,
-    /// What it says, if the caller wanted to know.
+    /// Its message and date, if the caller wanted them.
     pub kept: Option<CommitText>,
 }
 
-/// A parent of a commit that was passed.
+/// A parent of a commit of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryParent {
-    /// It was passed as well, at this place.
+    /// It is part of the walk, at this index.
     Passed(usize),
-    /// It lies outside of what was asked for.
+    /// It is outside of the walk.
     Outside(CommitId),
 }
 
@@ -51,10 +51,10 @@ pub struct CommitText {
     pub message: Vec<u8>,
 }
 
-/// Decides something about a commit by its message.
+/// A predicate on the message of a commit.
 pub type MessagePredicate<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// Which commits are kept, and of which merges only the first parent is passed.
+/// Which commits keep their text, and of which merges only the first parent is walked.
 pub type HistoryFilter<'a> = (MessagePredicate<'a>, MessagePredicate<'a>);
 
 /// How many commits are looked at for their subjects.
@@ -112,13 +112,12 @@ impl<'r> CommitHistory<'r> {
         read(&self.local(), to_gix(id), kept)
     }
 
-    /// Whether a shallow clone has left behind what a commit was made on.
+    /// Whether the parents of a commit are missing because the clone is shallow.
     pub(super) fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
         Ok(shallow(&self.local())?.contains(&to_gix(id)))
     }
 
-    /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
-    /// with what they share.
+    /// The commits only one of two has in its history, each oldest first. Takes time proportional to the difference.
     pub fn symmetric_difference(
         &self,
         one: CommitId,
@@ -325,13 +324,13 @@ fn read<T>(
 ) -> Result<T, Error> {
     let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
     let commit = repo.find_commit(id).map_err(|error| damaged(&error))?;
-    // What has become of tasks is read from here: nobody may put words into it.
+    // The state of tasks is read from here: forged messages must not count.
     objects::check(id, Kind::Commit, &commit.data)?;
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
 fn kept(commit: &gix::objs::CommitRef<'_>) -> CommitText {
-    // A date nobody can read is no reason to lose a commit.
+    // An unreadable date is no reason to lose a commit.
     let date = commit.author().ok().and_then(|author| author.time().ok()).unwrap_or_default();
     CommitText { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
 }

@@ -1,4 +1,4 @@
-//! What a git that broke off has left in a checkout. It is told and not undone, for nobody knows who else has written there
+//! What a failed git has left in a checkout. It is reported and not undone: somebody else may have written there
 //! meanwhile.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::merge::interrupted::{BrokenOff, FoundPath, WrittenFiles};
 /// Time stamps of files lag behind the clock by up to this.
 const LAG: SignedDuration = SignedDuration::from_millis(100);
 
-/// The failure of a git that was to move the checkout of a branch, with what it has left there since `begun`, and where
+/// The failure of a git that should have moved the checkout of a branch, with what it left there since `begun`, and where
 /// the work is.
 pub(super) fn merge_interrupted(
     repo: &Repo,
@@ -27,7 +27,7 @@ pub(super) fn merge_interrupted(
     begun: Timestamp,
 ) -> Error {
     let Error::Program { exit, stderr, .. } = failure else { return failure };
-    // What cannot be found out now keeps nobody from saying what has happened.
+    // The failure is reported even if this cannot be found out.
     let left = written(repo, checkout, (from, to), begun).ok();
     let is_same = repo.tree_of(from).ok() == repo.tree_of(to).ok();
     let work = (!is_same).then(|| {
@@ -40,7 +40,7 @@ pub(super) fn merge_interrupted(
     Box::new(BrokenOff { target, checkout, end, work, from, to, left }).into()
 }
 
-/// What of that which `to` changes is done, but for what somebody changed before `begun`.
+/// Which changes of `to` are on disk, except those made before `begun`.
 fn written(
     repo: &Repo,
     checkout: &Path,

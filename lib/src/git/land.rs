@@ -1,5 +1,5 @@
 //! Moving a branch people work on. Where a checkout has it, the git program moves branch, index and files together and
-//! refuses to overwrite anything; where none has it, its ref is swapped.
+//! refuses to overwrite anything; otherwise its ref is swapped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ const OF_TARGET: &str = "PLEACH_OF_TARGET";
 #[derive(Debug, thiserror::Error)]
 pub enum LandError {
     /// Somebody else moved it.
-    #[error("`{target}` has moved to {} since the work was built on it; run again to have it rebuilt there", now.short())]
+    #[error("`{target}` moved to {} after the work was built on it; run again to rebuild the work there", now.short())]
     Moved {
         /// The branch.
         target: BranchName,
@@ -51,7 +51,7 @@ pub enum LandError {
     },
     /// It does not exist any more.
     #[error(
-        "`{target}` was deleted; make it again with `git branch {0} {from}`, go to it with `git switch {0}`, and run again",
+        "`{target}` was deleted; recreate it with `git branch {0} {from}`, switch to it with `git switch {0}`, then run again",
         shell_word(target)
     )]
     Gone {
@@ -62,7 +62,7 @@ pub enum LandError {
     },
     /// Files of a checkout would be overwritten.
     #[error(
-        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C {} merge --ff-only {}`",
+        "`{target}` cannot move: it would overwrite uncommitted files in `{}`: {}; commit them or move them away and run again, or merge the work with `git -C {} merge --ff-only {}`",
         checkout.display(), named(paths), shell_word(checkout.display()), to.short()
     )]
     LocalChanges {
@@ -75,12 +75,12 @@ pub enum LandError {
         /// Where it was to go.
         to: CommitId,
     },
-    /// Something else goes on, and has for as long as was waited.
-    #[error("`{target}` cannot move: {what}; then run again, or take the work with `git merge --ff-only {}`", to.short())]
+    /// Another operation blocks it, for as long as was waited.
+    #[error("`{target}` cannot move: {what}; then run again, or merge the work with `git merge --ff-only {}`", to.short())]
     Busy {
         /// The branch.
         target: BranchName,
-        /// What goes on, and how to end it.
+        /// What blocks it, and how to end that.
         what: String,
         /// Where it was to go.
         to: CommitId,
@@ -97,7 +97,7 @@ pub enum LandError {
         checkouts: Vec<PathBuf>,
     },
     /// What it should move to is not built on where it is.
-    #[error("`{target}` cannot move from {from} to {to}, which is not built on it")]
+    #[error("`{target}` cannot move from {from} to {to}: that is not a fast-forward")]
     NotForward {
         /// The branch.
         target: BranchName,
@@ -107,7 +107,7 @@ pub enum LandError {
         to: CommitId,
     },
     /// What is to land is not what it was when it was made.
-    #[error("`{target}` does not move to {}: {what}", to.short())]
+    #[error("`{target}` cannot move to {}: {what}", to.short())]
     Overwritten {
         /// The branch.
         target: BranchName,
@@ -122,12 +122,12 @@ pub enum LandError {
 }
 
 impl LandError {
-    /// Why a commit that changes no file could not land: there is no work that somebody could take by hand.
+    /// Why a commit that changes no file could not land: there is no work to merge by hand.
     pub fn without_work(&self) -> String {
         match self {
             Self::Busy { target, what, .. } => format!("`{target}` cannot move: {what}; then run again"),
             Self::LocalChanges { target, checkout, paths, .. } => format!(
-                "`{target}` cannot move: `{}` has what is not committed in the way: {}; commit it or move it away and run again",
+                "`{target}` cannot move: uncommitted files in `{}` are in the way: {}; commit them or move them away, then run again",
                 checkout.display(),
                 named(paths)
             ),
@@ -202,7 +202,7 @@ struct FastForward<'a> {
 }
 
 impl FastForward<'_> {
-    /// Looks where everything stands now and moves it if nothing is in the way; else says what may pass.
+    /// Inspects the branch and its checkouts, and moves them if nothing is in the way; otherwise returns the obstacle.
     fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
         let mut step = branch::decide(self.sight()?);
         let mut last = None;
@@ -223,7 +223,7 @@ impl FastForward<'_> {
                 }
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
                 BranchStep::Report { checkout } => {
-                    let (finished, begun) = last.take().expect("git was called before it broke off");
+                    let (finished, begun) = last.take().expect("git ran before it could fail");
                     let failure = GitOutput::failure(finished);
                     return Err(interrupted_merge::merge_interrupted(
                         self.repo,
@@ -250,7 +250,7 @@ impl FastForward<'_> {
         }
     }
 
-    /// Where everything stands. A lock that a killed pleach left is gone then.
+    /// Inspects the branch and its checkouts. Removes a lock that a killed pleach left.
     fn sight(&self) -> Result<BranchSight, Error> {
         match self.repo.refs().find(&self.name)? {
             None => return Ok(BranchSight::Gone),
@@ -270,7 +270,7 @@ impl FastForward<'_> {
         Ok(BranchSight::Ready { rebased: false, checkouts, obstacle })
     }
 
-    /// What goes on in a checkout.
+    /// What blocks a checkout.
     fn obstacle(&self, checkout: &Path) -> Result<Option<LandingObstacle>, Error> {
         if !checkout.is_dir() {
             return Ok(Some(LandingObstacle::MissingCheckout(checkout.to_owned())));
@@ -285,8 +285,8 @@ impl FastForward<'_> {
         Ok(in_progress(&git_dir, checkout).or(lock.map(LandingObstacle::Locked)))
     }
 
-    /// Removes the lock a killed pleach left on the branch, so that nobody has to. A lock says what the branch was to
-    /// become; nobody but pleach is about to move it to a commit of pleach's own for so long.
+    /// Removes the lock a killed pleach left on the branch, so that the user need not. A lock file has the commit
+    /// the branch was to become; only a pleach would move it to a commit of pleach's own, and not for so long.
     fn release_own_lock(&self) -> Result<(), Error> {
         let lock = lock_path(&self.repo.common_dir().join(&self.name));
         let Ok(text) = std::fs::read_to_string(&lock) else { return Ok(()) };
@@ -410,14 +410,14 @@ impl FastForward<'_> {
         let has_it = |dir: &Path| HOLDERS.iter().any(|holder| names_it(dir, holder));
         let mut is_rebased = has_it(self.repo.common_dir());
         for git_dir in git_dirs(self.repo.common_dir())?.into_iter().filter(|dir| has_it(dir)) {
-            // What agents begin in their own is nobody's affair.
+            // Rebases in worktrees of agents do not matter.
             is_rebased |= !worktree::is_registered(self.repo, &git_dir)?;
         }
         Ok(is_rebased)
     }
 }
 
-/// What the user has begun in a checkout and not concluded.
+/// An operation the user has begun in a checkout and not concluded.
 fn in_progress(git_dir: &Path, checkout: &Path) -> Option<LandingObstacle> {
     const MARKS: [(&str, &str, &str); 5] = [
         ("MERGE_HEAD", "a merge", "git merge"),

@@ -1,6 +1,6 @@
-//! Files that stand in the way of a landing with the very content that lands: what a power cut leaves of one, or what
-//! the user has taken over by hand. git refuses to touch them; told that they are meant, it goes on. And what stands in the
-//! way where git does not look.
+//! Files in the way of a landing. Those that already have the content that lands, after a power cut or because the user
+//! copied it, are staged so that git accepts them. Also finds obstacles git does not check: submodules that would be
+//! replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ const NOTHING: &[u8] = b"0 0000000000000000000000000000000000000000\t";
 
 /// Puts those of `paths` into the checkout's index that hold what `to` has there, if all do, so that nothing is left
 /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
-/// than `from` or `to` has is in the way as well: nobody has that content but the index. So is a file where the index
+/// than `from` or `to` has is in the way as well: only the index has that content. So is a file where the index
 /// has a directory, for git refuses that whatever is staged; a directory in the place of a file counts by what is in it.
 pub(super) fn stage_matching_files(
     repo: &Repo,
@@ -123,7 +123,10 @@ pub(super) fn staged(repo: &Repo, checkout: &Path, commit: CommitId) -> Result<B
     while let (Some(words), Some(path)) = (fields.next(), fields.next()) {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').collect();
         let [_, mode, _, id, _] = words[..] else {
-            return Err(Error::Library { doing: "look at what is staged".into(), detail: "git says it oddly".into() });
+            return Err(Error::Library {
+                doing: "look at what is staged".into(),
+                detail: "unexpected output of git".into(),
+            });
         };
         staged.insert(RepoPath::new(path), [mode, b" ", id, b"\t", path, b"\0"].concat());
     }
@@ -203,7 +206,9 @@ fn hash_files(repo: &Repo, checkout: &Path, entries: &[TreeEntry]) -> Result<Vec
     let ids = String::from_utf8_lossy(&output).lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
     match ids.len() == entries.len() {
         true => Ok(ids),
-        false => Err(Error::Library { doing: "compare files".into(), detail: "git left some out".into() }),
+        false => {
+            Err(Error::Library { doing: "compare files".into(), detail: "git hashed fewer files than asked".into() })
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Writing objects as loose files: whole or not at all, durable if asked, and mending what a crash has left behind.
-//! Neither git by default nor its library here makes loose objects durable.
+//! Writing objects as loose files: complete or not at all, durable on request, and repairing what a crash left
+//! truncated. Neither git by default nor the library makes loose objects durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -333,7 +333,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // What is left of it is of no use to anyone.
+            // An unfinished file is useless.
             let _ = std::fs::remove_file(&self.0);
         }
     }

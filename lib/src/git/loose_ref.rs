@@ -1,5 +1,5 @@
-//! Moving a ref that has a file of its own, as records and the branches of tasks do all the time. The library would lock
-//! the packed refs with each, though nothing of them changes; git itself takes the ref's own lock alone, and so does this.
+//! Moving a ref that has a file of its own, the common case for records and task branches. The library would lock the
+//! packed refs each time, though nothing in them changes; git itself only takes the lock of the ref, and so does this.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};

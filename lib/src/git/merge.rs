@@ -13,9 +13,9 @@ use super::writer::CommitSpec;
 use crate::ids::{CommitId, RepoPath};
 use crate::text::named;
 
-/// What two sides changed differently.
+/// A merge conflict.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the two sides do not fit together: {}", if paths.is_empty() { details.join("; ") } else { named(paths) })]
+#[error("conflict in {}", if paths.is_empty() { details.join("; ") } else { named(paths) })]
 pub struct Conflict {
     /// The files in conflict, sorted.
     pub paths: Vec<RepoPath>,
@@ -26,7 +26,7 @@ pub struct Conflict {
 /// Why there is no merged tree.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// The sides do not fit together.
+    /// The sides conflict.
     #[error(transparent)]
     Conflict(#[from] Conflict),
     /// git could not merge at all.
@@ -34,7 +34,7 @@ pub enum MergeError {
     Git(#[from] Error),
 }
 
-/// Brings what changed from `base` to `theirs` into `ours`. All three must be in the repository, not only in a
+/// Merges the changes from `base` to `theirs` into `ours`. All three must be in the repository, not only in a
 /// writer. Attributes, as `merge=union`, are those of `ours`.
 pub fn merge_trees(repo: &Repo, base: TreeId, ours: TreeId, theirs: TreeId) -> Result<TreeId, MergeError> {
     if base == theirs || ours == theirs {
@@ -45,7 +45,7 @@ pub fn merge_trees(repo: &Repo, base: TreeId, ours: TreeId, theirs: TreeId) -> R
     }
     verify::check_merge(repo, base, [ours, theirs])?;
     // Naming the base came later than the oldest git that is supported, so it is given as history. Nothing will
-    // point at these commits, and after a power cut nobody asks for them.
+    // point at these commits, and after a power cut they are not needed.
     let mut writer = repo.clone().with_durability(Durability::None).writer();
     let mut commit = |tree, parents: &[CommitId]| {
         writer.commit(&CommitSpec {

@@ -1,14 +1,35 @@
 //! The one door to git. Objects and refs are read and written in process; checkouts, merges and transport go through
-//! the git program.
+//! the git program. Types hold what is open; what is done with them is functions in a module named after it.
 //!
-//! - [`Repo`] is opened once and held: its configuration is a snapshot, so that what an agent writes into git config
-//!   later never runs a command here.
-//! - [`Writer`] collects the objects of one transition and puts them on disk, durable, before any ref names them.
-//! - [`Repo::swap`] moves a ref if and only if it still is where the caller thinks it is.
-//! - [`Worktree`] is a checkout an agent works in: what changed there, as a tree; and bringing HEAD, index and files
-//!   to a given state.
-//! - [`Repo::fast_forward`] moves a branch people may have checked out; [`Repo::merge_trees`] merges without a checkout.
-//! - [`crash`] has the points at which tests let the process die.
+//! Where is a repository found, and what is held of it?
+//! - [`Repo`], made by [`discover`] (`open`), is opened once: its configuration is a snapshot, so that what an agent
+//!   writes into git config later never runs a command here. `shared` is what its clones have in common, `repo_pool` its
+//!   handles of the library, `program` the git program, `promisor` fetches what a partial clone lacks.
+//!
+//! Where are objects read and written?
+//! - [`Repo`] reads commits, trees and blobs; `objects` checks that they are what their ids say.
+//! - [`Writer`] collects the objects of one transition and puts them on disk (`loose`), durable, before any ref names
+//!   them. [`pack`] packs them later (`unpacked`); `pack_index` knows what is in packs.
+//! - `verify` reads what is about to land once more from disk (`inflate`); `connectivity` finds what commits of agents
+//!   lack (`connected`).
+//!
+//! How does a ref move?
+//! - [`Refs::swap`] moves a ref if and only if it still is where the caller thinks it is; `ref_update` says what moves and
+//!   why it did not, `loose_ref` is the short way for refs with a file of their own.
+//!
+//! What does history say?
+//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout.
+//!
+//! How do agents work on files?
+//! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
+//!   files to a given state.
+//!
+//! What of the user's is moved?
+//! - [`land`] moves a branch people may have checked out, as `crate::merge` decides: `checkouts` finds who has it,
+//!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left.
+//! - `skipped` tells which of the user's hooks do not run for pleach's commits.
+//!
+//! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
 mod checkouts;
 mod checksum;

@@ -16,8 +16,7 @@ pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tre
     Ok(tree)
 }
 
-/// Refuses content that was read for an object and is not what its id says. pleach goes by its records: nobody may put
-/// words into them.
+/// Refuses content that does not match the object's id: pleach trusts its records, so they must not be forged.
 pub(super) fn check(id: ObjectId, kind: Kind, content: &[u8]) -> Result<(), Error> {
     if is_sound(id, kind, content) { Ok(()) } else { Err(overwritten(id, kind, None)) }
 }

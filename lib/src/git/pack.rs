@@ -1,5 +1,5 @@
-//! Packs of what this process has written, so that pushing and collecting it later stays cheap. They are made from memory:
-//! what lies on disk by then may have been written into by others, and git would take a pack of it for the truth.
+//! Packing the objects this process has written, so that pushing and collecting them later stays cheap. Packs are made
+//! from memory: others may have overwritten the loose files since, and git would trust a pack of them.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

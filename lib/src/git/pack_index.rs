@@ -1,5 +1,5 @@
-//! Which objects are in packs, by the indices of these alone. The library tells where an object is only by reading it, and
-//! of one that is in no pack it reads the loose file.
+//! Which objects are in packs, by the pack indexes alone. The library only tells by reading the object, and falls back
+//! to the loose file.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -25,9 +25,9 @@ struct PackIndexState {
 /// The indices of all packs at one moment, those of other repositories that objects are taken from included.
 #[derive(Default)]
 pub(super) struct Indices {
-    /// One pack's each. Nobody changes one that is there, so it is opened once.
+    /// One per pack. An index never changes, so each is opened once.
     single: BTreeMap<PathBuf, Arc<index::File>>,
-    /// Those of several packs, which git writes anew.
+    /// Those of several packs, which git rewrites.
     multi: Vec<multi_index::File>,
 }
 

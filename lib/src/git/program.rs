@@ -1,5 +1,5 @@
 //! The git program, for what the library does not do. Every call gets the same settings: no hooks, no background
-//! maintenance, no prompts, plain English, no variable that points at another repository, no object in another's place.
+//! maintenance, no prompts, English messages, no variable that points at another repository, no replaced objects.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -39,7 +39,7 @@ pub(super) struct Program {
     trusted: Vec<PathBuf>,
 }
 
-/// A call that ended, however it ended.
+/// The outcome of a call.
 pub(super) struct GitOutput {
     /// The exit code, none if a signal ended it.
     pub code: Option<i32>,
@@ -84,8 +84,8 @@ impl Program {
         Self { place: place(environment), environment: environment.clone(), variables, limit, trusted }
     }
 
-    /// The same for a repository git is willing to work in, by way of one of these directories: it would ask of each anew
-    /// whether the user trusts its owner, who has named one of them.
+    /// The same for a repository git is willing to work in, by way of one of these directories: git would ask again
+    /// for each whether the user trusts its owner.
     pub fn trusting(mut self, directories: impl IntoIterator<Item = PathBuf>) -> Self {
         self.trusted.extend(directories);
         self

@@ -1,4 +1,4 @@
-//! How far work over many files has come, for whoever waits for it.
+//! Progress of operations over many files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it is told once it takes long.
+/// How often progress is reported.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Work that takes the longer the more files a repository has.
+/// An operation whose time grows with the number of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileOperation {
     /// A worktree gets its files.
     CheckOut,
-    /// Files are looked at, whether they have changed.
+    /// Files are checked for changes.
     Scan,
-    /// Files are brought back to what was recorded.
+    /// Files are restored to what was recorded.
     Restore,
 }
 
@@ -31,11 +31,11 @@ pub struct FileProgress {
     pub files: u64,
     /// Of how many; 0 while that is not known.
     pub of: u64,
-    /// It is over. Told only of what was told before.
+    /// It is over. Reported only if it was reported before.
     pub is_over: bool,
 }
 
-/// Somebody who waits, and how long before they want to know what for.
+/// A listener, and how long an operation takes before it is called.
 #[derive(Clone)]
 pub(super) struct ProgressListener {
     pub patience: Duration,
@@ -48,7 +48,7 @@ impl fmt::Debug for ProgressListener {
     }
 }
 
-/// Tells of one piece of work until it is dropped.
+/// Reports one operation until it is dropped.
 pub(super) struct ProgressMeter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 
 impl ProgressMeter {
@@ -71,12 +71,12 @@ impl ProgressMeter {
                 tell(false);
                 (is_told, wait) = (true, EVERY);
             }
-            // Who has no patience is told of everything.
+            // Without patience everything is reported.
             if is_told || patience.is_zero() {
                 tell(true);
             }
         };
-        // Where no thread can be had, nothing is told.
+        // Without a thread nothing is reported.
         let thread = std::thread::Builder::new().name("progress".into()).spawn(work);
         Self(thread.ok().map(|thread| (end, thread)))
     }
@@ -112,7 +112,7 @@ impl gix::Count for Counter {
     }
 }
 
-/// What git has told last of the files it updates: `Updating files:  50% (2/4)`.
+/// The newest count of updated files in git's output: `Updating files:  50% (2/4)`.
 pub(super) fn updated(told: &[u8]) -> (u64, u64) {
     let text = String::from_utf8_lossy(told);
     let counts = |line: &str| {
@@ -122,7 +122,7 @@ pub(super) fn updated(told: &[u8]) -> (u64, u64) {
     text.split(['\r', '\n']).rev().filter(|line| is_progress(line)).find_map(counts).unwrap_or_default()
 }
 
-/// Whether a line of git's only tells how far it has come.
+/// Whether a line of git's output is a progress report.
 pub(super) fn is_progress(line: &str) -> bool {
     ["Updating files:", "Checking out files:", "Filtering content:"].iter().any(|head| line.starts_with(head))
 }

@@ -1,5 +1,5 @@
-//! Partial clones: objects that are fetched when somebody needs them. git does that by itself; its library here does not,
-//! so what it is about to read is fetched through git first, and what it could not find is fetched and read again.
+//! Partial clones: fetching missing objects on demand. git does that by itself, the library does not: objects are
+//! fetched through git before they are read, or when the library did not find them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

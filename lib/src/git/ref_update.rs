@@ -1,4 +1,4 @@
-//! A ref that should move, and why it did not.
+//! An update of a ref, and why it failed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

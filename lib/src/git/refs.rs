@@ -1,4 +1,4 @@
-//! Refs: reading them, and moving them by compare-and-swap only.
+//! Reading refs, and moving them by compare-and-swap only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,7 +63,7 @@ impl<'r> Refs<'r> {
         Ok(Some(from_gix(&id.map_err(|error| Error::library(format!("read `{name}`"), error))?)))
     }
 
-    /// The full name of the ref a symbolic ref stands for, whether that exists or not. None for all other refs, and for
+    /// The full name of the ref a symbolic ref points to, whether that exists or not. None for all other refs, and for
     /// names that are not UTF-8.
     pub fn symbolic_target(&self, name: &str) -> Result<Option<String>, Error> {
         Ok(match find_exact(&self.local(), full_name(name)?)?.map(|found| found.target) {

@@ -1,4 +1,4 @@
-//! A repository that is open: reading commits, trees, files and history.
+//! An open repository: where it is, and reading its objects.
 
 use std::fmt;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl fmt::Debug for Repo {
 }
 
 impl Repo {
-    /// The same repository, with other care for power cuts.
+    /// The same repository with another durability.
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -64,13 +64,13 @@ impl Repo {
         &self.shared.common_dir
     }
 
-    /// Whether somebody has deleted the git directory since it was opened.
+    /// Whether the git directory was deleted since it was opened.
     pub fn is_gone(&self) -> bool {
         let common = self.common_dir();
         !common.join("HEAD").exists() || !common.join("objects").is_dir()
     }
 
-    /// Sees that git works in the directory worktrees are made from, whoever owns it. Once: every task of a tree asks.
+    /// Checks that git accepts the common directory, whoever owns it. Cached: every task asks.
     pub fn check_trusted(&self) -> Result<(), Error> {
         if self.shared.is_trusted.get().is_some() {
             return Ok(());
@@ -101,7 +101,7 @@ impl Repo {
         self.shared.pool.take()
     }
 
-    /// Where the checkout that was opened stands.
+    /// HEAD of the checkout that was opened.
     pub fn head(&self) -> Result<Head, Error> {
         head_of(&self.local())
     }
@@ -169,7 +169,7 @@ impl Repo {
         }
     }
 
-    /// What a tree has at a path. What lies in a submodule is none of it.
+    /// The entry of a tree at a path. Paths within a submodule have none.
     pub fn tree_entry(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         self.on_demand(|| self.tree_entry_here(tree, path))
     }
@@ -192,7 +192,7 @@ impl Repo {
         Ok(None)
     }
 
-    /// What a tree has in the place of a directory, or of one on the way to it, that is none itself.
+    /// The entry that is in the way of a directory in a tree: at its path or a parent, and not a directory.
     pub fn no_directory(&self, tree: TreeId, dir: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         let bytes = dir.as_bytes();
         let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);

@@ -1,5 +1,5 @@
-//! The library's handles on a repository. One is used by one thread at a time and costs more to make than most of what is
-//! done with it, so those nobody uses are kept; and what was read or written a moment ago is kept for all of them.
+//! The library's handles on a repository. A handle serves one thread at a time and is expensive to make, so idle ones
+//! are kept; a cache of recent objects is shared by all.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,9 +84,9 @@ impl RepoPool {
     }
 }
 
-/// A handle for one thread, given back when it is dropped.
+/// A handle for one thread, returned to the pool when dropped.
 pub(super) struct PooledRepo {
-    /// There until it is given back.
+    /// Present until it is returned.
     handle: Option<gix::Repository>,
     pool: Arc<RepoPool>,
 }
@@ -108,7 +108,7 @@ impl DerefMut for PooledRepo {
 impl Drop for PooledRepo {
     fn drop(&mut self) {
         let Some(mut handle) = self.handle.take() else { return };
-        // Objects that were never written must not be found by whoever is next.
+        // The next user must not find objects that were never written.
         handle.objects.take_object_memory();
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {

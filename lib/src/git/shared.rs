@@ -1,4 +1,4 @@
-//! What all handles of one open repository share.
+//! What all clones of a [`Repo`](super::Repo) share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};

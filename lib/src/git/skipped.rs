@@ -1,4 +1,4 @@
-//! What git would do with a commit of the user's and does not with one of pleach's: hooks and signatures.
+//! Hooks and signatures that the user's commits get and pleach's do not.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use super::loose::NewObject;
 /// What is kept in memory at most, in bytes. What a single turn writes beyond that stays loose.
 const MEMORY: usize = 64 * 1024 * 1024;
 
-/// A larger object stays loose: a few of those are in nobody's way.
+/// A larger object stays loose: there are only few of those.
 const LARGEST: usize = 1024 * 1024;
 
 /// What was written loose and waits to be packed together.
@@ -33,7 +33,7 @@ pub(super) struct WrittenPack {
 }
 
 impl Unpacked {
-    /// These were written.
+    /// Adds objects that were written loose.
     pub fn add<'a>(&self, objects: impl Iterator<Item = NewObject<'a>>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
@@ -44,7 +44,7 @@ impl Unpacked {
         }
     }
 
-    /// What waits, if it is worth it. It is not given again: what cannot be packed now stays loose.
+    /// Takes the waiting objects, if they are worth a pack. What cannot be packed now stays loose.
     pub fn take_if(&self, is_worth_it: impl FnOnce(&UnpackedObjects) -> bool) -> Vec<(ObjectId, ObjectKind, Vec<u8>)> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_worth_it(&state) {

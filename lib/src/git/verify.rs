@@ -1,9 +1,9 @@
-//! Whether objects are what their ids say. Whoever may write objects may write into those that are there, and neither git
-//! nor its library looks at that when it reads one. So whatever is about to reach files people work with is read from disk
-//! once more, and hashed: what lands is what was tested and approved.
+//! Verifying that objects match their ids. Whoever may write objects may overwrite existing ones, and neither git nor
+//! its library notices when it reads one. So everything that is about to reach the user's files is read from disk once
+//! more and hashed: what lands is what was tested and approved.
 //!
-//! Agents write loose objects alone, but git packs what it finds, and reads that rather than a loose copy from then on: of
-//! two copies the one that is read is looked at.
+//! Agents can only write loose objects, but git packs what it finds and reads the pack from then on. Of two copies the
+//! one git reads is verified.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Objects on their way into the repository. They are kept in memory until [`Writer::flush`], so that a transition
-//! that is given up leaves nothing behind, and so that what is written is known and can be made durable.
+//! Writing objects. They stay in memory until [`Writer::flush`], so that an abandoned transition leaves nothing behind,
+//! and everything written is known and can be made durable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Writer {
         let Some(storage) = self.handle.objects.reset_object_memory() else { return Ok(()) };
         let written = self.write_all(&storage);
         if written.is_err() {
-            // Whoever mends the cause may flush again.
+            // The caller may fix the cause and flush again.
             self.handle.objects.set_object_memory(storage);
         }
         written

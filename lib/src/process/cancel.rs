@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// How urgent the wish to end is. It only grows.
+/// How urgent the request to end is. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CancelLevel {
     Running,
@@ -73,7 +73,7 @@ impl Cancel {
         (Canceller(sender), Self { own, above })
     }
 
-    /// One that nobody ever raises.
+    /// One that is never raised.
     pub fn never() -> Self {
         Self::new().1
     }

@@ -1,4 +1,4 @@
-//! What to run, within which limits, and what became of it.
+//! A command to run, its limits, and its output.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The command has no words.
-    #[error("there is no command to run: name a program")]
+    #[error("no command to run; name a program")]
     Empty,
     /// The directory to run in is not there.
     #[error("cannot run `{}` in {}: {source}", program.display(), cwd.display())]
@@ -29,7 +29,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// The supervisor could not be started or did not do its work.
-    #[error("the supervisor `{}` of `{}` did not work: {why}", supervisor.display(), program.display())]
+    #[error("the supervisor `{}` of `{}` failed: {why}", supervisor.display(), program.display())]
     Supervisor {
         /// The supervisor's program.
         supervisor: OsString,
@@ -39,7 +39,7 @@ pub enum SpawnError {
         why: String,
     },
     /// Something below the command did not end although it was killed.
-    #[error("`{}` was killed but something it started does not end; look for a process that hangs in the system or runs as another user", program.display())]
+    #[error("`{}` was killed, but a process it started does not end; look for one that hangs in the kernel or runs as another user", program.display())]
     Unkillable {
         /// The program that was run.
         program: OsString,

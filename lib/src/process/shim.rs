@@ -1,4 +1,4 @@
-//! The supervisor: a process between pleach and a command that lives as long as anything the command started.
+//! The supervisor: a process between pleach and a command that lives until everything the command started has ended.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(e) => {
-            // There is nobody else to tell; the spawner shows it.
+            // The spawner shows it.
             let _ = writeln!(io::stderr(), "the supervisor is started by pleach itself and cannot go on: {e}");
             ExitCode::from(BROKEN)
         }
@@ -59,13 +59,13 @@ fn supervise() -> io::Result<ExitCode> {
     let _ = rustix::process::setsid();
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (request, descriptors) = match wire::receive(&mut socket) {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ExitCode::SUCCESS), // nobody wants it any more
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ExitCode::SUCCESS), // the spawner is gone
         received => received?,
     };
     become_guard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(run(request, descriptors, socket.try_clone()?))?;
-    // When nobody listens any more, nobody needs to know.
+    // Without a listener the result is not needed.
     let _ = report.send(&mut socket);
     Ok(match report {
         SupervisorReport::NotStarted(_) | SupervisorReport::Unkillable => ExitCode::from(BROKEN),
@@ -150,7 +150,7 @@ fn prepare(argv: &[OsString], stdin: Option<OwnedFd>) -> io::Result<std::process
     Ok(command)
 }
 
-/// The ways to be told to end: the spawner closes its side, or dies; somebody sends a signal.
+/// Requests to end: the spawner closes its side, or dies; somebody sends a signal.
 struct EndRequests {
     lifeline: oneshot::Receiver<()>,
     signals: [Incoming; 4],

@@ -291,7 +291,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Looks at the clock, and gives back the time for which nobody has.
+    /// Looks at the clock, and discounts the time it was not looked at.
     fn look(&mut self) {
         let now = Instant::now();
         let since = now.saturating_duration_since(self.looked);

@@ -1,8 +1,8 @@
-//! What spawner and supervisor say to each other over their socket.
+//! The protocol between spawner and supervisor, over a socket.
 //!
-//! The request is a header, which carries the descriptors, and a body. The spawner sends the header before the supervisor
-//! exists, so a lock in it is never without a holder. From then on the spawner's side says only one thing: its end, the
-//! sign to kill. The supervisor answers with one [`SupervisorReport`] before it exits.
+//! A request is a header, which carries the descriptors, and a body. The spawner sends the header before the supervisor
+//! exists, so a lock in it always has a holder. From then on the spawner only ever closes its side, which means: kill.
+//! The supervisor answers with one [`SupervisorReport`] before it exits.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

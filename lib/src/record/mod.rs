@@ -67,7 +67,7 @@ pub enum Error {
     #[error(transparent)]
     Git(#[from] git::Error),
     /// The ref moved although this process holds the session.
-    #[error("another process has written to session {session}; nothing of it was overwritten")]
+    #[error("another process wrote to session {session}; nothing was overwritten")]
     Moved {
         /// The session.
         session: SessionId,

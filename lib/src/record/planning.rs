@@ -1,5 +1,5 @@
-//! What planners have spent. A plan is no session: there is nothing to resume and nobody's work in it. So the turns of
-//! all planners are one chain of records beside the sessions, for those who count.
+//! What planners have spent. A plan is not a session: there is nothing to resume and no work in it. So the turns of all
+//! planners form one chain of records beside the sessions, for counting.
 
 use jiff::Timestamp;
 

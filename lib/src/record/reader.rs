@@ -167,7 +167,7 @@ impl History {
         };
         let opening = read_record(repo, session, first, repo.commit(first)?.tree)?;
         let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
-            return Err(unreadable(session, first, "the session does not begin with its start".into()));
+            return Err(unreadable(session, first, "the first event is not the session's start".into()));
         };
         if started.branches.is_empty() || started.branches.keys().any(|repo| !started.base.contains_key(repo)) {
             return Err(unreadable(

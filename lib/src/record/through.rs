@@ -1,5 +1,4 @@
-//! Chains of records as the objects they are, whatever they say: whether all of them can be read, and which work they
-//! lead to.
+//! Checking chains of records as objects: whether all of them can be read, and which commits they lead to.
 
 use super::{CONTEXT_TRAILER, RECORD_TRAILER};
 use crate::git::{Error, Repo, TreeId};

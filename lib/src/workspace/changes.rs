@@ -73,7 +73,7 @@ impl Changes {
         }
     }
 
-    /// Takes what holds its objects, for whoever writes them. What is looked at meanwhile finds an empty one.
+    /// Takes the writers that hold its objects, leaving empty ones.
     pub fn take_writers(&mut self, workspace: impl Fn(&RepoName) -> Writer) -> BTreeMap<RepoName, Writer> {
         let take = |(repo, change): (&RepoName, &mut TurnChange)| {
             (repo.clone(), std::mem::replace(&mut change.writer, workspace(repo)))

@@ -1,4 +1,4 @@
-//! Room on the disk, and whether it can be written to.
+//! Free disk space, and whether a directory is writable.
 
 use std::io;
 use std::path::Path;

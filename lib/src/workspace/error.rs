@@ -11,26 +11,26 @@ pub enum Error {
     #[error(transparent)]
     Git(#[from] git::Error),
     /// Somebody moved the session branch.
-    #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded; the session stands at {tip}")]
+    #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded; the session is at {tip}")]
     BranchMoved {
         /// The session branch.
         branch: BranchName,
-        /// Where it stands.
+        /// Where it is.
         to: CommitId,
-        /// Where it should stand.
+        /// Where it should be.
         tip: CommitId,
     },
     /// Somebody removed the session branch.
-    #[error("branch `{branch}` was removed; the session stands at {tip}")]
+    #[error("branch `{branch}` was removed; the session is at {tip}")]
     BranchGone {
         /// The session branch.
         branch: BranchName,
-        /// Where it should stand.
+        /// Where it should be.
         tip: CommitId,
     },
     /// Submodules have work that is nowhere else, and would be the next session's.
     #[error(
-        "changes in submodules of the worktree `{}` are {}; commit and push them in their own repository, or remove them there, then run again",
+        "worktree `{}` has changes in submodules that are {}; commit and push them in the submodule, or remove them, then run again",
         path.display(),
         work.missing().join(", and ")
     )]

@@ -1,5 +1,5 @@
-//! Watches what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and the
-//! refs. Agents share the git directory with the user, so a change is noticed rather than prevented here.
+//! Watching what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and refs.
+//! Agents share the git directory with the user, so changes are detected here rather than prevented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 pub struct GuardWatch {
     repo: Repo,
     checkout: Option<Worktree>,
-    /// The checkout may stand elsewhere by now.
+    /// The checkout may have moved.
     moved: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Guard {
     control: BTreeMap<PathBuf, Vec<u8>>,
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
-    /// What had no place in the git directory of the copy, and was removed or put back since the look before.
+    /// Unexpected entries of the copy's git directory that were removed or restored since the last look.
     odd: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ fn mark(file: &Path) -> String {
 }
 
 impl Guard {
-    /// What refs led to, but for pleach's own.
+    /// The commits refs pointed to, except pleach's own.
     pub fn led_to(&self) -> Vec<CommitId> {
         self.refs.iter().filter(|(name, _)| !name.starts_with(OWN)).map(|(_, id)| *id).collect()
     }
@@ -155,7 +155,7 @@ fn changed<'a, K: Ord, V: PartialEq>(
     gone_or_changed.chain(added).map(|(key, _)| key)
 }
 
-/// Reads a file an agent can write to. That something else stands there is as good as any other content: it differs.
+/// Reads a file an agent can write to. Anything else in its place counts as different content.
 fn read_own(dir: &Path, name: &str, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
     match ConfinedDir::at(dir).and_then(|dir| dir.read(name, LONGEST)) {
         Ok(None) => None,

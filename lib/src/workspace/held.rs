@@ -1,7 +1,6 @@
-//! Files of a working copy that are in no commit though they are new or changed: too large, too many, or no files git can
-//! hold. They stay where they are from node to node, and so does what is gone with them, whose deletion is not committed
-//! either: they may be what was deleted elsewhere. What they looked like is noted of the copy, so that what a node does to
-//! them later can be told from what it found.
+//! Files of a working copy that are not committed though they are new or changed: too large, too many, or not storable
+//! by git. They stay in place from node to node, and so do deletions, which are not committed either meanwhile: a held
+//! file may be one that was moved. Their stamps are noted, to tell later changes by a node from what it found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +27,7 @@ pub(super) struct HeldFiles {
 type StampByPath = BTreeMap<RepoPath, Option<FileStamp>>;
 
 impl HeldFiles {
-    /// What is held back of a session's work. What was of another's is not known any more: it is that session's work, and
-    /// nobody has to leave it alone.
+    /// What is held back of a session's work. Files of another session are forgotten: they need not be preserved.
     pub fn read(notes: &Notes, session: &SessionId) -> Result<Self, Error> {
         let text = notes.read(NOTE, LONGEST)?.unwrap_or_default();
         let files = text.strip_prefix(head(session).as_slice()).map(read).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! One writer at a time. A lock is a `flock` on a file; the text in it is only for the message to the one who comes
-//! second. The file is removed only by who holds it, and who takes it looks whether it is still the one on disk.
-//! Correctness rests on compare-and-swap of the refs, not on these.
+//! One writer at a time. A lock is a `flock` on a file; its text only serves the message to whoever comes second. Only
+//! the holder removes the file, and whoever takes the lock checks that the file is still the one on disk. Correctness
+//! rests on compare-and-swap of refs, not on these locks.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -77,7 +77,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if !is_same_file(&file, &path).map_err(failed)? {
-                // Somebody removed the file while we waited for it; a lock on it would exclude nobody.
+                // Somebody removed the file while we waited for it; a lock on it would be useless.
                 continue;
             }
             file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
@@ -108,7 +108,7 @@ impl Lock {
         File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Who holds the lock, by their own words; none if nobody does.
+    /// The holder as it describes itself; none if the lock is free.
     pub fn holder(common_dir: &Path, name: &str) -> Option<LockHolder> {
         if !Self::is_held(common_dir, name) {
             return None;
@@ -128,12 +128,12 @@ impl Lock {
         }
     }
 
-    /// Removes the file of a lock that nobody will need again, and lets go of it. The file goes while the lock is held:
+    /// Removes the file of a lock that is not needed again, and releases it. The file goes while the lock is held:
     /// who opened it before finds that it is not the one on disk any more, and takes a new one.
     pub fn remove(self) -> Result<(), LockError> {
         match is_same_file(&self.file, &self.path) {
             Ok(true) => std::fs::remove_file(&self.path),
-            // Somebody removed it by hand; what stands there now is another's.
+            // It was removed by hand; the file there now belongs to another lock.
             Ok(false) => Ok(()),
             Err(error) => Err(error),
         }
@@ -146,7 +146,7 @@ impl Lock {
     }
 }
 
-/// Who holds a lock. What they wrote is taken at their word only for messages; see [`LockHolder::is_here`].
+/// The holder of a lock. Its text is only used for messages; see [`LockHolder::is_here`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHolder {
     /// All they wrote.
@@ -204,7 +204,7 @@ fn left_by(gone: &str, file: &File, path: &Path) -> io::Result<String> {
         words.get(4).filter(|_| is_this)?.parse::<u32>().ok()
     });
     let who = holder.map_or_else(|| "a process".to_owned(), |process| format!("process {process} on {}", host()));
-    Ok(format!("{who}, which keeps `{}` locked; {} has ended", path.display(), gone.trim()))
+    Ok(format!("{who}, which still holds `{}`; {} has ended", path.display(), gone.trim()))
 }
 
 fn is_same(one: &Metadata, other: &Metadata) -> bool {

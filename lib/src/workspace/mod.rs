@@ -1,4 +1,4 @@
-//! Where a session works: its branch, its working copies, what it saves before removing, and who may write.
+//! Where a session works: its branch, its worktrees, what it saves before removing, and who may write.
 
 mod change;
 mod changes;

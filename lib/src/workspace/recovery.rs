@@ -1,4 +1,4 @@
-//! Bringing a working copy back to what is recorded, after saving what is not.
+//! Resetting a working copy to what is recorded, after saving what is not.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub struct UndoResult {
     pub kept: Option<(String, Vec<RepoPath>)>,
     /// What it removed or reverted of what the setup has made. There is nothing of that to save.
     pub given_back: Vec<RepoPath>,
-    /// Files it changed or removed that were in no commit before: what they were cannot be brought back.
+    /// Files it changed or removed that were in no commit before: their content cannot be restored.
     pub lost: Vec<RepoPath>,
     /// What is said of things that are in no commit and there now, which can be neither saved nor undone.
     pub warnings: Vec<Warning>,
@@ -143,7 +143,7 @@ pub fn restoring_commit(copy: &WorkingCopy, node: &NodeId, at: Timestamp) -> Res
     Ok(Some((writer, commit)))
 }
 
-/// Brings files, HEAD and index where the working copy stands, but for some files. Where rules about what git ignores
+/// Resets files, HEAD and index to the position of the working copy, except some files. Where rules about what git ignores
 /// go or come with that, what the others have hidden comes to light: it is saved with what was saved before, and goes.
 fn reset(
     copy: &mut WorkingCopy,
@@ -205,7 +205,7 @@ fn spared(copy: &mut WorkingCopy) -> Result<BTreeSet<RepoPath>, Error> {
     Ok(spared)
 }
 
-/// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
+/// The commit of HEAD, if only HEAD leads to it: an agent's own, which a reset would lose.
 fn lost_head(copy: &WorkingCopy) -> Result<Option<CommitId>, Error> {
     let head = git::worktree::agent_head(&copy.worktree)?.map_or(copy.at.base, |head| head.commit);
     let known = head == copy.at.base || head == copy.at.tip || copy.repo.history().is_ancestor(head, copy.at.tip)?;

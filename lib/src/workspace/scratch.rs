@@ -1,6 +1,6 @@
-//! Directories for temporary files. They lie with all the others of the system: names of sockets are short, and the
-//! state directory may lie deep. A note in the state directory says which were made, and is locked as long as their owner
-//! lives: what a killed run has left is known by a note nobody holds.
+//! Directories for temporary files, in the system's own: names of sockets are short, and the state directory may be
+//! deep. A note in the state directory names each and is locked while its owner lives: an orphan is known by a note
+//! that is not locked.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -107,13 +107,13 @@ impl Drop for Scratch {
     }
 }
 
-/// A directory for temporary files that a run has left.
+/// A directory for temporary files whose run has ended.
 #[derive(Debug)]
 pub struct OrphanScratch {
     /// Where it is; it may be gone.
     pub path: PathBuf,
     note: PathBuf,
-    /// Locked, so that nobody else removes it meanwhile.
+    /// Locked, so that no other process removes it meanwhile.
     _held: File,
 }
 
@@ -171,7 +171,7 @@ mod tests {
         std::fs::read_dir(notes(state)).map_or(0, Iterator::count)
     }
 
-    /// A directory as a killed process leaves it: the note is there, and nobody holds it.
+    /// A directory as a killed process leaves it: its note exists and is not locked.
     fn killed(state: &Path, host: &str) -> PathBuf {
         let scratch = Scratch::make(state).unwrap();
         let (path, note) = (scratch.path.clone(), scratch.note.clone());

@@ -1,4 +1,4 @@
-//! How working copies are made, beyond what git does.
+//! Settings of worktrees, beyond what git has.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -87,12 +87,12 @@ impl WorktreeSettings {
     }
 }
 
-/// Whether no directory on the way to a path is anything else by now.
-/// Makes the directory worktrees are made in.
+/// Creates the directory worktrees are created in.
 pub fn make_base(base: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(base).map_err(|source| Error::NoBase { path: base.to_owned(), source })
 }
 
+/// Whether all parents of a path are directories or missing.
 fn is_free(copy: &Path, path: &Path) -> bool {
     let above = path.ancestors().skip(1).map(|above| copy.join(above));
     above.into_iter().all(|above| above.symlink_metadata().map_or(true, |found| found.is_dir()))

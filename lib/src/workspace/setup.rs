@@ -1,4 +1,4 @@
-//! What a working copy begins with: what its setup has made, and what is left out of it.
+//! What a working copy starts with: the result of its setup, and what is left out of it.
 
 use super::error::Error;
 use super::settings::WorktreeSettings;

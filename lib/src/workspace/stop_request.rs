@@ -1,12 +1,12 @@
-//! What somebody wishes of a session that another process works on: a word in a file beside the session's lock. Who holds
-//! the lock is told to look by a signal, which says nothing by itself: a process may work on many sessions.
+//! Asking another process to pause or cancel its session: a word in a file beside the session's lock. A signal tells
+//! the holder of the lock to look; it says nothing by itself, since a process may run many sessions.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::names::lock_path;
 
-/// What is wished. It only grows.
+/// A request to stop. It only grows stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopRequest {
     /// Pause after the turn in flight.
@@ -30,13 +30,13 @@ const WORDS: [(StopRequest, &str); 4] = [
 /// What the name of the file ends with, behind that of the lock.
 const SUFFIX: &str = ".wish";
 
-/// Whether a file beside locks is none, but a wish, or one that is being written.
+/// Whether a file beside locks is a request, or one that is being written.
 pub(super) fn is_wish(name: &str) -> bool {
     name.contains(SUFFIX)
 }
 
 impl StopRequest {
-    /// Leaves it for whoever holds the lock `name` below the common git directory. Nobody reads half of it.
+    /// Writes it for the holder of the lock `name` below the common git directory, atomically.
     pub fn leave(self, common_dir: &Path, name: &str) -> io::Result<()> {
         let word = WORDS.iter().find(|(wish, _)| *wish == self).map_or("", |(_, word)| word);
         let path = place(common_dir, name);
@@ -45,15 +45,15 @@ impl StopRequest {
         std::fs::rename(&beside, &path)
     }
 
-    /// What is wished of whoever holds the lock.
+    /// The request to the holder of the lock.
     pub fn read(common_dir: &Path, name: &str) -> Option<Self> {
         let text = std::fs::read_to_string(place(common_dir, name)).ok()?;
         WORDS.iter().find(|(_, word)| *word == text.trim()).map(|(wish, _)| *wish)
     }
 
-    /// Removes what was wished: it was granted, or is of no use any more.
+    /// Removes the request: it was granted, or is obsolete.
     pub fn forget(common_dir: &Path, name: &str) {
-        // One that cannot be removed is read by nobody who is not told to look.
+        // Without a signal it is never read.
         let _ = std::fs::remove_file(place(common_dir, name));
     }
 }

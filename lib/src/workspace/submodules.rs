@@ -4,12 +4,12 @@ use super::error::Error;
 use super::working_copy::WorkingCopy;
 use crate::git::{self, CheckDepth, SubmoduleWork};
 
-/// What lies in submodules and nowhere else.
+/// Work that exists only in submodules.
 pub fn submodule_work(copy: &mut WorkingCopy) -> Result<SubmoduleWork, Error> {
     Ok(git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Quick)?)
 }
 
-/// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
+/// Refuses work in submodules that another session would find there and that cannot be saved.
 pub fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
     let work = git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Thorough)?;
     match work.is_empty() {

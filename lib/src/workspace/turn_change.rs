@@ -1,4 +1,4 @@
-//! What a turn changed in a working copy, and the commit of it.
+//! Finding what a turn changed in a working copy, and committing it.
 
 use std::path::PathBuf;
 
@@ -144,7 +144,7 @@ fn keep_agent_commit(copy: &mut WorkingCopy, own: CommitId) -> Result<Option<War
     let name = keep::save(&copy.repo, copy.repo.writer(), &copy.session, tree, &[copy.at.tip, own], reason)?;
     copy.kept_head = Some(own);
     let own = own.short();
-    let text = format!("the agent's own commit {own} is not joined while files are held back; it is kept at {name}");
+    let text = format!("the agent's own commit {own} is not merged while files are held back; it is saved as {name}");
     Ok(Some(WarningCode::AgentCommitKept.with(text)))
 }
 

@@ -30,9 +30,9 @@ pub struct WorkingCopy {
     pub(super) carries: Commits,
     pub(super) at: CopyPosition,
     pub(super) watch: GuardWatch,
-    /// What was seen when the last node ended, which is what the next one begins with.
+    /// The guarded state when the last node ended, for the next one.
     pub(super) seen: Option<Guard>,
-    /// A scan has found nothing but what is recorded, and nobody else has run in it since.
+    /// A scan found nothing but what is recorded, and nothing else has run in it since.
     pub(super) settled: bool,
     /// The files that were left out of the newest commits.
     pub(super) held: HeldFiles,
@@ -48,7 +48,7 @@ pub struct WorkingCopy {
     pub(super) kept_head: Option<CommitId>,
 }
 
-/// The commits a working copy stands at.
+/// The commits a working copy is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyPosition {
     /// What HEAD and index are at: where the running node began.
@@ -65,7 +65,7 @@ impl CopyPosition {
 }
 
 impl WorkingCopy {
-    /// A working copy that stands at these commits, and whose branch carries those of turns, or of steps alone.
+    /// A working copy at these commits. Its branch carries commits of turns, or only of steps.
     pub fn new(
         repo: Repo,
         name: RepoName,
@@ -128,14 +128,14 @@ impl WorkingCopy {
         self.seen = Some(look);
     }
 
-    /// Others may work in it from now on: a node's programs, or the user while time passes.
+    /// Lets others work in it from now on: programs of a node, or the user.
     pub fn release(&mut self) {
         self.forget_look();
         self.refs_before = None;
         self.worktree.release();
     }
 
-    /// A node's programs have ended, and nobody else can write there.
+    /// The programs of a node have ended: only pleach writes there.
     pub fn acquire(&mut self) {
         self.worktree.acquire();
     }
@@ -168,7 +168,7 @@ impl WorkingCopy {
         CommitLimits { past: Some(past), ..self.limits.clone() }
     }
 
-    /// The commits it stands at.
+    /// The commits it is at.
     pub fn at(&self) -> CopyPosition {
         self.at
     }
@@ -220,7 +220,7 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// The user's checkout has followed the branch. What that brought there is nobody's change of it.
+    /// The user's checkout has followed the branch. What came with it is not a change.
     pub fn checkout_followed(&mut self) {
         self.forget_look();
         self.watch.renew();
@@ -231,7 +231,7 @@ impl WorkingCopy {
         &self.lock
     }
 
-    /// Takes a commit whose files it has as where it stands, while its branch stands elsewhere.
+    /// Takes a commit whose files it has as its position, while its branch is elsewhere.
     pub fn place(&mut self, commit: CommitId) {
         self.at = CopyPosition::all(commit);
     }

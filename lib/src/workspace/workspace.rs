@@ -1,5 +1,4 @@
-//! The worktrees a context works in, one for each repository, and what a turn changed in all of them. One repository is
-//! the case of one.
+//! The working copies of a context, one per repository.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -165,7 +164,7 @@ impl Workspace {
         self.copies.values_mut().for_each(WorkingCopy::forget_look);
     }
 
-    /// Saved work stays saved, whoever removed its ref. Gives the refs that were put back.
+    /// Restores removed refs of saved work. Returns their names.
     pub fn put_back(&self, before: &Guards, after: &Guards, kept: &str) -> Result<Vec<String>, Error> {
         let mut names = Vec::new();
         for copy in self.copies.values() {
@@ -179,12 +178,12 @@ impl Workspace {
         Ok(names)
     }
 
-    /// Others may work in it from now on: a node's programs, or the user while time passes.
+    /// Lets others work in it from now on: programs of a node, or the user.
     pub fn release(&mut self) {
         self.copies.values_mut().for_each(WorkingCopy::release);
     }
 
-    /// A node's programs have ended, and nobody else can write there.
+    /// The programs of a node have ended: only pleach writes there.
     pub fn acquire(&mut self) {
         self.copies.values_mut().for_each(WorkingCopy::acquire);
     }

@@ -1,4 +1,4 @@
-//! What an agent has said about files by a commit of its own.
+//! Changes an agent committed itself.
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::index::entry::Mode;

@@ -1,5 +1,5 @@
-//! What is known about the files of a worktree: for each path the object it became and the file's stat at that time.
-//! It is only a cache: a stat that does not match makes the file be read, nothing else.
+//! The recorded files of a worktree: for each path its object and the file's stat when it was recorded. Only a cache: a
+//! stat that does not match makes the file be read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Cache {
     }
 
     /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged, or
-    /// not `trusted`: whoever writes an index can say of a changed file that it is unchanged.
+    /// not `trusted`: a forged index could claim that a changed file is unchanged.
     pub fn read(
         handle: &gix::Repository,
         tree: TreeId,

@@ -28,9 +28,9 @@ pub struct BuiltTree {
     pub paths: Vec<RepoPath>,
     /// Files that changed but are not in the tree.
     pub held_back: Vec<HeldBack>,
-    /// Files that are gone but stay in the tree while others are held back.
+    /// Deleted files that stay in the tree while others are held back.
     pub withheld: Vec<RepoPath>,
-    /// Submodules in whose place is nothing, or nothing a tree can have. Their links are left alone.
+    /// Submodules whose directory is missing or replaced by something no tree can hold. Their recorded commit stays.
     pub gone: Vec<RepoPath>,
     /// What a person should know, one line each.
     pub warnings: Vec<Warning>,
@@ -122,8 +122,7 @@ pub fn commit_tree(
     Ok(BuiltTree { tree, paths, warnings, held_back, withheld, gone })
 }
 
-/// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
-/// setup has, or it is left out of the checkout.
+/// Recorded paths that a new file replaces though no agent removed them: a setup did, or they are left out of the checkout.
 fn in_the_way(worktree: &Worktree, entries: &[(BString, Option<CachedEntry>)]) -> BTreeSet<BString> {
     let mut found = BTreeSet::new();
     let put = entries.iter().filter(|(path, known)| known.is_some() && worktree.cache.known(path.as_bstr()).is_none());
@@ -138,7 +137,7 @@ fn in_the_way(worktree: &Worktree, entries: &[(BString, Option<CachedEntry>)]) -
     found
 }
 
-/// The edit that brings the recorded tree to what was found, none if it has it already.
+/// The edit that puts what was found into the recorded tree; none if it is there already.
 fn edit(worktree: &Worktree, path: &BString, found: Option<&CachedEntry>) -> Option<TreeEdit> {
     let place = RepoPath::new(path.to_vec());
     let Some(found) = found else { return Some(TreeEdit::Remove(place)) };
@@ -180,25 +179,22 @@ fn warnings(
     unfiltered: &[(BString, BString)],
 ) -> Vec<Warning> {
     let nested = scan.nested.iter().map(|path| {
-        WarningCode::NestedRepository.with(format!("`{path}` is a repository of its own and is not committed"))
+        WarningCode::NestedRepository.with(format!("`{path}` is a nested repository; it is not committed"))
     });
     let links = [(scan.submodules.as_slice(), "moved"), (gone, "is gone"), (replaced, "is replaced")];
     let links = links.into_iter().flat_map(|(paths, what)| {
-        let text = move |path: &RepoPath| format!("submodule `{path}` {what}; its link is left alone");
+        let text = move |path: &RepoPath| format!("submodule `{path}` {what}; its recorded commit does not change");
         paths.iter().map(move |path| WarningCode::SubmoduleChanged.with(text(path)))
     });
     let cleared = scan.cleared.iter().take(SHOWN);
-    let cleared = cleared.map(|path| {
-        WarningCode::FileUnreadable.with(format!("`{path}` was no file git could have read; it is removed"))
-    });
+    let cleared = cleared.map(|path| WarningCode::FileUnreadable.with(format!("removed `{path}`: git cannot read it")));
     let unlocked = scan.unlocked.iter().take(SHOWN);
     let unlocked = unlocked.map(|path| {
-        WarningCode::PermissionsRestored.with(format!("nobody could look into `{path}`; its permissions are put back"))
+        WarningCode::PermissionsRestored.with(format!("`{path}` was unreadable; its permissions are restored"))
     });
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
-        WarningCode::FilterMissing.with(format!(
-            "`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed"
-        ))
+        WarningCode::FilterMissing
+            .with(format!("`{path}` is committed unfiltered: its git filter `{filter}` is not installed"))
     });
     nested.chain(links).chain(cleared).chain(unlocked).chain(in_words(held_back)).chain(raw).collect()
 }

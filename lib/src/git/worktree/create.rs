@@ -1,4 +1,4 @@
-//! Making, opening, listing and removing worktrees.
+//! Creating worktrees.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -46,7 +46,7 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
     made
 }
 
-/// Gives a worktree that is being made its files, as far as they are not there.
+/// Checks out the files of a worktree that is being created, except those that exist.
 fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
     check_out(repo, path, made, rules, &marker)?;
     crash::point(Kind::HeadUpdate, When::After);
@@ -63,7 +63,7 @@ fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: Creatio
 /// Finishes a worktree whose making was cut short; none where git had not come to its files, or made it for another
 /// commit. What it has checked out is not written again.
 pub(super) fn finish(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Option<Worktree>, Error> {
-    // A git that is still at it goes on to its end.
+    // Waits for a git that is still running.
     let marker = CreationMarker::resume(path)?;
     let (Some(made), Ok(root)) = (find_git_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
     let is_noted = Registration::of(repo.common_dir(), &made)?.is_some_and(|registration| registration.root == root);
@@ -138,7 +138,7 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], marker:
     check_added(path, program.run_long(path, args, marker.lock(), told)?)
 }
 
-/// That git has made the worktree, or why not.
+/// Checks that git has created the worktree.
 fn check_added(path: &Path, git: GitOutput) -> Result<(), Error> {
     match git.code {
         Some(0) => Ok(()),

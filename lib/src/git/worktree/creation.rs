@@ -1,4 +1,4 @@
-//! The mark of a worktree that is being made.
+//! The marker of a worktree that is being created.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use super::lock::wait_for_lock;
 use super::move_aside::sibling;
 use crate::git::error::{Error, IoContext as _};
 
-/// A file beside a worktree as long as it is being made. An agent cannot remove it, nor make one: it works only in a
-/// worktree that is whole.
+/// A file beside a worktree while it is being created. An agent can neither remove nor create it: agents only work in
+/// complete worktrees.
 pub(super) struct CreationMarker {
     file: PathBuf,
-    /// Held by whoever makes it, and by a git that outlives them.
+    /// Held by the creating process, and by a git that outlives it.
     lock: Arc<File>,
 }
 
@@ -21,7 +21,7 @@ impl CreationMarker {
         Self::resume(path)
     }
 
-    /// Goes on with what somebody else has begun, who was killed, once nothing of it runs any more.
+    /// Takes over from a killed process, once nothing of it runs any more.
     pub fn resume(path: &Path) -> Result<Self, Error> {
         let file = Self::file(path);
         let lock = File::options().create(true).append(true).open(&file).at("create", &file)?;
@@ -29,12 +29,12 @@ impl CreationMarker {
         Ok(Self { file, lock: Arc::new(lock) })
     }
 
-    /// What a program keeps open that must not be overtaken.
+    /// For a program that must finish before anybody else takes over.
     pub fn lock(&self) -> Arc<File> {
         self.lock.clone()
     }
 
-    /// The worktree is whole. That is on disk before anybody works there: the file must not come back.
+    /// The worktree is complete. Durable before anybody works there: the file must not come back.
     pub fn finish(self) -> Result<(), Error> {
         std::fs::remove_file(&self.file).at("remove", &self.file)?;
         match self.file.parent() {
@@ -43,7 +43,7 @@ impl CreationMarker {
         }
     }
 
-    /// Whether somebody was killed who made a worktree here.
+    /// Whether a process was killed while it created a worktree here.
     pub fn exists(path: &Path) -> bool {
         Self::file(path).exists()
     }
@@ -61,7 +61,7 @@ impl CreationMarker {
     }
 }
 
-/// Whether nothing is there but, at most, an empty directory.
+/// Whether a path does not exist or is an empty directory.
 pub(super) fn is_free(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(found) => found.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),

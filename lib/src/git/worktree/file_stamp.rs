@@ -1,4 +1,4 @@
-//! What tells a file that was not read from any later state of it.
+//! The stamp of a file that was not read: any later write changes it.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;

@@ -21,7 +21,7 @@ pub(super) struct Filters {
     capabilities: gix::fs::Capabilities,
     /// The names of the filters that are configured.
     drivers: BTreeSet<BString>,
-    /// Files that ask for a filter nobody configured, with its name.
+    /// Files whose filter is not configured, with its name.
     pub unfiltered: Vec<(BString, BString)>,
 }
 

@@ -1,4 +1,4 @@
-//! The git directories of worktrees: where they are, and what ties them to the files.
+//! The git directories of worktrees: finding them, and the files that tie them to the worktree.
 
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -25,7 +25,7 @@ pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Err
 }
 
 /// The git directory of a worktree, as the repository knows it. What lies in the worktree is the agent's to write: a link
-/// in it must not lead to the git directory of the user's checkout, or of anybody else's.
+/// in it must not lead to the git directory of the user's checkout, or of another worktree.
 pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
     if repo.workdir().is_some_and(|own| same_file(own, root)) {
         return Ok(repo.git_dir().to_owned());

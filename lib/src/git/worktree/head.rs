@@ -1,4 +1,4 @@
-//! HEAD and index of a worktree: where the agent put them, and bringing them to where they belong.
+//! HEAD of a worktree: where the agent put it, and moving it to where it belongs.
 
 use std::path::Path;
 
@@ -58,8 +58,8 @@ pub fn agent_head(worktree: &Worktree) -> Result<Option<Head>, Error> {
     }
 }
 
-/// Brings HEAD and index to `commit`, at the end of a node. The files are not touched: they are the commit's.
-/// What a merge or rebase left half done is removed.
+/// Moves HEAD and index to `commit`, at the end of a node. The files are not touched: they are the commit's.
+/// State of an unfinished merge or rebase is removed.
 pub fn follow(worktree: &mut Worktree, commit: CommitId) -> Result<(), Error> {
     let tree = worktree.repo.tree_of(commit)?;
     relink::restore_link(worktree)?;
@@ -128,7 +128,7 @@ pub(super) fn clear_state(worktree: &Worktree) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes lock files a killed git left behind. No agent runs now, so nobody should be at work there.
+/// Removes lock files a killed git left behind. No agent runs now, so no git should be running there.
 pub(super) fn clear_locks(worktree: &Worktree) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
     for name in ["HEAD", "index"] {

@@ -48,12 +48,14 @@ impl fmt::Display for HoldReason {
             }
             Self::TooMany(count) => write!(
                 f,
-                "one of {count} new files, more than the limit (`commit.max_new_files`); add what is generated to .gitignore"
+                "one of {count} new files, more than the limit (`commit.max_new_files`); add generated files to .gitignore"
             ),
-            Self::NoRoom => f.write_str("it takes the place of files whose deletion is not committed either"),
-            Self::TooDeep => f.write_str("it lies too deep for any path to lead there"),
-            Self::Name => f.write_str("git does not allow its name"),
-            Self::Submodule => f.write_str("it lies in the place of a submodule, whose link is left alone"),
+            Self::NoRoom => f.write_str("it replaces files whose deletion is not committed either"),
+            Self::TooDeep => f.write_str("its path is too long"),
+            Self::Name => f.write_str("git does not allow this name"),
+            Self::Submodule => {
+                f.write_str("it is in the directory of a submodule, whose recorded commit does not change")
+            }
             Self::Unreadable(detail) => write!(f, "cannot be read: {detail}"),
             Self::Filter(detail) => write!(f, "its git filter failed: {detail}"),
         }

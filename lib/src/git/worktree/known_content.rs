@@ -1,6 +1,5 @@
-//! Content the repository has already: a file that was moved or copied, or that a commit had before, is not new. It is
-//! never held back, however large it is and however many there are. Only where something is about to be held back is this
-//! looked up.
+//! Content the repository already has: a file that was moved, copied, or part of an earlier commit is not new. Such
+//! files are never held back, whatever their size and number. Looked up only when something is about to be held back.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -58,7 +57,7 @@ impl KnownContent {
     }
 }
 
-/// How files are read for one tree. What it takes is made when the first file needs it.
+/// Reads the files of one tree. Filters and known content are set up when the first file needs them.
 pub(super) struct FileReader<'a> {
     limits: &'a CommitLimits,
     new: NewContent,
@@ -71,7 +70,7 @@ impl<'a> FileReader<'a> {
         Self { limits, new, filters: None, known: None }
     }
 
-    /// What is known of new content, and the files that asked for a filter nobody configured.
+    /// What is known of new content, and the files whose filter is not configured.
     pub fn end(self) -> (NewContent, Vec<(BString, BString)>) {
         (self.new, self.filters.map(|filters| filters.unfiltered).unwrap_or_default())
     }

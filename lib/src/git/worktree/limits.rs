@@ -1,4 +1,4 @@
-//! What is too much to commit without a person looking at it.
+//! Limits on what is committed without a person looking at it.
 
 use super::Past;
 
@@ -9,7 +9,7 @@ pub struct CommitLimits {
     pub max_file: u64,
     /// The largest number of new files at once.
     pub max_new_paths: usize,
-    /// Whether what lies in the place of a submodule takes the place of its link.
+    /// Whether files in the directory of a submodule replace its link.
     pub in_submodules: bool,
     /// Whether deletions are in the tree though something is held back: what is held back may be what was deleted
     /// elsewhere.

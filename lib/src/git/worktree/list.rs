@@ -1,5 +1,5 @@
-//! The worktrees there are. Read here and not by git, which believes whatever an agent has written into the git directory
-//! of its own.
+//! All worktrees of a repository. Read here and not by git, which trusts whatever an agent writes into the git
+//! directory of its worktree.
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ pub(in crate::git) fn is_registered(repo: &Repo, git_dir: &Path) -> Result<bool,
     Ok(Registration::of(repo.common_dir(), git_dir)?.is_some())
 }
 
-/// What the repository knows of one worktree; none if it is none.
+/// One linked worktree; none if its git directory names no files.
 fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<ListedWorktree>, Error> {
     let (path, is_own) = match Registration::of(repo.common_dir(), &git_dir)? {
         Some(registration) => (registration.root, true),

@@ -1,4 +1,4 @@
-//! One process at a time makes or removes worktrees of a repository.
+//! Only one process at a time creates or removes worktrees of a repository.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use crate::git::error::{Error, IoContext as _};
 
-/// How long others are waited for who make a worktree of the same repository: a large one takes its time.
+/// How long to wait for other processes that create a worktree of the same repository.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How often that is looked at.
+/// How often that is checked.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Waits until no other pleach makes a worktree of this repository: two gits that do trip over each other's halves. Holds
-/// until it is dropped, or its process ends.
+/// Waits until no other pleach creates or removes a worktree of this repository: two gits at once disturb each other. Held
+/// until it is dropped or the process ends.
 pub(super) fn lock_worktrees(common: &Path) -> Result<File, Error> {
     let dir = common.join("pleach");
     std::fs::create_dir_all(&dir).at("create", &dir)?;
@@ -25,7 +25,7 @@ pub(super) fn lock_worktrees(common: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Waits until nobody else holds a file.
+/// Waits until no other process holds a file.
 pub(super) fn wait_for_lock(file: &File, path: &Path) -> Result<(), Error> {
     let setup_files = Instant::now();
     loop {
@@ -34,7 +34,7 @@ pub(super) fn wait_for_lock(file: &File, path: &Path) -> Result<(), Error> {
             Err(Errno::WOULDBLOCK) if setup_files.elapsed() < PATIENCE => std::thread::sleep(POLL),
             // An agent can hold it as well: it need only be able to read it.
             Err(Errno::WOULDBLOCK) => {
-                let detail = format!("another process holds `{}`; end it and run again", path.display());
+                let detail = format!("another process holds `{}`; stop it and run again", path.display());
                 return Err(Error::Library { doing: "make or remove a worktree".into(), detail });
             }
             Err(error) => return Err(std::io::Error::from(error)).at("lock", path),

@@ -1,7 +1,33 @@
-//! A checkout an agent works in.
+//! Checkouts agents work in. [`Worktree`] holds what is known of one; what is done with it is functions here.
 //!
 //! While a node runs, HEAD and index of the checkout stay where the node began, so the agent sees all its work as
 //! uncommitted; [`follow`] brings them up at its end.
+//!
+//! How is a worktree made, opened, repaired and removed?
+//! - `create` (`creation` marks one that is being made, `add_failure` tells why git could not), `open`, `repair`,
+//!   `remove`; `lock` lets one process at a time do so, `move_aside` keeps what was in the way.
+//! - `git_dir` finds the git directory of a worktree, `list` all worktrees, `registration` those that are pleach's own;
+//!   `metadata` keeps notes where no agent can write.
+//!
+//! What did an agent change?
+//! - `scan` compares the files with the recorded tree: `walk` by their stats, `untracked` what the index does not know,
+//!   `submodules` what lies in the place of one; `scan_result` is what it finds. `cache` knows the recorded files.
+//! - `agent_commits` adds what an agent committed itself; `submodule_changes` and `submodule_commits` find work in
+//!   submodules.
+//!
+//! How do files become a tree?
+//! - `commit_tree`, by `read_file` and `filters`, within `limits`: `held_back` is what is not committed, `known_content`
+//!   and `past` what is not new, `new_content` what is known to be.
+//!
+//! How do files, HEAD and index come to a given state?
+//! - `restore`, `head`, `index_file`; `spared` keeps files as they are, `sparse` and `rules` leave files out.
+//!
+//! What does a setup leave?
+//! - `set_up` records it, `setup_snapshot` is what is recorded, `setup_changes` what has become of it.
+//!
+//! What if an agent tampers with its worktree?
+//! - `sanitize` removes what has no place in the git directory, `valid_head` a HEAD that names no commit, `special_files`
+//!   what cannot be read (`rule_files` are the files git reads by name); `relink` ties files and repository together again.
 
 mod add_failure;
 mod agent_commits;

@@ -1,4 +1,4 @@
-//! Moving what stands in the way of a worktree beside it: it may be somebody's work.
+//! Moving what is in the way of a worktree to a sibling path: it may be somebody's work.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

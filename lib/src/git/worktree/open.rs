@@ -1,4 +1,4 @@
-//! Opening a worktree that exists.
+//! Opening an existing worktree.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::open::open_with;
 use crate::git::repo::Repo;
 
-/// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
+/// Opens an existing worktree. Its files are compared with the commit of its HEAD until another tree is
 /// [accepted](Worktree::accept).
 pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
     let root = path.canonicalize().at("open the worktree", path)?;
     let git_dir = own_git_dir(repo, &root)?;
     let git_dir = match git_dir.canonicalize() {
-        // The repository was made anew, or somebody removed what it knew of this worktree.
+        // The repository was recreated, or its git directory of this worktree was removed.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::LinkReplaced { path: root });
         }

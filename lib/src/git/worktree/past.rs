@@ -1,5 +1,5 @@
-//! The content of commits that were there before somebody began to work, read newest first and only as far as it is asked
-//! for. What is not there, because a clone is partial or shallow, is passed over: nothing is fetched for this.
+//! Content of commits from before the work began, read newest first and only as far as needed. Objects a partial or
+//! shallow clone lacks are skipped: nothing is fetched.
 
 use std::collections::{BinaryHeap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::git::id::to_gix;
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
 
-/// How many commits are read of each kind, so that nobody waits for a long history.
+/// How many commits are read of each kind, to bound the time for a long history.
 const MOST: usize = 5_000;
 
 /// Where pleach's own refs are.
@@ -21,9 +21,9 @@ const OWN: &str = "refs/pleach/";
 /// Where the content of a repository is found that is not new, though the recorded tree does not have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Past {
-    /// The commits the work stands at.
+    /// The commits the work is based on.
     pub own: Vec<CommitId>,
-    /// What refs led to before the work began; none where nobody could have moved one since.
+    /// What refs led to before the work began; none where they cannot have moved since.
     pub refs: Option<Vec<CommitId>>,
 }
 
@@ -60,7 +60,7 @@ impl PastContent {
             self.read_commit(commit);
         } else if let Some(tips) = self.tips.pop() {
             (self.commits, self.left) = (BinaryHeap::new(), MOST);
-            // All of them come before what is below any: nobody knows how old they are.
+            // All of them come before what is below any: their age is unknown.
             tips.into_iter().for_each(|tip| self.begin(tip));
         } else {
             return Ok(false);

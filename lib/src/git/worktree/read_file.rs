@@ -1,4 +1,4 @@
-//! What is at a path of a worktree, as git stores it.
+//! Reading a file of a worktree as git stores it.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -14,7 +14,7 @@ use super::tree_paths::parents;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::writer::Writer;
 
-/// What stands at a path.
+/// The state of a path.
 pub(super) enum FileState {
     Gone,
     File(CachedEntry),
@@ -39,7 +39,7 @@ pub(super) fn read(
     Ok(found)
 }
 
-/// What stands at a path, with its content as git stores it.
+/// The state of a path, with its content as git stores it.
 pub(super) fn content(
     worktree: &Worktree,
     path: &BStr,
@@ -83,7 +83,7 @@ pub(super) fn content(
     Ok((FileState::File(CachedEntry { id, mode, stat }), bytes))
 }
 
-/// What stands where only a submodule can, which is not read: files there are in no tree.
+/// The state of a path where only a submodule can be. It is not read: files there are in no tree.
 pub(super) fn found_there(worktree: &Worktree, path: &BStr) -> FileState {
     let found = worktree.disk_path(path).symlink_metadata().ok().filter(|_| worktree.has_real_parents(path));
     match found {

@@ -1,6 +1,6 @@
-//! Which worktrees are pleach's own. An agent can write all that lies in the git directory of its worktree, and so make it
-//! say anything; but it can neither rename nor replace that directory, nor write beside it. So pleach keeps a note of each,
-//! by its name, where no agent can write, and believes that instead.
+//! Which worktrees are pleach's own. An agent can write anything into the git directory of its worktree, but can
+//! neither rename nor replace that directory, nor write beside it. So pleach keeps a note of each by its name, where no
+//! agent can write, and trusts only that.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use super::metadata::{LONGEST, Notes};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
 
-/// What is remembered of how a worktree came to be.
+/// pleach's own record of a worktree it created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registration {
     /// Where its files are.
@@ -23,7 +23,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Takes note of the git directory of a worktree, before any agent works there.
+    /// Registers a new worktree, before any agent works there.
     pub fn register(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
         Self { root: root.to_owned(), settings: settings(git_dir)? }.write(common, git_dir)
     }
@@ -34,7 +34,7 @@ impl Registration {
         Notes::of(common, git_dir).write_durably(OWN, &self.text(&born))
     }
 
-    /// The note of a git directory; none when it is not one that pleach has made.
+    /// The registration of a git directory; none if pleach did not create it.
     pub fn of(common: &Path, git_dir: &Path) -> Result<Option<Self>, Error> {
         let Some(text) = Notes::of(common, git_dir).read(OWN, 2 * LONGEST)? else { return Ok(None) };
         match birth_stamp(git_dir) {
@@ -43,7 +43,7 @@ impl Registration {
         }
     }
 
-    /// Puts the settings back that an agent has changed, and says which. They may name programs, which the next git that
+    /// Restores settings that an agent has changed, and names the file. They may name programs, which the next git that
     /// is run in the worktree would start, whoever runs it.
     pub fn restore_settings(&self, git_dir: &Path) -> Result<Option<String>, Error> {
         let place = git_dir.join(SETTINGS);
@@ -51,7 +51,7 @@ impl Registration {
             return Ok(None);
         }
         let dir = match ConfinedDir::at(git_dir) {
-            // It is made anew by what comes next.
+            // It is recreated later.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             dir => dir.at("open", git_dir)?,
         };
@@ -59,7 +59,7 @@ impl Registration {
             Some(settings) => dir.put(SETTINGS, settings).at("write", &place)?,
             None => dir.remove(SETTINGS).at("remove", &place)?,
         }
-        Ok(Some(format!("{} (it is put back)", place.display())))
+        Ok(Some(format!("{} (restored)", place.display())))
     }
 
     /// `BORN NUL ROOT`, and `NUL SETTINGS` if there are some.
@@ -87,8 +87,8 @@ fn settings(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
     read.at("read", &git_dir.join(SETTINGS))
 }
 
-/// What tells a directory from another one that has its name later: somebody may remove a worktree of pleach's with git, and
-/// make one of their own that gets the same name.
+/// Tells a directory from a later one of the same name: somebody may remove a worktree of pleach's with git and create
+/// another that gets the same name.
 fn birth_stamp(dir: &Path) -> std::io::Result<String> {
     let data = dir.symlink_metadata()?;
     let time = data.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! Putting back what ties a worktree to its repository, where an agent has removed or replaced it.
+//! Restoring the files that tie a worktree to its repository, where an agent removed or replaced them.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -26,7 +26,7 @@ pub fn restore_missing_link(worktree: &Worktree) -> Result<(), Error> {
 }
 
 /// Puts the `.git` file back that an agent may have deleted, and what ties the worktree's git directory to it. A
-/// repository the agent made in its place is put aside.
+/// repository the agent made in its place is moved aside.
 pub fn restore_link(worktree: &mut Worktree) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
     if worktree.access.get() == Access::Tied {

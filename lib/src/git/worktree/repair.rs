@@ -1,5 +1,5 @@
-//! Bringing a worktree back of which a kill or an agent has left only a part. What lies in its place may be work, so it
-//! stays or is put aside, unless it is known that nobody has worked there yet.
+//! Repairing a worktree that a kill or an agent has damaged. Files found in its place may be work, so they stay or are
+//! moved aside, unless no agent has worked there yet.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,9 @@ use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
 
-/// The worktree at `path`: as it was left, mended where its git directory is broken or gone, or a new one like
-/// [`add_sparse`](super::add_sparse) makes. Files the repository knows nothing of are mended when they `belong` to it, and
-/// else put aside.
+/// The worktree at `path`: opened, repaired where its git directory is broken or missing, or created as by
+/// [`add_sparse`](super::add_sparse). Files the repository does not know are adopted when they `belong` to it, and moved
+/// aside otherwise.
 pub fn open_or_repair(
     repo: &Repo,
     path: &Path,
@@ -40,13 +40,13 @@ pub fn open_or_repair(
         remove::remove(repo, path)?;
         return create::add_sparse(repo, path, commit, rules);
     }
-    // A link may lead to anybody's files.
+    // A link may lead anywhere.
     let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let git_dir = match is_directory.then(|| own_git_dir(repo, path)).transpose() {
         Err(Error::NotARepository { .. } | Error::LinkReplaced { .. }) => None,
         found => found?,
     };
-    // One that nobody may look into is whole all the same.
+    // An unreadable one may still be complete.
     let unlocked = git_dir
         .iter()
         .filter(|git_dir| is_worktree_git_dir(repo, git_dir))
@@ -60,7 +60,7 @@ pub fn open_or_repair(
             Ok(worktree)
         }
         Some(git_dir) => repair(repo, path, Some(&git_dir), commit, rules),
-        // Somebody may be at work there, for a repository that uses the same place.
+        // It may be in use by another repository with the same directory of worktrees.
         None if is_directory && belongs_to_another(path) => Err(Error::LinkReplaced { path: path.to_owned() }),
         None if belongs && is_directory => repair(repo, path, None, commit, rules),
         None => {
@@ -73,11 +73,9 @@ pub fn open_or_repair(
     }
 }
 
-/// Moves a worktree of pleach's own to `path` where it lies elsewhere, its path ending in the same `name`: the place for it
-/// is another since its repository was moved or its settings were changed. Where it lies is known by a note no agent can
-/// write.
-/// Returns where one stays, and why: the repository is a copy and has only the word of the worktree's own git directory
-/// for it, or another one has it by now, or it cannot be moved.
+/// Moves a worktree of pleach's own to `path` from elsewhere, where its path ends in the same `name`: its repository was
+/// moved, or the settings changed. The old path comes from a note no agent can write.
+/// Returns the path of one that stays, and why: it belongs to another copy of the repository, or cannot be moved.
 pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
     if CreationMarker::exists(path) || !is_free(path) {
         return Ok(None);
@@ -95,7 +93,7 @@ pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf
         let Some(from) = root.filter(|root| is_meant(root)) else { continue };
         let is_tied = linked_git_dir(&from).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &git_dir)));
         let Some(mut registration) = registration.filter(|_| is_tied || !belongs_to_another(&from)) else {
-            stays = Some((from, "it is that of another copy of the repository".to_owned()));
+            stays = Some((from, "it belongs to another copy of the repository".to_owned()));
             continue;
         };
         if let Some(above) = path.parent() {
@@ -104,7 +102,7 @@ pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf
         if let Err(error) = std::fs::rename(&from, path) {
             return Ok(Some((from, format!("it cannot be moved to `{}`: {error}", path.display()))));
         }
-        // Killed before this is noted, it is files nobody knows, which are mended.
+        // Killed before this is noted, these are unknown files, which are repaired.
         registration.root = path.canonicalize().at("open the worktree", path)?;
         registration.write(common, &git_dir)?;
         return Ok(None);
@@ -112,7 +110,7 @@ pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf
     Ok(stays)
 }
 
-/// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
+/// Registers a worktree of pleach's whose registration was lost: it was moved, or restored from a backup.
 fn note_registration(worktree: &mut Worktree) -> Result<(), Error> {
     let common = worktree.repo.common_dir();
     match &mut worktree.registration {
@@ -130,13 +128,13 @@ fn note_registration(worktree: &mut Worktree) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a worktree belongs to a repository that says so itself.
+/// Whether a worktree belongs to another repository that knows it.
 fn belongs_to_another(path: &Path) -> bool {
     linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| leads_to(&named, path)))
 }
 
-/// Gives files a git directory: that of a worktree made for this, because git alone knows all that belongs in one. The
-/// files are not touched.
+/// Gives files a new git directory, taken from a worktree created for this: only git knows what belongs in one. The files
+/// are not touched.
 fn repair(
     repo: &Repo,
     path: &Path,

@@ -31,7 +31,7 @@ pub struct Restored {
 }
 
 /// Makes the files equal to `tree`: changed ones are written again, new ones removed. Ignored files stay, unless
-/// one stands where a file of the tree belongs, and so does what the worktree was set up with. Save what is to be kept
+/// one is in the way of a file of the tree, and so does what the worktree was set up with. Save what is to be kept
 /// first.
 pub fn restore(worktree: &mut Worktree, tree: TreeId) -> Result<Restored, Error> {
     restore_sparing(worktree, tree, &BTreeSet::new())
@@ -81,12 +81,12 @@ pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<
         let (inside, place) =
             (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), worktree.disk_path(path.as_bstr()));
         let is_directory = dir.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
-        // Whatever stands there goes, a directory with all that is ignored in it.
+        // Whatever is there is removed, a directory with its ignored files.
         if known.mode != Mode::COMMIT || !is_directory {
             dir.remove(&inside).at("remove", &place)?;
         }
         if known.mode == Mode::COMMIT {
-            // An empty directory stands for a submodule whose files are not there.
+            // A submodule that is not checked out is an empty directory.
             dir.make_directory(&inside).at("create", &place)?;
         }
     }
@@ -140,7 +140,7 @@ pub(super) fn remove_untracked(worktree: &Worktree, dir: &ConfinedDir, path: &BS
     Ok(())
 }
 
-/// Removes files and links that stand where a directory on the way to `path` belongs.
+/// Removes files and links in place of the parent directories of `path`.
 fn clear_parents(worktree: &Worktree, dir: &ConfinedDir, path: &BStr) -> Result<(), Error> {
     for parent in parents(path) {
         let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), worktree.disk_path(parent));

@@ -1,4 +1,4 @@
-//! The files of a worktree that git reads by their names, for what they say about others.
+//! The files git reads by name: `.gitattributes`, `.gitignore`, `.gitmodules`.
 
 use rustix::fs::FileType;
 

@@ -1,6 +1,6 @@
-//! Which files of a tree are left out of a worktree: by the sparse checkout the user has made of the repository, and by what
-//! pleach is told to leave out. Both are rules in the file git keeps for them. An agent can write there, so they are noted
-//! as well, and read from the note. The marks in an index only say which files came to be there all the same.
+//! Sparse checkout rules: those of the user's own sparse checkout, and those pleach adds. Both are in git's own file.
+//! An agent can write there, so the rules are noted as well and read from the note. Marks in an index only tell which
+//! left-out files exist anyway.
 
 use std::path::Path;
 
@@ -152,7 +152,7 @@ fn inherited_kind(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
     let args = ["config", "--type=bool", "--get-regexp", "^core\\.sparsecheckout(cone)?$"];
     let found = repo.shared.program.run(git_dir, args)?.stdout;
     let found = String::from_utf8_lossy(&found).into_owned();
-    // The last word counts.
+    // The last setting counts.
     let setting = |name: &str| found.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let is_sparse = setting("core.sparsecheckout") == Some("true");
     Ok(is_sparse.then(|| setting("core.sparsecheckoutcone") != Some("false")))

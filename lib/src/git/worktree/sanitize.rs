@@ -1,5 +1,5 @@
-//! What has no place in the git directory of a worktree, which an agent can write to. git makes nothing but files and
-//! directories there; a link would lead whoever writes there out of it, and a pipe makes whoever reads it wait for ever.
+//! Removing unexpected entries from the git directory of a worktree, which an agent can write to. git only creates
+//! files and directories there; a link would lead a writer elsewhere, and a pipe would block a reader for ever.
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +21,13 @@ const DIRECTORIES: [&str; 3] = ["info", "logs", "refs"];
 /// The repositories of submodules: large, and nothing is read or written there.
 const MODULES: [&str; 1] = ["modules"];
 
-/// Gives back the right to use a directory, and names it if it was taken away.
+/// Restores the permissions of a directory; names it if they had been removed.
 pub(super) fn unlock(place: &Path) -> Result<Option<String>, Error> {
     Ok(confined_fs::unlock(place).at("open", place)?.then(|| unlocked(place)))
 }
 
-/// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
-/// read or written there, and keeps in mind what it was.
+/// Removes unexpected entries from the worktree's git directory and restores what was changed, before anything is read or
+/// written there. What it removed is kept for [`Worktree::take_cleared`].
 pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
     if worktree.is_agents && matches!(worktree.access.get(), Access::Lent | Access::Back) {
         let mut cleared = worktree.cleared.borrow_mut();
@@ -45,14 +45,14 @@ pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
 }
 
 fn unlocked(place: &Path) -> String {
-    format!("{} (nobody could use it; its permissions are put back)", place.display())
+    format!("{} (it was unreadable; its permissions are restored)", place.display())
 }
 
-/// Removes what has no place in a worktree's git directory, and names it.
+/// Removes unexpected entries from a worktree's git directory, and names them.
 pub(super) fn remove_unexpected(git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut named = Vec::from_iter(unlock(git_dir)?);
     let dir = match ConfinedDir::at(git_dir) {
-        // It is made anew by what comes next.
+        // It is recreated later.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         dir => dir.at("open", git_dir)?,
     };
@@ -77,7 +77,7 @@ pub(super) fn remove_unexpected(git_dir: &Path) -> Result<Vec<String>, Error> {
     Ok(named)
 }
 
-/// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to, or give up.
+/// Removes what would block git for ever or make it fail when it lists worktrees, the user's own included.
 pub(super) fn remove_blocking_files(common: &Path) -> Result<(), Error> {
     let all = common.join("worktrees");
     let entries = match std::fs::read_dir(&all) {
@@ -89,7 +89,7 @@ pub(super) fn remove_blocking_files(common: &Path) -> Result<(), Error> {
         if Registration::of(common, &admin)?.is_some() {
             unlock(&admin)?;
         }
-        // One that is being removed is nobody's any more.
+        // It is being removed.
         let Ok(dir) = ConfinedDir::at(&admin) else { continue };
         for (path, kind) in dir.list(&MODULES).unwrap_or_default() {
             let place = admin.join(&path);

@@ -1,4 +1,4 @@
-//! Which files differ from the recorded tree.
+//! Finding the files that differ from the recorded tree.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -108,7 +108,7 @@ fn read_few(worktree: &Worktree, paths: Vec<BString>) -> Result<IndexComparison,
     }
     // What they hold is written once it is known that it is to be.
     let (mut filters, mut passing) = (Filters::new(worktree)?, worktree.repo.writer());
-    // Whoever is at work there may have made one larger since it was looked at.
+    // A running agent may have made one larger meanwhile.
     let limits = CommitLimits { max_file: SMALL, ..CommitLimits::NONE };
     for path in paths {
         let recorded = worktree.cache.known(path.as_bstr());

@@ -1,4 +1,4 @@
-//! What a scan of the files found.
+//! The result of a scan.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use gix::bstr::BString;
 
 use crate::ids::RepoPath;
 
-/// What a look at the files found.
+/// What a scan of the files found.
 #[derive(Debug, Clone, Default)]
 pub struct ScanResult {
     /// Paths that may differ: tracked files that changed or are gone, and files that are new.
     pub(super) candidates: BTreeSet<BString>,
-    /// Tracked files that are no more to be tracked, though they are there.
+    /// Tracked files that exist but are to be untracked.
     pub(super) dropped: BTreeSet<BString>,
     /// Repositories inside the worktree that are no submodules. They are not committed.
     pub nested: Vec<RepoPath>,
-    /// Submodules that stand at another commit than the tree says. Their links are left alone.
+    /// Submodules at another commit than the tree records. The recorded commit does not change.
     pub submodules: Vec<RepoPath>,
     /// What git ignores, a directory for all in it; not all of it where another repository or the file system is odd.
     pub(super) ignored: Vec<BString>,
     /// Directories and files that lie too deep for any path. They are not committed.
     pub(super) deep: Vec<RepoPath>,
-    /// Pipes and sockets that stood where git reads files, and were removed.
+    /// Pipes and sockets in place of files git reads, which were removed.
     pub(super) cleared: Vec<RepoPath>,
-    /// Directories that nobody could look into, until they were given their permissions back.
+    /// Directories that were unreadable until their permissions were restored.
     pub(super) unlocked: Vec<RepoPath>,
 }
 

@@ -1,5 +1,5 @@
-//! What a worktree begins with: what its setup has made of the files of the tree before anybody worked there. That is no
-//! change of anybody's, until somebody changes it again. It is noted of the worktree, and goes with it.
+//! Recording what a setup command made of a new worktree. These changes belong to no agent until one changes them
+//! further. They are noted with the worktree and removed with it.
 
 use gix::bstr::ByteSlice as _;
 
@@ -10,7 +10,7 @@ use super::{CommitLimits, FileStamp, ScanResult, Worktree, scan, setup_changes, 
 use crate::git::error::Error;
 use crate::ids::RepoPath;
 
-/// Files beyond these are not brought back once somebody has changed or removed them.
+/// Files beyond these limits are not restored once they were changed or removed.
 const MOST_FILES: usize = 5_000;
 
 const MOST_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! What has become of the files a setup has made: what is still as it made them is nobody's change.
+//! What became of the files a setup made: those it left as they are count as no change.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a setup has made of the files of the tree before anybody worked there, as it is noted of the worktree.
+//! The recorded result of a setup, and the format of its note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub(super) struct SetupChange {
 pub(super) enum SetupState {
     Gone,
     File(SetupObject),
-    /// Too large for a commit, or nothing git can read. It is not brought back once somebody has changed or removed it.
+    /// Too large for a commit, or nothing git can read. It is not restored once it was changed or removed.
     Unread(FileStamp),
 }
 
@@ -119,7 +119,7 @@ fn line(line: &[u8]) -> Option<(BString, SetupChange)> {
     Some((path, SetupChange { of, is, stat: None }))
 }
 
-/// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
+/// The recorded setup of a worktree; empty where it was not set up, or before this was recorded.
 pub(super) fn read_begun(notes: &Notes) -> Result<(SetupFiles, IgnoredBySetup), Error> {
     Ok(notes.read(NOTE, LONGEST)?.map(|text| read(&text)).unwrap_or_default())
 }

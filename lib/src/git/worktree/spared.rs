@@ -1,4 +1,4 @@
-//! By what a file that was not read is known again.
+//! Files that stay as they are when a worktree is restored.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
-//! What an agent can put into a worktree that no look at its files gets past: pipes and sockets in the place of files git
-//! reads by their names, which would be waited for, such files that fill the memory, and directories too deep for any
-//! path. The former are removed, the latter are held back.
+//! Entries an agent can create that would block or break a scan: pipes and sockets in place of files git reads by name,
+//! huge such files, and directories too deep for a path. The first are removed, the last are held back.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,7 +17,7 @@ use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
 
-/// The files of a repository that are read to know that it is one, and where it stands.
+/// The files read to recognise a repository and its HEAD.
 const REPOSITORY: [&str; 7] =
     ["HEAD", "commondir", "config", "config.worktree", "objects/info/alternates", "packed-refs", "shallow"];
 
@@ -58,7 +57,7 @@ pub(super) fn remove_special_files(
     let Some(first) = paths.first() else { return Ok(()) };
     // In the user's own checkout it is the user's.
     if !worktree.is_agents {
-        let detail = "it is no file, or far too large; move it away".into();
+        let detail = "it is not a regular file, or far too large; move it away".into();
         return Err(Error::Library { doing: format!("read `{first}`"), detail });
     }
     let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
@@ -142,7 +141,7 @@ pub(super) fn remove_all_special_files(
     Ok(Some(new))
 }
 
-/// Gives back the right to look into a directory; whether it was taken away.
+/// Restores the permissions of a directory; whether they had been removed.
 fn unlock(worktree: &Worktree, directory: &BStr) -> Result<bool, Error> {
     let unlocked = ConfinedDir::at(&worktree.root)
         .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
@@ -192,13 +191,13 @@ pub(super) fn listing(worktree: &Worktree, directory: &BStr) -> Option<Listing> 
     Some(listing)
 }
 
-/// What a thing is, where its directory does not say.
+/// The type of an entry, where its directory does not say.
 fn kind(worktree: &Worktree, path: &BStr) -> FileType {
     let found = worktree.disk_path(path).symlink_metadata();
     found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.mode()))
 }
 
-/// The size of a file, nothing where there is none.
+/// The size of a file, 0 if it does not exist.
 pub(super) fn size(worktree: &Worktree, path: &BStr) -> u64 {
     worktree.disk_path(path).symlink_metadata().map_or(0, |found| found.len())
 }

@@ -1,9 +1,9 @@
-//! Work in submodules: no commit of the worktree's own repository can have it, and it goes with the worktree. What nobody has
-//! committed in a submodule that is checked out, and what is committed there and on no remote, is named, at any depth,
-//! before anything could remove it.
+//! Work in submodules that only this worktree has, and that is lost with it: uncommitted changes, and commits on no
+//! remote, at any depth. No commit of the worktree's own repository can hold it, so it is named before anything could
+//! remove it.
 //!
-//! The git directory of a submodule is the agent's to write, so nothing it says is run: it is opened with the settings of
-//! the repository itself.
+//! An agent can write to the git directory of a submodule, so nothing it configures is run: it is opened with the
+//! settings of the main repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,10 +39,10 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// How deep submodules are looked for in submodules.
 const DEEPEST: usize = 16;
 
-/// How closely files are looked at.
+/// How thoroughly files are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckDepth {
-    /// What the index of a submodule says of a file is believed.
+    /// The index of a submodule is trusted.
     Quick,
     /// All files are read: an agent can write that index as well.
     Thorough,
@@ -51,21 +51,20 @@ pub enum CheckDepth {
 /// Work in submodules that only the worktree has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubmoduleWork {
-    /// Files that are new, changed or gone; a submodule itself where nobody can tell.
+    /// Files that are new, changed or gone; the submodule itself if that cannot be told.
     pub files: BTreeSet<RepoPath>,
     /// Submodules with commits that are on no remote.
     pub commits: BTreeMap<RepoPath, UnpublishedCommits>,
-    /// Submodules that stand at a commit the recorded one does not lead to.
+    /// Submodules at a commit that is not in the history of the recorded one.
     pub moved: BTreeSet<RepoPath>,
 }
 
 impl SubmoduleWork {
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commits.is_empty() && self.moved.is_empty()
     }
 
-    /// Where what there is is missing, an end of a sentence each.
+    /// What there is and where it is missing, as the end of a sentence each.
     pub fn missing(&self) -> Vec<String> {
         const NAMED: usize = 5;
         let names = |what: &str, paths: &BTreeSet<RepoPath>| {
@@ -91,7 +90,7 @@ struct SubmoduleScan {
     tips: BTreeMap<BString, BTreeSet<ObjectId>>,
 }
 
-/// What lies in submodules and nowhere else. What the setup has left there is nobody's work.
+/// Work that exists only in submodules. What the setup left there does not count.
 pub fn unpublished_work(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleWork, Error> {
     Ok(look_into_all(worktree, care)?.found)
 }
@@ -209,7 +208,7 @@ fn open_store(worktree: &Worktree, git_dir: &Path) -> Result<gix::Repository, Er
     }
 }
 
-/// What differs from the commit a submodule stands at, and the submodules in it.
+/// What differs from the commit a submodule is at, and the submodules in it.
 fn changes_of(
     worktree: &Worktree,
     handle: &gix::Repository,
@@ -240,7 +239,7 @@ impl SubmoduleScan {
     }
 
     /// Notices a submodule that somebody has moved. One whose recorded commit has gone on since is only behind, and where
-    /// that was never fetched, nobody has moved away from it.
+    /// that was never fetched, it was not moved.
     fn take_moved(&mut self, handle: &gix::Repository, link: &BString, at: ObjectId) -> Result<(), Error> {
         let head = handle.head_id().doing("read a submodule")?.detach();
         let is_begun = self.commits.get(link).is_some_and(|setup_files| setup_files.contains(&head));

@@ -1,8 +1,7 @@
-//! Commits in the repository of a submodule that are nowhere else: it goes with the worktree, and its commits with it. Those
-//! count that a branch of it leads to, its HEAD, a stash, or a commit that HEAD was moved away from; not those that a
-//! remote has as far as this repository knows.
+//! Commits that exist only in the repository of a submodule, which is removed with the worktree: those its HEAD,
+//! branches or stashes lead to, or that HEAD was moved away from, unless a known remote branch has them.
 //!
-//! The repository is the agent's to write: nothing in it is waited for.
+//! An agent can write to that repository: nothing in it may block.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -55,7 +54,7 @@ pub(super) struct Tips {
 }
 
 impl Tips {
-    /// Reads them. An error means that nobody can tell.
+    /// An error means that they cannot be determined.
     pub fn read(handle: &gix::Repository) -> Result<Self, Error> {
         let git_dir = handle.git_dir();
         refuse_odd(&git_dir.join("refs"))?;
@@ -164,7 +163,7 @@ fn log(git_dir: &Path, name: &str) -> Result<Vec<ReflogLine>, Error> {
     Ok(text.unwrap_or_default().lines().filter_map(line).collect())
 }
 
-/// Sees that nothing below a directory would be waited for, or leads out of it.
+/// Refuses a directory with anything in it that could block a reader or leads out of it.
 fn refuse_odd(directory: &Path) -> Result<(), Error> {
     let mut waiting = vec![directory.to_owned()];
     while let Some(directory) = waiting.pop() {

@@ -1,6 +1,5 @@
-//! Submodules. What a tree has of one is a link to a commit of another repository, which stays as it is whatever becomes of
-//! the place it stands for: an empty directory, until somebody checks the other repository out there. Files that lie there
-//! without one belong to no tree.
+//! Submodules. A tree only has a link to a commit of another repository, and pleach never changes it. Its directory is
+//! empty until somebody checks the submodule out; other files there belong to no tree.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -71,13 +70,13 @@ pub(super) fn files_in_submodules(
         {
             special_files::remove_special_files(worktree, special, scan)?;
             if !git.is_empty() && is_repository(worktree, directory) {
-                // One that is checked out, and that nobody could look into until now, is none beside it.
+                // A submodule that was unreadable until now is not a nested repository.
                 let nested = (!worktree.cache.is_submodule(directory)).then(|| RepoPath::new(directory.to_vec()));
                 scan.nested.extend(nested);
                 continue;
             }
             waiting.extend(below);
-            // What only some systems take for a repository is none here.
+            // What only some systems take for a repository is not one here.
             let (below, near) = git.into_iter().partition::<Vec<_>, _>(|(_, kind)| kind.is_dir());
             waiting.extend(below.into_iter().map(|(path, _)| path));
             for path in files.into_iter().chain(near.into_iter().map(|(path, _)| path)) {
@@ -106,7 +105,7 @@ fn is_repository(worktree: &Worktree, directory: &BStr) -> bool {
     worktree.disk_path(directory).join(".git").symlink_metadata().is_ok()
 }
 
-/// Makes the directories again that stand for submodules, where nothing is, or nothing that could be saved.
+/// Recreates directories of submodules where nothing is, or nothing that could be saved.
 pub fn restore_submodule_dirs(worktree: &Worktree, gone: &[RepoPath]) -> Result<(), Error> {
     let is_taken = |parent: &BStr| worktree.disk_path(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
     for path in gone.iter().map(|path| path.as_bytes().as_bstr()).filter(|path| !parents(path).any(is_taken)) {

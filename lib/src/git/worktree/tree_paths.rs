@@ -1,4 +1,4 @@
-//! Paths of a tree.
+//! Paths within a tree.
 
 use gix::bstr::{BStr, ByteSlice as _};
 

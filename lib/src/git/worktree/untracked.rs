@@ -1,4 +1,4 @@
-//! Files the index does not know, and whether they belong to the tree.
+//! Untracked files, and whether they belong to the tree.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub(super) fn untracked(
             }
         } else {
             if is_sparse {
-                // Where it stands in the place of a directory that is left out, what belongs there is gone.
+                // It replaces a directory that is left out, whose files are deleted then.
                 found.extend(worktree.cache.below(path.as_bstr()));
             }
             found.insert(path);
@@ -61,7 +61,7 @@ pub(super) fn untracked(
 }
 
 /// Files with ignore rules, beside tracked ones, that ignore themselves. They belong to the tree all the same: what
-/// they hide from now on would be missing in it, and nobody could see why.
+/// they hide from now on would be missing in it, without a visible reason.
 pub(super) fn hidden_rules(worktree: &Worktree, walked: &Walked) -> Result<Vec<BString>, Error> {
     let is_named = |stranger: &&UntrackedEntry| !stranger.is_directory && are_ignore_rules(&stranger.path);
     let mut hidden = Vec::new();

@@ -26,13 +26,13 @@ pub(super) fn read_valid_head(repo: &Repo, handle: &gix::Repository, is_agents: 
     if !is_agents || connectivity::is_connected(repo, head.commit)? {
         Ok(Some(head))
     } else {
-        Err(Error::object("commit", &id, "what it names is not there, or too much"))
+        Err(Error::object("commit", &id, "objects it refers to are missing, or too many"))
     }
 }
 
-/// How a HEAD is named that had to be put back.
+/// Names a HEAD that had to be replaced.
 pub(super) fn invalid_head(head: &Path) -> String {
-    format!("{} (it named no commit that is all there and not too large)", head.display())
+    format!("{} (it named no complete commit, or one that is too large)", head.display())
 }
 
 /// Removes a HEAD that names nothing a HEAD can, and says which. It comes back with the next commit it belongs to.
@@ -56,7 +56,7 @@ pub(super) fn restore_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
     if has_head(git_dir) { Ok(()) } else { write_head(repo, git_dir).map(drop) }
 }
 
-/// Writes a HEAD that stands where the repository's own does.
+/// Writes a detached HEAD at the commit of the repository's own.
 pub(super) fn write_head(repo: &Repo, git_dir: &Path) -> Result<Head, Error> {
     let head = Head { branch: None, ..repo.head()? };
     let line = format!("{}\n", head.commit);

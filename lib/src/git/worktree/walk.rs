@@ -1,6 +1,5 @@
-//! One pass over the directories of a worktree, which finds most of what a scan wants to know: the files that are as they
-//! were recorded, by their stats alone, and what lies beside them. Only the rest is left to the library, and only it decides
-//! what a difference means.
+//! One pass over the directories of a worktree. It finds unchanged files by their stats, and untracked entries; only
+//! the rest is left to the library, which decides what a difference means.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -39,21 +38,21 @@ pub(super) const SMALL: u64 = 256 * 1024;
 /// What a pass over the directories found.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Where in the index the files stand that have exactly the stat they were recorded with.
+    /// Index positions of files whose stat is exactly the recorded one.
     unchanged: Vec<usize>,
-    /// Where those stand that are left out of the checkout, and have nothing there: how many, and where there is something.
+    /// Files that are left out of the checkout: how many are absent, and the index positions of those that exist.
     absent: usize,
     outside: Vec<usize>,
-    /// Where those files and links stand whose stat tells nothing, that have nothing large in their place.
+    /// Index positions of small files and links whose stat is inconclusive.
     unsure: Vec<usize>,
-    /// What lies in directories of the index and is not in it.
+    /// Entries in directories of the index that it does not have.
     pub untracked_entries: Vec<UntrackedEntry>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
     /// that cannot be read.
     pub needs_library: bool,
-    /// What git would wait for if it read it.
+    /// Files git would block on.
     pub special: Vec<BString>,
-    /// Directories in the places of submodules.
+    /// Directories of submodules.
     pub submodules: Vec<BString>,
 }
 
@@ -85,7 +84,7 @@ impl Walked {
         self.outside.iter().for_each(|at| entries[*at].flags.remove(LEFT_OUT));
     }
 
-    /// Takes the marks off again: they hold for one scan.
+    /// Removes the marks: they are valid for one scan.
     pub fn unmark(&self, index: &mut File) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.remove(Flags::UPTODATE));
@@ -149,11 +148,11 @@ impl Directory {
     }
 }
 
-/// Directories nobody has looked at, and how many are being looked at, which may bring more.
+/// Directories still to be read, and how many are being read, which may add more.
 struct Queue {
     waiting: Vec<Directory>,
     busy: usize,
-    /// How many threads wait for either to change: waking nobody is a call to the system as well.
+    /// How many threads wait for either to change: a wake-up without a waiter costs a system call as well.
     idle: usize,
 }
 

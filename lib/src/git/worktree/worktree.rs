@@ -31,7 +31,7 @@ pub struct Worktree {
     pub(super) handle: gix::Repository,
     pub(super) root: PathBuf,
     pub(super) git_dir: PathBuf,
-    /// What pleach notes of it.
+    /// Notes about it that no agent can write.
     pub(super) notes: Notes,
     pub(super) cache: Cache,
     /// The tree the cache describes: what the files were when they were last recorded.
@@ -44,19 +44,19 @@ pub struct Worktree {
     pub(super) excluded: Vec<BString>,
     /// Which files of a tree are left out.
     pub(super) rules: SparseRules,
-    /// What the setup has made of the files before anybody worked here.
+    /// What the setup made of the files.
     pub(super) setup_files: SetupFiles,
     /// What it has made that git ignored.
     pub(super) ignored: IgnoredBySetup,
-    /// Where things are now that stood in its way.
+    /// Where things in its way were moved to.
     pub(super) put_aside: Vec<PathBuf>,
     /// It was made for agents, which can write to its git directory.
     pub(super) is_agents: bool,
-    /// What is known of it that no agent can change.
+    /// Its registration, which no agent can change.
     pub(super) registration: Option<Registration>,
-    /// What had no place there.
+    /// Unexpected entries that were removed.
     pub(super) cleared: RefCell<Vec<String>>,
-    /// Whether somebody may be writing there.
+    /// Who may be writing there.
     pub(super) access: Cell<Access>,
     /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
     pub(super) last_head: RefCell<Option<Head>>,
@@ -71,14 +71,14 @@ impl fmt::Debug for Worktree {
 /// Who can write to a worktree's git directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Anybody, at any time.
+    /// Others, at any time.
     #[default]
     Lent,
-    /// Nobody, and what those before have left is still there.
+    /// Only pleach; the git directory is not checked yet.
     Back,
-    /// Nobody, and what had no place there is gone.
+    /// Only pleach; unexpected entries are removed.
     Cleared,
-    /// Nobody, and beside that all is there which ties it to its repository.
+    /// Only pleach; and the links to the repository are restored.
     Tied,
 }
 
@@ -93,7 +93,7 @@ impl Worktree {
         &self.git_dir
     }
 
-    /// What pleach notes of it, where no agent can write.
+    /// Notes about it that no agent can write.
     pub fn notes(&self) -> &Notes {
         &self.notes
     }
@@ -108,14 +108,14 @@ impl Worktree {
         self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
     }
 
-    /// Where things were put that stood in the worktree's way and may be somebody's work, since this was last asked.
+    /// Where things in the worktree's way were moved to, since this was last asked.
     pub fn take_moved_aside(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.put_aside)
     }
 
-    /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.
+    /// Compares the files with the commit of HEAD from now on, if it has moved.
     pub fn reload_head(&mut self) -> Result<(), Error> {
-        // One that stands at no commit is compared with what it stood at before.
+        // Without a commit, the comparison stays as it was.
         let Ok(head) = head_of(&self.handle) else { return Ok(()) };
         let tree = self.repo.tree_of(head.commit)?;
         if tree == self.tree { Ok(()) } else { self.load(tree) }
@@ -199,19 +199,19 @@ impl Worktree {
         parents(path).all(|parent| self.disk_path(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
 
-    /// Somebody may work there from now on, so that what lies there is looked at each time.
+    /// Lets others write there from now on: the git directory is checked before each use.
     pub fn release(&self) {
         self.access.set(Access::Lent);
         self.last_head.take();
     }
 
-    /// Nobody can write there any more, so that one look is enough.
+    /// Only pleach writes there from now on: one check is enough.
     pub fn acquire(&self) {
         self.access.set(Access::Back);
         self.last_head.take();
     }
 
-    /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.
+    /// Unexpected entries that were removed from the git directory, since this was last asked.
     pub fn take_cleared(&self) -> Vec<String> {
         self.cleared.take()
     }

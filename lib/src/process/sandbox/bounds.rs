@@ -1,4 +1,4 @@
-//! The bounds of a command, and what there is to set them with.
+//! The bounds of a command, and the means of the system to enforce them.
 
 use std::io;
 use std::path::PathBuf;

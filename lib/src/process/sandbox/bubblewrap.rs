@@ -1,4 +1,4 @@
-//! Bounds by the program bubblewrap, which gives a command a file system of its own to look at.
+//! Enforcing bounds with the program bubblewrap, which gives a command its own view of the file system.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! Where package managers keep what they have downloaded and built, to be shared by everything a user works on. Only
-//! caches: what is run from them or changes what is run, like programs and settings, stays out. So do those whose files
-//! are linked into what is installed already: to write to them is to write there.
+//! The caches of package managers, shared by everything a user works on. Only caches: anything that is run from there
+//! or changes what is run, such as programs and settings, is excluded. So are caches whose files are hard-linked into
+//! installations: writing to them would write there.
 
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;

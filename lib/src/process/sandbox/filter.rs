@@ -1,11 +1,11 @@
-//! What a command is kept from by a filter of its system calls, which neither Landlock nor bubblewrap looks at.
+//! A filter of system calls, for what neither Landlock nor bubblewrap restricts.
 //!
-//! Always: to change how other processes run. Who may signal nobody outside could still take its guard's descriptors, or
-//! pleach's time, by limits and priorities that are set from afar. A command may do all that to itself. It is refused with
-//! the error the kernel has for processes of others.
+//! Always: changing how other processes run. A command that cannot signal its supervisor could still starve it by
+//! setting limits and priorities from afar. It may do all that to itself. Refused with the kernel's error for processes
+//! of other users.
 //!
-//! And where its connections are limited: Landlock looks at connections of TCP alone; whatever else carries data off the
-//! machine must not be made at all. That is refused with the error Landlock has.
+//! Where connections are limited: Landlock only restricts TCP, so any other way to send data off the machine is
+//! refused, with Landlock's error.
 
 use std::fs::File;
 use std::io;

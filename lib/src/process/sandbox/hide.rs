@@ -1,4 +1,4 @@
-//! Paths that cannot be read though all around them can.
+//! Hidden paths: unreadable though everything around them is readable.
 
 use std::path::{Path, PathBuf};
 

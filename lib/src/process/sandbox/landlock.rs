@@ -1,4 +1,4 @@
-//! Bounds by the kernel, for a thread and all it starts.
+//! Enforcing bounds with Landlock, for a thread and everything it starts.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the settings make of what the machine has.
+//! Choosing a sandbox from the settings and the means of the system.
 
 use std::path::{Path, PathBuf};
 
@@ -74,8 +74,8 @@ pub fn choose(
     let policy = SandboxPolicy::new(settings, environment, by);
     if settings.mode == SandboxMode::Required && !policy.limits_agents() {
         let why = match policy.by.filters {
-            true => "only Linux 6.7 or newer can keep agents to their model",
-            false => "agents cannot be kept to their model, as system calls cannot be filtered here (seccomp)",
+            true => "restricting agents to their model needs Linux 6.7 or newer",
+            false => "agents cannot be restricted to their model: seccomp is not available here",
         };
         return Err(SandboxUnavailable(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
     }
@@ -107,7 +107,7 @@ fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
         return None;
     }
     let kernel = match by.landlock_abi {
-        None => "this kernel has no Landlock, or it is switched off".to_owned(),
+        None => "this kernel has no Landlock, or it is disabled".to_owned(),
         Some(abi) => format!("the Landlock of this kernel is too old (version {abi}; Linux 6.2 has 3)"),
     };
     Some(match unusable {
@@ -187,7 +187,9 @@ impl SandboxPolicy {
     pub fn in_words(&self, alone: bool) -> String {
         let wall = match self.by.wall(&Connect::Anywhere) {
             Some(Wall::Bubblewrap(_)) => "bubblewrap",
-            Some(Wall::Landlock(abi)) if abi < TRUNCATES => "Landlock (this kernel lets files elsewhere be emptied)",
+            Some(Wall::Landlock(abi)) if abi < TRUNCATES => {
+                "Landlock (this kernel cannot keep files elsewhere from being truncated)"
+            }
             _ => "Landlock",
         };
         let network = match self.network {
@@ -238,25 +240,25 @@ mod tests {
           3: off
           4: off
         auto gateway
-          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: nothing: this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock (this kernel lets files elsewhere be emptied); network open (this kernel cannot close it)
+          2: Landlock (this kernel cannot keep files elsewhere from being truncated); network open (this kernel cannot close it)
           3: Landlock; network open (this kernel cannot close it)
           4: Landlock; agents reach only their model
         auto open
-          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: nothing: this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock (this kernel lets files elsewhere be emptied); network open
+          2: Landlock (this kernel cannot keep files elsewhere from being truncated); network open
           3: Landlock; network open
           4: Landlock; network open
         required gateway
-          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
-          3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
+          3: refused: `sandbox.mode` is `required`, but restricting agents to their model needs Linux 6.7 or newer; set `sandbox.network: open` to let them connect anywhere
           4: Landlock; agents reach only their model
         required open
-          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
           3: Landlock; network open

@@ -1,4 +1,4 @@
-//! What bounds have refused, found in what a command printed: the system itself says no more than "Permission denied".
+//! Finding out from a command's output what its sandbox refused: the system itself only says "Permission denied".
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -87,12 +87,12 @@ impl Refusals {
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
         let hidden = (!self.hidden.is_empty()).then(|| {
             let paths = listed(self.hidden.iter().map(quoted), NAMED);
-            format!("the sandbox refused {paths}, which `sandbox.hide` keeps from whoever works here")
+            format!("the sandbox refused {paths}, which `sandbox.hide` hides")
         });
         if self.paths.is_empty() {
             let of_git = (!self.of_git.is_empty()).then(|| {
                 let paths = listed(self.of_git.iter().map(quoted), NAMED);
-                format!("the sandbox refused writing {paths}: the repository's git directory stays closed to what agents run")
+                format!("the sandbox refused writing {paths}: commands of agents cannot write to the repository's git directory")
             });
             return hidden.or(of_git);
         }
@@ -234,10 +234,7 @@ mod tests {
         std::fs::create_dir(home.join("mine")).unwrap();
         assert_eq!(
             refused("../home/key"),
-            Some(format!(
-                "the sandbox refused `{}/key`, which `sandbox.hide` keeps from whoever works here",
-                home.display()
-            ))
+            Some(format!("the sandbox refused `{}/key`, which `sandbox.hide` hides", home.display()))
         );
         assert_eq!(refused("../open/x"), None, "what may be written may be read");
         let written = refused("../home/mine/x").expect("it cannot be written");

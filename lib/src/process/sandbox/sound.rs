@@ -1,8 +1,8 @@
-//! Which paths of some bounds are taken at their word. They are opened by whoever sets the bounds, who is not bound, so
-//! none may be looked up where something bound could have laid a link, in this run or in one before: the bounds would
-//! reach as far as the link.
+//! Which paths of the bounds can be trusted. The supervisor opens them and is not bound itself, so no path may go
+//! through a directory where a bound command, of this run or an earlier one, could have planted a link: the bounds
+//! would extend to its target.
 //!
-//! The user's own links lead on, above all of these places. What lies in such a place needs no rule of its own.
+//! Links of the user above such directories are followed. What is inside a writable directory needs no rule of its own.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

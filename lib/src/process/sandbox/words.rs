@@ -1,4 +1,4 @@
-//! Bounds as words, for the way to the supervisor: a letter that says what, and the value.
+//! Encoding bounds as words for the supervisor: a letter that names the kind, and the value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

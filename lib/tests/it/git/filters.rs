@@ -133,7 +133,7 @@ fn lfs_attributes_without_lfs_are_pointed_out() {
     assert_eq!(written.tree.to_string(), expected, "git commits the content, so do we");
     assert_eq!(
         told(&written.warnings),
-        ["filter-missing: `x.big` is committed as it is: git's filter `lfs`, which it asks for, is not installed"]
+        ["filter-missing: `x.big` is committed unfiltered: its git filter `lfs` is not installed"]
     );
     // Configured, as `git lfs install` leaves it, but the program is gone.
     for (key, value) in

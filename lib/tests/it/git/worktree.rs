@@ -409,7 +409,7 @@ fn names_git_refuses_are_held_back() {
     assert_eq!(names(&written.paths), ["\"a\\\\b\"", "aux.c", "c:d", "trailing "]);
     assert_eq!(
         told(&written.warnings),
-        ["file-held-back: `GIT~1/config` is not committed: git does not allow its name"]
+        ["file-held-back: `GIT~1/config` is not committed: git does not allow this name"]
     );
     assert!(sandbox.try_git(&root, &["add", "-A"]).unwrap_err().contains("invalid path 'GIT~1/config'"));
 }
@@ -460,7 +460,7 @@ fn nested_repositories_are_named_and_not_committed() {
     fs::write(root.join("src/b.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["src/b.txt"]);
-    assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a repository of its own and is not committed"]);
+    assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a nested repository; it is not committed"]);
     let named = git::worktree::scan_paths(&mut worktree, &["inner/file".into()]).unwrap();
     assert_eq!((named.is_empty(), names(&named.nested)), (true, vec!["inner".to_owned()]));
 }
@@ -492,7 +492,10 @@ fn submodule_links_are_left_alone() {
     fs::write(root.join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    assert_eq!(told(&written.warnings), ["submodule-changed: submodule `lib` moved; its link is left alone"]);
+    assert_eq!(
+        told(&written.warnings),
+        ["submodule-changed: submodule `lib` moved; its recorded commit does not change"]
+    );
     assert_eq!(
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
@@ -502,7 +505,7 @@ fn submodule_links_are_left_alone() {
     let gone = record(&repo, &mut worktree);
     assert_eq!(
         (gone.tree, told(&gone.warnings)),
-        (written.tree, vec!["submodule-changed: submodule `lib` is gone; its link is left alone".into()])
+        (written.tree, vec!["submodule-changed: submodule `lib` is gone; its recorded commit does not change".into()])
     );
     git::worktree::restore(&mut worktree, written.tree).unwrap();
     assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty() && root.join("lib").is_dir());
@@ -510,7 +513,7 @@ fn submodule_links_are_left_alone() {
 
 /// What is told of held back files that lie where submodules belong.
 fn in_the_place(files: &[&str]) -> Vec<String> {
-    let why = "it lies in the place of a submodule, whose link is left alone";
+    let why = "it is in the directory of a submodule, whose recorded commit does not change";
     files.iter().map(|file| format!("file-held-back: `{file}` is not committed: {why}")).collect()
 }
 
@@ -588,7 +591,7 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
         fs::write(root.join("a.txt"), format!("{at}")).unwrap();
         let mut expected: Vec<String> = Vec::new();
         if let [path, what] = said {
-            expected.push(format!("submodule-changed: submodule `{path}` {what}; its link is left alone"));
+            expected.push(format!("submodule-changed: submodule `{path}` {what}; its recorded commit does not change"));
         }
         expected.extend(in_the_place(held));
         let own = git::worktree::agent_head(&worktree)
@@ -642,7 +645,7 @@ fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
         fs::write(root.join(path), "x").unwrap();
     }
     sandbox.git(&root, &["init", "-q", "dir/sm/inner"]);
-    let nested = "nested-repository: `dir/sm/inner` is a repository of its own and is not committed".to_owned();
+    let nested = "nested-repository: `dir/sm/inner` is a nested repository; it is not committed".to_owned();
     let mut expected = vec![nested];
     expected.extend(in_the_place(&["dir/sm/.GIT/x", "dir/sm/deep/g", "dir/sm/f"]));
     let look = |worktree: &mut Worktree| {
