@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_use_is_given_back_and_no_link_is_followed_to_it() {
+    fn permissions_are_restored_without_following_links() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let mode = |name: &str| dir.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_takes_the_place_of_a_link_or_a_pipe() {
+    fn writing_replaces_a_link_or_a_pipe() {
         let dir = tempfile::tempdir().unwrap();
         let (root, mine) = (dir.path().join("root"), dir.path().join("mine"));
         fs::create_dir(&root).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_reached_through_a_link_and_no_pipe_is_waited_for() {
+    fn no_link_is_followed_and_no_pipe_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let (root, out) = (dir.path().join("root"), dir.path().join("out"));
         fs::create_dir(&root).unwrap();

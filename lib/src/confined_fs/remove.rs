@@ -121,7 +121,7 @@ mod tests {
     use crate::confined_fs::entry::create_beside;
 
     #[test]
-    fn a_tree_is_removed_however_deep_it_is_and_whoever_may_write_in_it() {
+    fn a_deep_read_only_tree_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let root = open_root(dir.path()).unwrap();
         let mut at = root.try_clone().unwrap();

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_known_though_all_of_it_is_of_one_second() {
+    fn shared_commits_are_found_when_all_dates_are_equal() {
         // 9 and 1 below 8 on one side, 2 on the other; both have 3, and what is below it.
         let commits: &[(u8, i64, &[u8])] =
             &[(1, 5, &[9]), (9, 5, &[8]), (8, 5, &[3]), (2, 5, &[3]), (3, 5, &[7]), (7, 5, &[6]), (6, 5, &[])];

@@ -103,7 +103,7 @@ mod tests {
     use crate::git::program::Program;
 
     #[test]
-    fn an_object_is_in_a_pack_for_as_long_as_there_is_one() {
+    fn an_object_is_packed_while_its_pack_exists() {
         let dir = tempfile::tempdir().unwrap();
         let program = Program::new(&Environment::from_pairs([("GIT_CONFIG_NOSYSTEM", "1")]));
         let git = |args: &[&str], stdin: &str| {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_there_is_known_from_one_that_cannot_be_made() {
+    fn an_existing_lock_differs_from_one_that_cannot_be_created() {
         let lock = |stderr: &str| {
             let (stderr, command) = (stderr.to_owned(), "git merge".to_owned());
             GitOutput { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()

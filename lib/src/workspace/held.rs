@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_back_is_known_to_its_own_session_alone() {
+    fn held_files_belong_to_their_session_only() {
         let dir = tempfile::tempdir().unwrap();
         let notes = Notes::of(dir.path(), std::path::Path::new("main"));
         let [own, other] = ["aaaaaaaa", "bbbbbbbb"].map(|id| SessionId::new(id).unwrap());

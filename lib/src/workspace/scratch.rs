@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_with_all_in_it_also_what_is_read_only() {
+    fn a_scratch_directory_is_removed_with_read_only_files() {
         let state = tempfile::tempdir().unwrap();
         let scratch = Scratch::make(state.path()).unwrap();
         let path = scratch.path().to_owned();

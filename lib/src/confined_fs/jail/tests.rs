@@ -222,7 +222,7 @@ fn modes_and_the_file_itself_stay() {
 }
 
 #[test]
-fn starting_below_the_root_reaches_up_to_it_and_no_further() {
+fn relative_paths_reach_up_to_the_root_only() {
     let site = Site::new();
     let jail = Jail::new(&site.root(), &site.root().join("sub"), None).unwrap();
     assert_eq!(jail.read("../in.txt", 100).unwrap(), b"inside");

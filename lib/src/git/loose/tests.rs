@@ -62,7 +62,7 @@ fn what_is_lost_before_it_is_durable_is_written_again() {
 }
 
 #[test]
-fn what_is_there_and_packed_a_moment_later_is_no_error() {
+fn an_object_packed_while_it_is_written_is_no_error() {
     let (_dir, repo, _) = repository();
     let blobs = blobs(1);
     let (objects, packs) = (objects(&blobs), PackIndexes::default());
@@ -76,7 +76,7 @@ fn what_is_there_and_packed_a_moment_later_is_no_error() {
 }
 
 #[test]
-fn a_directory_that_is_removed_as_soon_as_it_is_made_is_made_again() {
+fn a_directory_removed_by_git_is_created_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let (fan, mut removed) = (dir.path().join("objects/98"), 0);
     let open = |times: usize, removed: &mut usize| {
@@ -96,7 +96,7 @@ fn a_directory_that_is_removed_as_soon_as_it_is_made_is_made_again() {
 }
 
 #[test]
-fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
+fn any_bytes_survive_compression() {
     let mut random = fastrand::Rng::with_seed(7);
     let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
     for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
@@ -109,7 +109,7 @@ fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
 }
 
 #[test]
-fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them() {
+fn small_objects_are_stored_uncompressed_and_git_reads_them() {
     let (_dir, repo, git) = repository();
     let mut random = fastrand::Rng::with_seed(7);
     // Up to 4085 bytes with a header of 10, which is one of 4 digits.

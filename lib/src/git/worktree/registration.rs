@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_of_one_directory_and_not_of_the_next_that_has_its_name() {
+    fn a_registration_does_not_apply_to_a_recreated_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (common, root) = (dir.path(), Path::new("/some\nwhere"));
         let admin = common.join("worktrees/main");

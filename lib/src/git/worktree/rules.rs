@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_rule_that_fits_counts_and_own_rules_stay_apart() {
+    fn the_last_matching_rule_counts_and_added_rules_stay_separate() {
         let added = lines(&["!/.claude/".to_owned(), "!/old".to_owned()]);
         let own = "/*\n!/*/\n/src/\n/.claude/\n";
         let all = |path: &str| (BString::from(path), Mode::FILE);

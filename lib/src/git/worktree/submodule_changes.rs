@@ -60,6 +60,7 @@ pub struct SubmoduleWork {
 }
 
 impl SubmoduleWork {
+    /// Whether there is no such work.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commits.is_empty() && self.moved.is_empty()
     }

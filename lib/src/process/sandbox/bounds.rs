@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn landlock_comes_first_where_it_can_do_all_that_is_asked() {
+    fn landlock_is_preferred_where_it_suffices() {
         let (open, closed, port) = (Connect::Anywhere, Connect::Ports(Vec::new()), Connect::Ports(vec![80]));
         let wall = |abi, bubblewrap, connect: &Connect| match by(abi, bubblewrap).wall(connect) {
             Some(Wall::Landlock(_)) => "landlock",

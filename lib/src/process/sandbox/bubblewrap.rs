@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_laid_over_and_what_is_its_own_over_that() {
+    fn own_paths_are_mounted_over_hidden_ones() {
         let sandbox = Sandbox {
             write: vec!["/s/pleach/w".into(), "/t".into()],
             show: vec!["/s/pleach/run".into(), "/r".into()],
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_is_laid_over_what_may_be_read() {
+    fn writable_paths_are_mounted_over_readable_ones() {
         let line = |sandbox: &Sandbox, kept: Option<&[&str]>| {
             let words =
                 argv(Path::new("/usr/bin/bwrap"), sandbox, &[], kept, None, &["sh".into(), "-c".into(), "ls".into()]);

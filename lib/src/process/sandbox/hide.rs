@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_hides_what_it_leads_to_and_what_is_missing_is_hidden_where_it_would_be() {
+    fn links_hide_their_targets_and_missing_paths_are_hidden_too() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("disk/keys")).unwrap();

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_logins_are_hidden_from_agents_and_from_commands_only_where_that_is_said() {
+    fn keys_are_hidden_from_commands_only_if_configured() {
         let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
         let place = SandboxScope { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
         let bounds = |settings: &config::Sandbox| {

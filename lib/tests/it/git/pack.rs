@@ -31,7 +31,7 @@ fn objects(sandbox: &Sandbox) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
+fn packing_removes_the_loose_copies() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -60,7 +60,7 @@ fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
 }
 
 #[test]
-fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
+fn many_objects_are_packed_early_and_large_ones_stay_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo").with_durability(Durability::None);
     let mut writer = repo.writer();
@@ -84,7 +84,7 @@ fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
 }
 
 #[test]
-fn what_somebody_made_of_an_object_on_disk_does_not_get_into_a_pack() {
+fn an_object_overwritten_on_disk_is_not_packed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut tip = repo.head().unwrap().commit;
