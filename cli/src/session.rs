@@ -89,7 +89,7 @@ impl Built {
 pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
-    process::keep_private().map_err(|error| {
+    process::protect_memory().map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "pleach cannot keep its keys to itself").because(&error)
     })?;
     let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);

@@ -74,7 +74,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
         Ok((see_through(globals, session, protection).await?, id))
     })?;
-    let history = History::whole(&repo, &id).map_err(|error| of_engine(&error.into()))?;
+    let history = History::all(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
         tell(&history)?;
     }

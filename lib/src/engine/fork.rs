@@ -94,7 +94,7 @@ impl Session {
                 }))
             }
             Err(record::Error::Missing { .. }) => {
-                let history = History::whole_in(&self.repo, &self.plan.id, parent)?;
+                let history = History::all_in(&self.repo, &self.plan.id, parent)?;
                 let origin = self.origin(&history, fork)?;
                 self.begin_fork(parent, origin, lock)
             }

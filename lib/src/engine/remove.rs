@@ -17,7 +17,7 @@ use super::{Error, RUN_DIR, Session};
 use crate::confined_fs;
 use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{SESSIONS, read_through, root_ref};
+use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
@@ -231,7 +231,7 @@ impl Session {
         }
         // What is kept has to be whole: git refuses to pack what leads to something that is not.
         let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
-        let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
+        let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
         for keep in &mut keeps {
             keep.unmerged = unmerged;
             keep.parents.extend(&whole);

@@ -75,7 +75,7 @@ impl Session {
     /// The same, with more to say about why.
     pub(super) fn pause_because(&mut self, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
         let root = self.root();
-        let (summary, event): (_, Event) = if self.plan.cancel.is_called_off() {
+        let (summary, event): (_, Event) = if self.plan.cancel.is_cancelled() {
             ("cancel".to_owned(), PipelineCancelled::default().into())
         } else {
             let node_id = root.state.next_node().cloned();

@@ -261,8 +261,8 @@ impl Session {
     }
 
     /// Whether somebody wants it to end for good.
-    pub(super) fn is_called_off(&self) -> bool {
-        self.plan.cancel.is_called_off()
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.plan.cancel.is_cancelled()
     }
 
     /// What is told of it from now on.

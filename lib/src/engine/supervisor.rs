@@ -70,10 +70,10 @@ impl Supervisor {
             worked.granted = Some(wish);
             match wish {
                 StopRequest::Pause => worked.canceller.stop(),
-                StopRequest::Cancel => worked.canceller.call_off(),
+                StopRequest::Cancel => worked.canceller.cancel(),
                 StopRequest::PauseNow => worked.canceller.kill(),
                 StopRequest::CancelNow => {
-                    worked.canceller.call_off();
+                    worked.canceller.cancel();
                     worked.canceller.kill();
                 }
             }

@@ -11,7 +11,7 @@
 //! - [`Writer`] collects the objects of one transition and puts them on disk (`loose`), durable, before any ref names
 //!   them. [`pack`] packs them later (`unpacked`); `pack_index` knows what is in packs.
 //! - `verify` reads what is about to land once more from disk (`inflate`); `connectivity` finds what commits of agents
-//!   lack (`connected`).
+//!   lack (`connected_commits`).
 //!
 //! How does a ref move?
 //! - [`Refs::swap`] moves a ref if and only if it still is where the caller thinks it is; `ref_update` says what moves and
@@ -27,13 +27,13 @@
 //! What of the user's is moved?
 //! - [`land`] moves a branch people may have checked out, as `crate::merge` decides: `checkouts` finds who has it,
 //!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left.
-//! - `skipped` tells which of the user's hooks do not run for pleach's commits.
+//! - `skipped_hooks` tells which of the user's hooks do not run for pleach's commits.
 //!
 //! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
 mod checkouts;
 mod checksum;
-mod connected;
+mod connected_commits;
 mod connectivity;
 pub mod crash;
 pub mod diff;
@@ -63,7 +63,7 @@ mod refs;
 mod repo;
 mod repo_pool;
 mod shared;
-mod skipped;
+mod skipped_hooks;
 mod unpacked;
 mod verify;
 pub mod worktree;
@@ -88,7 +88,7 @@ pub use progress::{FileOperation, FileProgress};
 pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;
 pub use repo::Repo;
-pub use skipped::{SkippedHooks, skipped};
+pub use skipped_hooks::{SkippedHooks, skipped};
 pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
     AddCause, AddFailure, BuiltTree, CheckDepth, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes,

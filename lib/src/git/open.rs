@@ -9,7 +9,7 @@ use std::time::Duration;
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
-use super::connected::ConnectedCommits;
+use super::connected_commits::ConnectedCommits;
 use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::pack_index::PackIndexes;

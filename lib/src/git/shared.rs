@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use gix::bstr::BString;
 
-use super::connected::ConnectedCommits;
+use super::connected_commits::ConnectedCommits;
 use super::pack_index::PackIndexes;
 use super::program::Program;
 use super::progress::ProgressListener;

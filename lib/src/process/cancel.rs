@@ -16,7 +16,7 @@ enum CancelLevel {
 #[derive(Debug, Clone, Copy)]
 struct CancelRequest {
     level: CancelLevel,
-    called_off: bool,
+    cancelled: bool,
 }
 
 /// Asks everything that holds the matching [`Cancel`] to end.
@@ -30,8 +30,8 @@ impl Canceller {
     }
 
     /// Asks for the same, and not to go on later either.
-    pub fn call_off(&self) {
-        self.0.send_modify(|wish| wish.called_off = true);
+    pub fn cancel(&self) {
+        self.0.send_modify(|request| request.cancelled = true);
         self.stop();
     }
 
@@ -41,9 +41,9 @@ impl Canceller {
     }
 
     fn raise(&self, to: CancelLevel) {
-        self.0.send_if_modified(|wish| {
-            let higher = to > wish.level;
-            wish.level = to.max(wish.level);
+        self.0.send_if_modified(|request| {
+            let higher = to > request.level;
+            request.level = to.max(request.level);
             higher
         });
     }
@@ -69,7 +69,7 @@ impl Cancel {
     }
 
     fn within(above: Option<Arc<Self>>) -> (Canceller, Self) {
-        let (sender, own) = watch::channel(CancelRequest { level: CancelLevel::Running, called_off: false });
+        let (sender, own) = watch::channel(CancelRequest { level: CancelLevel::Running, cancelled: false });
         (Canceller(sender), Self { own, above })
     }
 
@@ -80,17 +80,17 @@ impl Cancel {
 
     /// Whether a stop, or more, was asked for.
     pub fn is_stopped(&self) -> bool {
-        self.is(|wish| wish.level >= CancelLevel::Stop)
+        self.is(|request| request.level >= CancelLevel::Stop)
     }
 
     /// Whether a kill was asked for.
     pub fn is_killed(&self) -> bool {
-        self.is(|wish| wish.level >= CancelLevel::Kill)
+        self.is(|request| request.level >= CancelLevel::Kill)
     }
 
     /// Whether what is stopped is not to be taken up again.
-    pub fn is_called_off(&self) -> bool {
-        self.is(|wish| wish.called_off)
+    pub fn is_cancelled(&self) -> bool {
+        self.is(|request| request.cancelled)
     }
 
     fn is(&self, asked: fn(&CancelRequest) -> bool) -> bool {
@@ -111,7 +111,7 @@ impl Cancel {
         Box::pin(async move {
             let mut own = self.own.clone();
             let own = async move {
-                if own.wait_for(|wish| wish.level >= wanted).await.is_err() {
+                if own.wait_for(|request| request.level >= wanted).await.is_err() {
                     // Nobody is left who could ask.
                     std::future::pending::<()>().await;
                 }
@@ -137,16 +137,16 @@ mod tests {
         assert!(!cancel.is_stopped());
         canceller.stop();
         cancel.stopped().await;
-        assert!(cancel.is_stopped() && !cancel.is_killed() && !cancel.is_called_off());
+        assert!(cancel.is_stopped() && !cancel.is_killed() && !cancel.is_cancelled());
     }
 
     #[tokio::test]
-    async fn what_is_called_off_is_stopped_and_not_killed() {
+    async fn a_cancel_stops_and_does_not_kill() {
         let (canceller, cancel) = Cancel::new();
         canceller.stop();
-        canceller.call_off();
+        canceller.cancel();
         cancel.stopped().await;
-        assert!(cancel.is_called_off() && !cancel.is_killed());
+        assert!(cancel.is_cancelled() && !cancel.is_killed());
     }
 
     #[tokio::test]
@@ -181,11 +181,11 @@ mod tests {
     async fn a_part_ends_with_the_whole_and_alone() {
         let (whole, cancel) = Cancel::new();
         let ((one, first), (_other, second)) = (cancel.child(), cancel.child());
-        one.call_off();
+        one.cancel();
         first.stopped().await;
-        assert!(first.is_called_off() && !second.is_stopped() && !cancel.is_stopped());
+        assert!(first.is_cancelled() && !second.is_stopped() && !cancel.is_stopped());
         whole.kill();
         second.killed().await;
-        assert!(first.is_killed() && !second.is_called_off());
+        assert!(first.is_killed() && !second.is_cancelled());
     }
 }

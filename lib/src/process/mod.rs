@@ -48,7 +48,7 @@ pub use stdio::{OutputStream, Stdin};
 
 /// Keeps other processes of the same user from reading the memory and the variables of this one, where keys are. No
 /// cores are dumped from then on. What it starts is not concerned.
-pub fn keep_private() -> io::Result<()> {
+pub fn protect_memory() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())
@@ -56,7 +56,7 @@ pub fn keep_private() -> io::Result<()> {
 
 /// Lets this process wait for those it starts, also where whoever started it had it ignore their end: nobody learns then
 /// how they ended. To be called before anything is started.
-pub fn heed_children() -> io::Result<()> {
+pub fn wait_for_children() -> io::Result<()> {
     if !ignores_children() {
         return Ok(());
     }

@@ -3,16 +3,16 @@
 //!
 //! Layout and field by field description: `docs/records.md`.
 
+mod chain;
 mod message;
 mod planning;
 mod reader;
-mod through;
 mod turns;
 mod writer;
 
+pub use chain::{check_chain, work_commits};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
-pub use through::{read_through, works};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 

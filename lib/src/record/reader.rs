@@ -86,8 +86,8 @@ impl History {
     }
 
     /// Reads the whole chain of a session's root.
-    pub fn whole(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
-        Self::whole_in(repo, session, &root())
+    pub fn all(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::all_in(repo, session, &root())
     }
 
     /// Reads the chain of a session's root from its newest kept state on. The state is a cache: one of another version is
@@ -97,16 +97,16 @@ impl History {
     }
 
     /// Reads a whole chain, with what lies before it in those it was forked from.
-    pub fn whole_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+    pub fn all_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, false)
     }
 
     /// Reads a whole chain up to one of its records.
-    pub fn whole_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
+    pub fn all_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
         Self::read_from(repo, session, context, record, false).map_err(|error| error.of(session))
     }
 
-    /// As [`History::whole_in`], from its newest kept state on.
+    /// As [`History::all_in`], from its newest kept state on.
     pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, true)
     }
@@ -149,7 +149,7 @@ impl History {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
                 return Err(unreadable(session, id, why));
             }
-            if may_stop && let Some(cache) = read_kept(repo, commit.tree)? {
+            if may_stop && let Some(cache) = read_stored_state(repo, commit.tree)? {
                 // The state after this record: its events are in it already.
                 kept = Some(cache);
                 break;
@@ -255,7 +255,7 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
 }
 
 /// The state kept in a record, unless there is none or it is not of this version.
-fn read_kept(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, Error> {
+fn read_stored_state(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, Error> {
     let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
     let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
     Ok(kept.filter(|kept| kept.version == RECORD_VERSION))

@@ -140,7 +140,7 @@ impl Recorder {
     /// Puts the ref back where this recorder left it, when somebody moved or removed it who is no recorder: what they
     /// put there is kept. None when nothing was wrong, otherwise the name it is kept under, if there was anything.
     /// A ref that went on from here was moved by another writer, which is an error.
-    pub fn mend(&mut self) -> Result<Option<Option<String>>, Error> {
+    pub fn repair_ref(&mut self) -> Result<Option<Option<String>>, Error> {
         let name = self.reference();
         let actual = self.repo.refs().find(&name)?;
         let Some(tip) = self.tip.filter(|_| actual != self.tip) else { return Ok(None) };

@@ -6,7 +6,7 @@ mod disk;
 mod error;
 mod follower;
 mod guard;
-mod held;
+mod held_files;
 mod keep;
 mod lock;
 mod names;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::change::TurnChange;
 use super::error::Error;
 use super::guard::{Guard, GuardWatch};
-use super::held::HeldFiles;
+use super::held_files::HeldFiles;
 use super::lock::Lock;
 use crate::event::Commits;
 use crate::git::{self, CommitLimits, Head, Past, Repo, TreeId, Worktree};

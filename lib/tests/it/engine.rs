@@ -157,7 +157,7 @@ async fn tool_nodes_commit_what_they_change() {
     assert_eq!(world.git(&["status", "--porcelain"], &world.repo_path()), "");
     assert_eq!(session.state().context["tool.output"], "one");
     let repo = git::discover(&world.repo_path(), &world.environment()).unwrap();
-    let history = History::whole(&repo, session.id()).unwrap();
+    let history = History::all(&repo, session.id()).unwrap();
     assert_eq!(history.events().cloned().collect::<Vec<_>>(), events, "what was shown is what was recorded");
     assert_eq!(world.git(&["fsck", "--strict"], &world.repo_path()), "");
 }

@@ -31,7 +31,7 @@ impl Context {
     pub(in crate::engine) fn load_interrupted(&mut self) -> Result<(), Error> {
         let ranges = interrupted(&self.state);
         if !ranges.is_empty() {
-            let history = History::whole_in(&self.repo, &self.plan.id, &self.id)?;
+            let history = History::all_in(&self.repo, &self.plan.id, &self.id)?;
             self.memory.interrupted = messages(&self.repo, &history, &ranges)?;
         }
         Ok(())
@@ -40,7 +40,7 @@ impl Context {
     /// Sees that it knows what was said of this, reading the record where it does not.
     pub(in crate::engine) fn hear(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let history = match self.memory.heard.lacks(&self.state, wanted) {
-            true => Some(History::whole_in(&self.repo, &self.plan.id, &self.id)?),
+            true => Some(History::all_in(&self.repo, &self.plan.id, &self.id)?),
             false => None,
         };
         self.memory.heard_mut().load(&self.repo, &self.state, wanted, history.as_ref())

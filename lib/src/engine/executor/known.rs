@@ -134,7 +134,7 @@ impl Known {
         assignment: &Assignment,
     ) -> Result<Self, Error> {
         let repo = plan.repo();
-        let history = History::whole_at(repo, &plan.id, &assignment.context, assignment.record)?;
+        let history = History::all_at(repo, &plan.id, &assignment.context, assignment.record)?;
         let visit = &assignment.visit;
         let events: Vec<_> = history.events().collect();
         let is_start = |event: &Event| match event {

@@ -6,7 +6,7 @@ use crate::engine::Error;
 use crate::engine::view::{Standing, Summary, session_worktrees};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{self, works};
+use crate::record::{self, work_commits};
 use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
@@ -115,7 +115,7 @@ fn newest_work(
     base: Option<CommitId>,
 ) -> Result<Option<CommitId>, git::Error> {
     let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
-    let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| works(repo, tip));
+    let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| work_commits(repo, tip));
     let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
     // Files of a working copy that is tied to no commit are told from those of the checkout.
     let head = repo.head().ok().map(|head| head.commit);

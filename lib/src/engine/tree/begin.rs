@@ -26,7 +26,7 @@ use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
 use crate::progress::{Found, Status, TaskState};
-use crate::record::{self, History, read_through};
+use crate::record::{self, History, check_chain};
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, Feedback, StepKind};
 use crate::workspace::{KEEP, branch_ref};
@@ -112,7 +112,7 @@ impl TreeRun {
         };
         // All of it is needed to go on.
         let whole = History::newest(&self.repo, &id).and_then(|history| {
-            read_through(&self.repo, history.tip).map_err(record::Error::from)?;
+            check_chain(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
         let Some(history) = ok_or_warn(&self.engine, whole, &id) else {

@@ -149,7 +149,7 @@ fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFi
 
 /// The whole record of a session; none when it is gone.
 pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History>, record::Error> {
-    match History::whole(repo, session) {
+    match History::all(repo, session) {
         Err(record::Error::Missing { .. }) => Ok(None),
         other => other.map(Some),
     }

@@ -427,7 +427,7 @@ impl<'a> TreePump<'a> {
 
 /// The end of a run whose session somebody has stopped, by a wish it was too late for.
 fn stopped(session: &Session, task: &TaskId) -> Option<TreeEnded> {
-    session.is_stopped().then(|| match session.is_called_off() {
+    session.is_stopped().then(|| match session.is_cancelled() {
         true => TreeEnded::CalledOff(task.clone()),
         false => TreeEnded::Paused(Pause::interrupted()),
     })

@@ -25,7 +25,7 @@ use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
-use crate::record::{self, History, read_through};
+use crate::record::{self, History, check_chain};
 use crate::state::{Phase, State};
 use crate::step::StepKind;
 use crate::workspace::{Lock, branch_ref};
@@ -243,7 +243,7 @@ pub struct View {
 impl View {
     /// Reads a session.
     pub fn load(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        let (summary, history) = Summary::read(repo, id, History::whole)?;
+        let (summary, history) = Summary::read(repo, id, History::all)?;
         Ok(Self { summary, history })
     }
 
@@ -268,8 +268,8 @@ impl View {
     /// The sessions whose record cannot be read whole, each with the reason. All there is of every session is read.
     pub fn unreadable(repo: &Repo) -> Result<Vec<(SessionId, Error)>, Error> {
         let read = |id: &SessionId| -> Result<(), Error> {
-            let (summary, _) = Summary::read(repo, id, History::whole)?;
-            Ok(read_through(repo, summary.tip)?)
+            let (summary, _) = Summary::read(repo, id, History::all)?;
+            Ok(check_chain(repo, summary.tip)?)
         };
         let all = History::sessions(repo)?.into_iter().filter_map(|id| Some((read(&id).err()?, id)));
         let is_there = |error: &Error| !matches!(error, Error::Record(record::Error::Missing { .. }));

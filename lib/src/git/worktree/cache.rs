@@ -9,7 +9,7 @@ use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
 use super::rule_files::RULES;
-use super::rules::{LEFT_OUT, SparseRules};
+use super::sparse_rules::{LEFT_OUT, SparseRules};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 

@@ -13,7 +13,7 @@ use super::list::stands_at;
 use super::lock::lock_worktrees;
 use super::metadata::Notes;
 use super::registration::Registration;
-use super::rules::SparseRules;
+use super::sparse_rules::SparseRules;
 use super::{Worktree, open, remove, sanitize};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _};

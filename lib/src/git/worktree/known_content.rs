@@ -10,7 +10,7 @@ use gix::index::entry::Mode;
 use super::filters::Filters;
 use super::held_back::HoldReason;
 use super::new_content::NewContent;
-use super::past::PastContent;
+use super::past_content::PastContent;
 use super::read_file::{self, FileState};
 use super::{CommitLimits, Past, Worktree};
 use crate::git::error::Error;

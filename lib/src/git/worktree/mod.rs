@@ -17,10 +17,10 @@
 //!
 //! How do files become a tree?
 //! - `commit_tree`, by `read_file` and `filters`, within `limits`: `held_back` is what is not committed, `known_content`
-//!   and `past` what is not new, `new_content` what is known to be.
+//!   and `past_content` what is not new, `new_content` what is known to be.
 //!
 //! How do files, HEAD and index come to a given state?
-//! - `restore`, `head`, `index_file`; `spared` keeps files as they are, `sparse` and `rules` leave files out.
+//! - `restore`, `head`, `index_file`; `spared_files` keeps files as they are, `sparse` and `sparse_rules` leave files out.
 //!
 //! What does a setup leave?
 //! - `set_up` records it, `setup_snapshot` is what is recorded, `setup_changes` what has become of it.
@@ -49,7 +49,7 @@ mod metadata;
 mod move_aside;
 mod new_content;
 mod open;
-mod past;
+mod past_content;
 mod read_file;
 mod registration;
 mod relink;
@@ -57,15 +57,15 @@ mod remove;
 mod repair;
 mod restore;
 mod rule_files;
-mod rules;
 mod sanitize;
 mod scan;
 mod scan_result;
 mod set_up;
 mod setup_changes;
 mod setup_snapshot;
-mod spared;
+mod spared_files;
 mod sparse;
+mod sparse_rules;
 mod special_files;
 mod submodule_changes;
 mod submodule_commits;
@@ -90,7 +90,7 @@ pub use list::{ListedWorktree, list, list_linked};
 pub(super) use list::{is_registered, list_on_branch};
 pub use metadata::Notes;
 pub use open::open;
-pub use past::Past;
+pub use past_content::Past;
 pub use relink::{restore_link, restore_missing_link};
 pub use remove::{prune, remove};
 pub use repair::{open_or_repair, relocate};
@@ -100,7 +100,7 @@ pub use scan::{scan_all, scan_paths, uncommitted};
 pub use scan_result::ScanResult;
 pub use set_up::{snapshot_setup, snapshot_setup_again};
 pub use setup_changes::{has_lost_setup, is_set_up, undone_setup};
-pub use spared::{spare_files, untouched_files};
+pub use spared_files::{spare_files, untouched_files};
 pub use sparse::{apply_sparse_rules, have_effect, inherited_sparse};
 pub use submodule_changes::{CheckDepth, SubmoduleWork, unpublished_work};
 pub use submodule_commits::UnpublishedCommits;

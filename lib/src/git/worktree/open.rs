@@ -7,7 +7,7 @@ use super::git_dir::{is_worktree_git_dir, link_git_dir, own_git_dir, same_file};
 use super::metadata::Notes;
 use super::new_content::NewContent;
 use super::registration::Registration;
-use super::rules::SparseRules;
+use super::sparse_rules::SparseRules;
 use super::valid_head::{invalid_head, read_valid_head, restore_head, write_head};
 use super::{Worktree, sanitize, setup_snapshot};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};

@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 
 use super::cache::CachedEntry;
 use super::tree_paths::parents;
-use super::{Worktree, head, index_file, relink, scan, setup_changes, spared};
+use super::{Worktree, head, index_file, relink, scan, setup_changes, spared_files};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
@@ -43,7 +43,7 @@ pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<
     relink::restore_link(worktree)?;
     worktree.accept(tree)?;
     let mut scan = scan::scan_all(worktree)?;
-    spared::spare_files(worktree, &mut scan, spared);
+    spared_files::spare_files(worktree, &mut scan, spared);
     let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
     let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
     let mut wanted: Vec<(BString, CachedEntry)> = Vec::new();

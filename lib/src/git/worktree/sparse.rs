@@ -4,7 +4,7 @@ use gix::bstr::{BString, ByteSlice as _};
 use gix::index::entry::Mode;
 
 use super::cache::CachedEntry;
-use super::rules::{NOTE, SparseRules, lines};
+use super::sparse_rules::{NOTE, SparseRules, lines};
 use super::{Worktree, restore, scan};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};

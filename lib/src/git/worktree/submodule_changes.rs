@@ -13,8 +13,8 @@ use gix::bstr::{BString, ByteSlice as _};
 
 use super::cache::{Cache, Links};
 use super::git_dir::linked_git_dir;
-use super::rules::SparseRules;
 use super::scan::look_at_index;
+use super::sparse_rules::SparseRules;
 use super::special_files::{has_special_files_below, special_files_of};
 use super::submodule_commits::{Tips, UnpublishedCommits, leads_to};
 use super::{FileStamp, Worktree};

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 use super::rule_files::blocks_reading;
-use super::rules::LEFT_OUT;
+use super::sparse_rules::LEFT_OUT;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;

@@ -8,21 +8,21 @@
 mod bounds;
 mod bubblewrap;
 mod caches;
+mod encoding;
 mod filter;
 mod hide;
 mod landlock;
 mod policy;
 mod privileges;
 mod refusal;
-mod sound;
 mod spawn;
-mod words;
+mod trusted_paths;
 
 pub(super) use bounds::NotStarted;
 pub use bounds::{Availability, Connect, Sandbox};
 pub use bubblewrap::works as bubblewrap_works;
+pub(super) use encoding::{from_words, to_words};
 pub use policy::{SandboxChoice, SandboxPolicy, SandboxScope, SandboxUnavailable, choose};
 pub use refusal::{Refusals, refusals};
 pub use spawn::available;
 pub(super) use spawn::spawn;
-pub(super) use words::{from_words, to_words};

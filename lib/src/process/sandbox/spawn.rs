@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Child, Command};
 
 use super::bounds::{Availability, DEVICES, NotStarted, Sandbox, Wall};
-use super::{bubblewrap, filter, landlock, privileges, sound};
+use super::{bubblewrap, filter, landlock, privileges, trusted_paths};
 
 /// What there is on this machine.
 pub fn available() -> Availability {
@@ -19,10 +19,10 @@ pub(in crate::process) fn spawn(
     prepare: impl FnOnce(&[OsString]) -> io::Result<Command> + Send,
 ) -> Result<Child, NotStarted> {
     match sandbox.by.wall(&sandbox.connect) {
-        Some(Wall::Landlock(abi)) => landlock::spawn(&sound::only(sandbox, &DEVICES), abi, || prepare(argv)),
+        Some(Wall::Landlock(abi)) => landlock::spawn(&trusted_paths::only(sandbox, &DEVICES), abi, || prepare(argv)),
         Some(Wall::Bubblewrap(program)) => {
             // It makes devices of its own.
-            let sandbox = &sound::only(sandbox, &[]);
+            let sandbox = &trusted_paths::only(sandbox, &[]);
             // It sets the filter itself, as it must make namespaces before.
             let filter = sandbox.by.filters.then(|| filter::file(sandbox.limits_connections())).transpose();
             let filter = filter.map_err(NotStarted::Unbound)?;
