@@ -345,6 +345,9 @@ pub(super) fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
     commit.time().map_or(0, |time| time.seconds)
 }
 
+/// How many commits back a look for an ancestor goes before all of both histories are compared.
+const SHORTLY: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,6 +384,3 @@ mod tests {
         assert_eq!(painted(commits, [1, 2]), [(1, ONE), (2, TWO), (3, BOTH)]);
     }
 }
-
-/// How many commits back a look for an ancestor goes before all of both histories are compared.
-const SHORTLY: usize = 16;

@@ -99,6 +99,11 @@ fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
+/// Where the file of a lock is.
+pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
+    common_dir.join("pleach/lock").join(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,9 +151,4 @@ mod tests {
         assert_eq!(repo_name(Path::new("/x/app.git"), None), "app");
         assert_eq!(repo_name(Path::new("/"), None), "repo");
     }
-}
-
-/// Where the file of a lock is.
-pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
-    common_dir.join("pleach/lock").join(name)
 }
