@@ -28,7 +28,7 @@ use crate::next_commands::about;
 use crate::render::Out;
 use crate::runtime::block_on;
 use crate::say;
-use crate::session::{build, say_unheld};
+use crate::session::{build, say_unmetered};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
 use crate::trust::User;
@@ -162,7 +162,7 @@ fn by_agent(
     let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
     if limits.is_set() && !agent.tells_spending() {
         let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
-        say_unheld([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
+        say_unmetered([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source};
-use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, wait_for_orphans};
+use pleach::engine::{Copy, Session, SessionStatus, Summary, recorded_pipeline, resume_session, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
@@ -23,7 +23,7 @@ use crate::prompt::BUILT_IN;
 use crate::ready::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
+use crate::session::{Place, Protection, build, introduce, say_unmetered, see_through};
 use crate::sessions::{self, Fit};
 use crate::settings::{self, Search};
 
@@ -85,10 +85,10 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
         introduce(globals, &built.engine, pipeline.agent_nodes()).await;
-        say_unheld(built.engine.unheld([&pipeline]));
-        let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });
+        say_unmetered(built.engine.unmetered([&pipeline]));
+        let is_back = node.is_some() || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
-        let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
+        let resumed = resume_session(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
             warning!(WorkKept, "what the last run left uncommitted is kept at {kept}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, Level, Source as Origin};
-use pleach::engine::{Session, StartRequest};
+use pleach::engine::{StartRequest, start_session};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
 use pleach::trust::for_inputs;
@@ -26,7 +26,7 @@ use crate::ready::{
 use crate::render::node::kind;
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_opened, say_unheld, see_through};
+use crate::session::{Place, Protection, build, introduce, say_opened, say_unmetered, see_through};
 use crate::settings::{self, Search, Settings};
 use crate::trust::User;
 
@@ -114,7 +114,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();
-    let unheld = built.engine.unheld([&pipeline]);
+    let unmetered = built.engine.unmetered([&pipeline]);
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
@@ -132,8 +132,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     };
     block_on(built.stopped_by(), async {
         introduce(globals, &built.engine, &workers).await;
-        say_unheld(unheld);
-        let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        say_unmetered(unmetered);
+        let session = start_session(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })

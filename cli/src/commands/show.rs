@@ -3,7 +3,7 @@
 mod step;
 
 use clap::Args;
-use pleach::engine::{Deed, Turn, View};
+use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, SessionId, TurnId};
@@ -41,13 +41,13 @@ struct Shown {
 
 /// A turn, what was said in it, and what its agent's program wrote to standard error where it is the last of its node.
 struct Spoken {
-    turn: Turn,
+    turn: TurnView,
     messages: Vec<llm::Message>,
     stderr: Option<String>,
 }
 
 impl Spoken {
-    fn read(repo: &Repo, view: &View, turn: Turn) -> Result<Self, Failure> {
+    fn read(repo: &Repo, view: &View, turn: TurnView) -> Result<Self, Failure> {
         let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
         let stderr = view.stderr(repo, &turn.turn).map_err(|error| of_engine(&error))?;
         Ok(Self { turn, messages, stderr })
@@ -232,7 +232,7 @@ impl Shown {
     }
 }
 
-fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str, String)>) {
+fn turn_fields(session: &SessionId, turn: &TurnView, fields: &mut Vec<(&'static str, String)>) {
     fields.push(("turn", format!("{session}/{}", turn.turn)));
     fields.push(("node", show::node(turn)));
     match &turn.deed {

@@ -10,7 +10,8 @@ use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{Leftover, Places, Session, Standing, Summary, View};
+use pleach::engine;
+use pleach::engine::{Orphan, OrphanPlaces, SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
@@ -176,9 +177,9 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         let name = name.as_deref();
         let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
         let made = roster.agent(&choice, name);
-        let unheld = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
+        let unmetered = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
         findings.push(agent((&key, &choice), made, is_known, environment).await);
-        if unheld {
+        if unmetered {
             findings.push(Finding::warn(
                 "budget",
                 format!("`{key}` ({choice}) does not tell what it spends, so the budget cannot hold it"),
@@ -295,12 +296,12 @@ fn bytes(count: u64) -> String {
 }
 
 /// Where sessions of a repository leave things.
-pub fn places(repo: &Repo, settings: &Settings) -> Places {
+pub fn places(repo: &Repo, settings: &Settings) -> OrphanPlaces {
     let name = repo_name(repo.git_dir(), repo.workdir());
     let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
     let usual = names.map(|name| default_worktree_base(&settings.state_dir, repo.common_dir(), &name));
     let worktrees = &settings.resolved.config.worktrees;
-    Places {
+    OrphanPlaces {
         state_dir: settings.state_dir.clone(),
         worktrees: worktrees.base.clone().into_iter().chain(usual).collect(),
         copied_in: worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect(),
@@ -326,8 +327,8 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let mut running = 0;
     for (id, summary) in &all {
         match summary.as_ref().map(Summary::standing) {
-            Ok(Standing::Running) => running += 1,
-            Ok(Standing::Dead) => findings.push(Finding::warn(
+            Ok(SessionStatus::Running) => running += 1,
+            Ok(SessionStatus::Dead) => findings.push(Finding::warn(
                 "sessions",
                 format!("{id} was killed while it ran"),
                 format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
@@ -358,8 +359,8 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 }
 
 /// What sessions that are gone have left; with `fix` it is removed.
-pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
-    let found = match Session::leftovers(repo, places) {
+pub fn leftovers(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
+    let found = match engine::orphans(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "look by hand")],
     };
@@ -370,7 +371,7 @@ pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
         return found.iter().map(|left| Finding::warn("leftovers", told(left), "`pleach doctor --fix`")).collect();
     }
     // Removing a working copy removes the locks of its session too.
-    let remove = |left: &Leftover| match left.remove(repo, places) {
+    let remove = |left: &Orphan| match left.remove(repo, places) {
         Ok(kept) => {
             let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
             Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", told(left))) }
@@ -380,17 +381,17 @@ pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
     found.iter().map(remove).collect()
 }
 
-fn told(left: &Leftover) -> String {
+fn told(left: &Orphan) -> String {
     match left {
-        Leftover::Lock { name } => format!("the lock file `{name}` of a session that is gone"),
-        Leftover::Worktree { session, path } => {
+        Orphan::Lock { name } => format!("the lock file `{name}` of a session that is gone"),
+        Orphan::Worktree { session, path } => {
             format!("the working copy {} of session {session}, which is gone", path.display())
         }
-        Leftover::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
-        Leftover::Scratch { path } => {
+        Orphan::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
+        Orphan::Scratch { path } => {
             format!("the temporary files {} of a run that was killed", path.display())
         }
-        Leftover::Home { session, path } => {
+        Orphan::Home { session, path } => {
             format!("the agents' directory {} of session {session}, which is gone", path.display())
         }
     }

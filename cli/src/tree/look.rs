@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::engine::tree::progress::Reader;
+use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::tree::TaskNode;
@@ -81,8 +81,8 @@ impl Ground {
     }
 
     /// A reader of what has become of trees.
-    pub fn reader(&self) -> Reader {
-        Reader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
+    pub fn reader(&self) -> ProgressReader {
+        ProgressReader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
     }
 
     /// What decides about tasks of a tree.
@@ -104,7 +104,11 @@ impl Ground {
     }
 
     /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.
-    pub fn trees(&self, asked: Option<&Path>, reader: &mut Reader) -> Result<(Vec<Grown>, Vec<Withered>), Failure> {
+    pub fn trees(
+        &self,
+        asked: Option<&Path>,
+        reader: &mut ProgressReader,
+    ) -> Result<(Vec<Grown>, Vec<Withered>), Failure> {
         let repo = &self.place.repo;
         if let Some(asked) = asked {
             let file = read(&self.dir.join(asked), repo)?;
@@ -136,7 +140,7 @@ impl Ground {
         Ok((grown, withered))
     }
 
-    fn grown(&self, file: TreeFile, reader: &mut Reader) -> Result<Grown, Failure> {
+    fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<Grown, Failure> {
         let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);

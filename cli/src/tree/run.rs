@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use pleach::agent::Roster;
 use pleach::config::AgentChoice;
-use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{self, Brought, Left, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left};
+use pleach::engine::tree::progress::ProgressReader;
+use pleach::engine::tree::{
+    self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
+};
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
 use pleach::event::Told;
 use pleach::ids::{BranchName, TaskId};
@@ -31,7 +33,7 @@ use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, introduce, say_unheld};
+use crate::session::{Place, Protection, build, introduce, say_unmetered};
 use crate::settings::Settings;
 use crate::trust::User;
 
@@ -66,7 +68,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     show_waiting(globals, &site.place.repo);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
-    let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
+    let opened = tree::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
     wait_for(site.agree(&run, &brought))?;
     warn_of_dirty_files(globals, &site.place)?;
@@ -111,27 +113,27 @@ impl Site<'_> {
     fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
-            let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
+            let left = open_sessions(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
             asking.extend(left.into_iter().map(|left| left.pipeline));
         }
         Ok(asking)
     }
 
     /// Makes sure that everything is agreed to that a run would do by its plan and with what was brought here.
-    async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
-        for Left { session, task, pipeline, .. } in &brought.left {
+    async fn agree(&self, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
+        for OpenSession { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
             })?;
         }
-        let items = run.to_trust(&self.settings.resolved, &self.settings.environment, brought);
+        let items = tree::to_trust(run, &self.settings.resolved, &self.settings.environment, brought);
         self.truster.agree(items.map_err(|error| of_trust(&error))?).await
     }
 
     /// Works a plan to its end.
     async fn run(
         &self,
-        (plan, mut run, left): (&TreePlan, TreeRun, Vec<Left>),
+        (plan, mut run, left): (&TreePlan, TreeRun, Vec<OpenSession>),
         engine: Arc<Engine>,
         protection: &SandboxChoice,
         shown: &mut Shown,
@@ -139,11 +141,11 @@ impl Site<'_> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
+        say_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let mut told = engine.events.subscribe();
-        let changes = run.changes();
+        let changes = tree::changes(&run);
         std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
         drop(told);
         shown.begin(plan, progress, &changes);
@@ -155,10 +157,10 @@ impl Site<'_> {
         };
         let ended = loop {
             let ended;
-            (run, ended) = run.spawn().follow(&mut hear).await;
+            (run, ended) = tree::spawn(run).follow(&mut hear).await;
             match ended.map_err(|error| self.failed(plan, &error))? {
                 TreeEnded::Unasked => {
-                    let brought = run.brought().map_err(|error| self.failed(plan, &error))?;
+                    let brought = tree::pending_trust(&mut run).map_err(|error| self.failed(plan, &error))?;
                     self.agree(&run, &brought).await?;
                 }
                 ended => break ended,
@@ -193,7 +195,7 @@ fn exit(ended: &TreeEnded) -> Exit {
     match ended {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
         TreeEnded::Failed { .. }
-        | TreeEnded::CalledOff(_)
+        | TreeEnded::Cancelled(_)
         | TreeEnded::GateRed { .. }
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
@@ -235,10 +237,10 @@ fn require_agent<P: Borrow<Pipeline>>(
 
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
-        begun_again(&progress).iter().for_each(say::warn);
+        restart_warnings(&progress).iter().for_each(say::warn);
         // A tree that is begun again has nothing behind it.
         progress = progress.anew();
     }

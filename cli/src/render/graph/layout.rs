@@ -22,7 +22,7 @@ pub struct Layout {
     pub wires: Vec<Course>,
 }
 
-/// Places nodes and edges.
+/// OrphanPlaces nodes and edges.
 pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> Layout {
     let bodies: Vec<Body> = bodies.iter().map(|body| body.turned(flow)).collect();
     let wires: Vec<Wire> = wires.iter().map(|wire| Wire { label: flow.turn_size(wire.label), ..*wire }).collect();

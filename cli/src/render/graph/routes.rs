@@ -239,7 +239,7 @@ fn port_range(outline: &[Point]) -> f64 {
     outline.iter().map(|corner| corner.x).fold(0.0, f64::max) * PORT_PART
 }
 
-/// Places between `-wide` and `wide`, in order and apart from each other, near what is wished.
+/// OrphanPlaces between `-wide` and `wide`, in order and apart from each other, near what is wished.
 fn spread(wished: &[f64], wide: f64) -> Vec<f64> {
     let last = wished.len().saturating_sub(1) as f64;
     let gap = if last > 0.0 { PORT_GAP.min(2.0 * wide / last) } else { 0.0 };
