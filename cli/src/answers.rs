@@ -20,12 +20,12 @@ use crate::{say, stdin_lines};
 /// The flags that answer gates.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AnswerArgs {
-    /// Take the first choice of every gate.
+    /// Take the first choice at every gate.
     #[arg(long)]
     auto_approve: bool,
-    /// Answer the next visit of a gate: its node and the label, key or target of the choice, or free text where the gate
-    /// asks for it. What stands behind a colon is a comment for the next node: `review=No: too long`. Given more than
-    /// once, the answers to one gate go in order.
+    /// Answer the next visit of a gate: its node and the label, key or target of the choice, or free text where the
+    /// gate asks for it. Text after a colon is a comment for the next node: `review=No: too long`. Repeated, the
+    /// answers to one gate are used in order.
     #[arg(long = "answer", value_name = "NODE=CHOICE[:COMMENT]")]
     answers: Vec<String>,
     /// Read answers from a JSON file: an object of NODE: "CHOICE" for the next visit, or NODE: ["first visit", "second

@@ -58,7 +58,7 @@ impl Exit {
             Self::Done => "done",
             Self::WorkFailed => "the work failed",
             Self::Usage => "usage or invalid input",
-            Self::Paused => "paused; `pleach resume` goes on",
+            Self::Paused => "paused; `pleach resume` continues",
             Self::WaitsForPerson => "waits for a person",
             Self::LandingRefused => "landing refused",
             Self::Locked => "locked by another process",

@@ -41,11 +41,11 @@ pub fn of_engine(error: &engine::Error) -> Failure {
             plain(Code::AnswerAmbiguous, error).hint(format!("answer with {tells_apart} of the one you mean"))
         }
         Error::Setup { session, .. } => plain(Code::SetupFailed, error).hint(format!(
-            "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \
-             `pleach rm {session}` and run anew"
+            "fix the cause, then retry with `pleach resume {session}`; to change `worktrees.setup`, `pleach rm \
+             {session}` and start a new run"
         )),
         Error::Interrupted { session } => {
-            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` goes on"))
+            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` continues"))
         }
         Error::CalledOff { session } => {
             plain(Code::SessionCancelled, error).hint(format!("`pleach rm {session}` removes what is left of it"))
@@ -68,12 +68,14 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             let failure = of_engine(error);
             let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
             failure.hint(format!(
-                "{first}run the same command again: no attempt was counted; with other settings or another pipeline the task goes on from its last step"
+                "{first}run the same command again: no attempt was counted; with other settings or another pipeline \
+                 the task continues from its last step"
             ))
         }
         // Sessions of tasks are not resumed by themselves, and have the settings of the run that goes on with them.
         Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
-            "once it would work, `pleach gardener` (or `garden`) tries it again, also with another `worktrees.setup`; no attempt was counted",
+            "fix the cause, then retry with `pleach gardener` (or `garden`), also with another `worktrees.setup`; no \
+             attempt was counted",
         ),
         Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),
@@ -87,7 +89,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         }
         Error::NoTask { .. } => advised(Code::NoSuchTask, error),
         Error::StillOpen { task, is_task: true, .. } => plain(Code::TaskStillOpen, error)
-            .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),
+            .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` counts it as complete")),
         Error::StillOpen { task, because, .. } => {
             let newer = because.map(|commit| format!(", `git show {}` what counts as newer", commit.short()));
             let hint =
@@ -98,7 +100,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             plain(Code::BranchNameTooLong, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
         }
         Error::Pipeline { path, .. } => plain(Code::TaskPipelineInvalid, error).hint(format!(
-            "`pleach validate {}` shows more; once it is mended, run the same command again: no attempt was counted",
+            "`pleach validate {}` shows more; fix it, then run the same command again: no attempt was counted",
             shell_word(path)
         )),
         Error::Name(_) => plain(Code::NameInvalid, error),
@@ -111,14 +113,13 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
     let hint = match error {
         workspace::Error::BranchGone { branch, tip } => {
             format!(
-                "run again: a task without a step goes on, one that has some begins anew unless its branch is put back \
+                "run again: a task without steps continues, one with steps restarts unless you restore its branch \
                  first: git branch {} {}",
                 shell_word(branch),
                 tip.short()
             )
         }
-        _ => "run again, and the task goes on from there; what was not yet a step on its branch is kept and named then"
-            .to_owned(),
+        _ => "run again to continue the task from there; work on its branch that is not yet a step is kept".to_owned(),
     };
     plain(Code::TaskBranchMoved, error).hint(hint)
 }
@@ -187,7 +188,7 @@ pub fn of_record(error: &record::Error) -> Failure {
 
 /// How one gets on with a session whose record cannot be read.
 pub fn without_record(session: &SessionId) -> String {
-    format!("put back what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
+    format!("restore what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
 }
 
 /// An error of a working copy.
@@ -197,14 +198,14 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
         Error::Git(error) => of_git(error),
         Error::Lock(error) => of_lock(error),
         Error::BranchMoved { branch, to, tip } => plain(Code::BranchMoved, error).hint(format!(
-            "keep what is there and put the branch back: git branch {} {} && git branch -f {} {}",
+            "keep the new commits and restore the branch: git branch {} {} && git branch -f {} {}",
             shell_word(format_args!("{branch}-moved")),
             to.short(),
             shell_word(branch),
             tip.short()
         )),
         Error::BranchGone { branch, tip } => plain(Code::BranchGone, error).hint(format!(
-            "put it back with: git branch {} {}",
+            "restore it with: git branch {} {}",
             shell_word(branch),
             tip.short()
         )),
@@ -212,7 +213,7 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
         Error::NoBase { source, .. } => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => of_disk(error, source),
             _ => plain(Code::WorktreeBase, error)
-                .hint("set `worktrees.base` to a directory that is there or can be made, then run again"),
+                .hint("set `worktrees.base` to a directory that exists or can be created, then run again"),
         },
         Error::Io { source, .. } => of_disk(error, source),
     }
@@ -222,12 +223,12 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
 fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -> Failure {
     match source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => plain(Code::DiskFull, error).hint(
-            "make room where that lies, and run again; `git worktree list` shows where working copies are, which may hold \
-             much that git ignores, and `pleach rm SESSION` removes that of a session",
+            "free some space there, then run again; `git worktree list` shows the worktrees, `pleach rm SESSION` \
+             removes those of a session",
         ),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => plain(Code::DiskDenied, error).hint(
-            "see that you may read and write there, and run again; what pleach keeps outside of the repository lies below \
-             XDG_STATE_HOME, which you can set to another absolute path",
+            "make it readable and writable, then run again; pleach's own files are below XDG_STATE_HOME, which can be \
+             another absolute path",
         ),
         _ => plain(Code::DiskFailed, error),
     }
@@ -247,7 +248,7 @@ pub fn of_lock(error: &LockError) -> Failure {
 fn of_target_lock(error: &LockError) -> Failure {
     let LockError::Held { holder, .. } = error else { return of_lock(error) };
     let kill = Holder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
-    let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be gone on with later");
+    let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be resumed later");
     plain(Code::TreeLocked, error).hint(hint)
 }
 
@@ -258,7 +259,7 @@ pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Pat
         format!("the git directory of the repository, {}, was deleted while the run worked", common_dir.display());
     let mut lost = Failure::new(Code::RepositoryDeleted, message).hint(format!(
         "commits, branches and records that were not pushed elsewhere are lost with it, and the run cannot be resumed; \
-         clone the repository anew{files}"
+         clone the repository again{files}"
     ));
     lost.causes = std::iter::once(failure.message).chain(failure.causes).collect();
     lost

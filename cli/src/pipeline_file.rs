@@ -64,7 +64,7 @@ fn what_to_read(name: &Path, path: &Path) -> String {
         return format!("did you mean `{}.dot`?", name.display());
     }
     if name.to_str().is_some_and(|name| names_a_file(name) && name.contains(char::is_whitespace)) {
-        return "this ends as the name of a file does; end a prompt with a full stop".to_owned();
+        return "this looks like a file name; end a prompt with a full stop".to_owned();
     }
     // Of a directory its own pipelines, of a missing file its neighbours.
     let (dir, shown) = if path.is_dir() { (path, name) } else { (parent(path), parent(name)) };

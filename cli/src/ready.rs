@@ -77,7 +77,7 @@ pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answ
     if let Some(unknown) = answers.named.iter().find(|name| asked(name).is_empty()) {
         let names: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
         let hint =
-            if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
+            if names.is_empty() { "it has no gates".to_owned() } else { format!("its gates: {}", names.join(", ")) };
         return Err(Failure::new(Code::NoSuchGate, format!("the pipeline has no gate `{unknown}`")).hint(hint));
     }
     // A file may answer for several pipelines, and one gate may be in several: then one of them has to have the choice.

@@ -75,7 +75,7 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
                 match wish {
                     Wish::Pause if !stopped => say!("paused with `pleach pause`; stopping after the turn in flight"),
                     Wish::Pause => {}
-                    Wish::Cancel => say!("called off with `pleach cancel`; stopping after the turn in flight"),
+                    Wish::Cancel => say!("cancelled with `pleach cancel`; stopping after the turn in flight"),
                     Wish::PauseNow | Wish::CancelNow => say_killed(),
                 }
             }

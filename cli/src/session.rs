@@ -90,7 +90,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::keep_private().map_err(|error| {
-        Failure::new(Code::RuntimeUnavailable, "pleach cannot keep its keys to itself").because(&error)
+        Failure::new(Code::RuntimeUnavailable, "pleach cannot hide its keys from other processes").because(&error)
     })?;
     let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
     let (canceller, cancel) = Cancel::new();
@@ -176,7 +176,7 @@ impl Protection<'_> {
             Chosen::Off => {}
             Chosen::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
             Chosen::Nothing(missing) => {
-                warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only named")
+                warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only reported")
             }
         });
     }
@@ -291,13 +291,13 @@ pub async fn see_through(globals: &Globals, session: Session, protection: Protec
                 }
                 _ => "",
             };
-            return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on{with}")));
+            return Err(failure.hint(format!("{first}nothing recorded is lost; `{resume}` continues{with}")));
         }
     };
     if !globals.json {
         summary(globals, &session, &ended, begun.elapsed())?;
         if session.started().simulated {
-            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes only pretended"))?;
+            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes were simulated"))?;
         }
     }
     Ok(match ended {
@@ -309,7 +309,7 @@ pub async fn see_through(globals: &Globals, session: Session, protection: Protec
 }
 
 /// Said first when no agent is configured; the result says it again.
-pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set \
+pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set \
                              `agent:` in pleach.yaml or pass --agent";
 
 /// What came of a run, and how to go on.
@@ -372,7 +372,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))?;
             out.line(format!("comment: {}", about(format!("resume {id} --answer '{node}=CHOICE: COMMENT'"))))
         }
-        Ended::Paused(_) => out.line(format!("go on:   {}", about(format!("resume {id}")))),
+        Ended::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }
 }
 
@@ -405,11 +405,11 @@ fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
             let checkout = behind.checkout.display();
             out.line(format!("         it is still at {at}; `{checkout}`, where it is checked out, cannot follow:"))?;
             out.line(format!("         {}", behind.why))?;
-            out.line(format!("bring:   git -C {} merge --ff-only {tip}", shell_word(checkout)))
+            out.line(format!("update:  git -C {} merge --ff-only {tip}", shell_word(checkout)))
         }
         None => {
             out.line(format!("         somebody has moved it to {at}; only the session's record has {tip}"))?;
-            out.line(format!("bring:   git switch {} && git merge {tip}", shell_word(branch)))
+            out.line(format!("merge:   git switch {} && git merge {tip}", shell_word(branch)))
         }
     }
 }

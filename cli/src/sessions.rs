@@ -69,10 +69,9 @@ impl Fit {
     fn none(self) -> Failure {
         let (message, hint) = match self {
             Self::Any => ("there is no session in this repository", "`pleach run FILE.dot` starts one"),
-            Self::Resumable => (
-                "there is no session to resume",
-                "`pleach status` lists the sessions; `pleach gardener` goes on with tasks",
-            ),
+            Self::Resumable => {
+                ("there is no session to resume", "`pleach status` lists the sessions; `pleach gardener` resumes tasks")
+            }
             Self::Open => ("every session has ended", "`pleach status` lists them"),
         };
         Failure::new(Code::NoSuchSession, message).hint(hint)

@@ -156,7 +156,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     };
     let mut message = match errors.len() {
         1 => String::new(),
-        count => format!("{count} mistakes in the configuration\n"),
+        count => format!("{count} errors in the configuration\n"),
     };
     errors.iter().for_each(|error| {
         let _ = writeln!(message, "{error}");
@@ -216,7 +216,7 @@ fn no_such_file(file: &Path) -> Failure {
 /// `$XDG_STATE_HOME/pleach`, by default below the home directory.
 pub fn state_dir(environment: &Environment) -> Result<PathBuf, Failure> {
     xdg(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
-        Failure::new(Code::NoStateDirectory, "there is no place for pleach's state")
+        Failure::new(Code::NoStateDirectory, "there is no directory for pleach's state")
             .hint("set HOME, or XDG_STATE_HOME to an absolute path")
     })
 }

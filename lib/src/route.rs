@@ -101,7 +101,7 @@ fn route(
     }
     if goes_in_circles(pipeline, state, node, outcome, left) {
         let reason = format!(
-            "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run goes in circles: \
+            "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run is looping: \
              {}; set `max_visits` on a node of this cycle to allow more rounds",
             node.id,
             way_round(&state.completed, &node.id)
@@ -121,7 +121,7 @@ fn route(
             None => Route::Fail { reason: failure(node, attempts, outcome) },
         };
     }
-    let reason = format!("no edge leads on from `{}` with outcome `{}`", node.id, outcome.status);
+    let reason = format!("`{}` has no edge for outcome `{}`", node.id, outcome.status);
     Route::Fail { reason }
 }
 

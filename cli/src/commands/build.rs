@@ -35,23 +35,23 @@ use crate::trust::User;
 
 /// Make a task tree from markdown.
 ///
-/// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked, and
-/// asked for once more when something is wrong with it. With --no-ai the files are read by fixed rules: phases are `##
-/// Phase N: Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and what waits for what stands below `##
+/// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked,
+/// and requested once more if it is not valid. With --no-ai the files are read by fixed rules: phases are `## Phase N:
+/// Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and dependencies are listed below `##
 /// Dependencies`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// The directory with the markdown files.
     #[arg(long, value_name = "DIR")]
     spec_dir: PathBuf,
-    /// The file to write, or the directory to write task-tree.json to; the one of the spec without it. An existing file is
-    /// only overwritten with -y.
+    /// The file to write, or the directory to write task-tree.json to; by default the directory of the spec. An
+    /// existing file is only overwritten with -y.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// Read the files by fixed rules, without an agent.
     #[arg(long)]
     no_ai: bool,
-    /// The agent that plans, as `agent` in pleach.yaml names it.
+    /// The agent that plans, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT", conflicts_with = "no_ai")]
     runner: Option<String>,
     /// The model that plans.
@@ -126,7 +126,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
 fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
     spec::read(files).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-        let message = format!("no tree can be made of this:\n{}", listed.join("\n"));
+        let message = format!("cannot make a tree from this spec:\n{}", listed.join("\n"));
         Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written")
     })
 }
@@ -196,7 +196,7 @@ fn failure(error: &PlanError) -> Failure {
         // It is no attempt that counts, so it may be asked again whatever was answered before.
         PlanError::Agent(stuck) if stuck.is_stuck(false) => {
             let failure = advised(Code::PlannerUnusable, error);
-            let how = failure.hint.clone().unwrap_or_else(|| "mend it".to_owned());
+            let how = failure.hint.clone().unwrap_or_else(|| "fix it".to_owned());
             failure.hint(format!("{how}; then run it again: nothing was written; --no-ai needs no agent"))
         }
         PlanError::Agent(_) | PlanError::Limit(_) => {
@@ -206,8 +206,8 @@ fn failure(error: &PlanError) -> Failure {
 }
 
 fn taken(output: &Path) -> Failure {
-    Failure::new(Code::OutputExists, format!("`{}` exists", output.display()))
-        .hint("-y overwrites it; -o names another file")
+    Failure::new(Code::OutputExists, format!("`{}` already exists", output.display()))
+        .hint("pass -y to overwrite it, or another file with -o")
 }
 
 fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failure> {
@@ -222,7 +222,7 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
         ErrorKind::AlreadyExists => taken(output),
         _ => Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", output.display()))
             .because(&error)
-            .hint("-o names another file, in a directory that exists and can be written to"),
+            .hint("pass -o with a file in a directory that exists and can be written to"),
     })
 }
 

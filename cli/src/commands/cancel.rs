@@ -19,14 +19,13 @@ use crate::settings;
 
 /// Cancel a session permanently.
 ///
-/// A process that works on it is told so: it finishes the turn in flight, records the end and exits with code 1. When
-/// the grace period is over it is told once more and kills its agents. Everything recorded stays: the turns, the branch
-/// and the working copy. `pleach rm` removes them.
+/// Its process, if it runs, finishes the turn in flight, records the end and exits with code 1. After the grace period
+/// it kills its agents. Everything recorded stays: the turns, the branch and the worktree. `pleach rm` removes them.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The session, or the beginning of its id; without one the newest that runs, else the newest that has not ended.
+    /// The session, or the beginning of its id; by default the newest that runs, else the newest that has not ended.
     session: Option<String>,
-    /// How many seconds the turn in flight may take to finish.
+    /// Seconds the turn in flight may take to finish.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 }
@@ -61,7 +60,7 @@ pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration)
     });
     let cancelled = cancelled.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
-            held.hint("it did not let go when asked, or runs on another machine or for another user; end it there")
+            held.hint("it did not stop when asked, or runs on another machine or as another user; stop it there")
         }
         failure => failure,
     })?;

@@ -14,13 +14,13 @@ use crate::settings::{self, Search, Settings};
 /// So many items of a list stand in a row.
 const LISTED: usize = 3;
 
-/// Show every setting with its value and the place it came from.
+/// Show every setting with its value and source.
 ///
 /// Flags win over PLEACH_* variables, these over pleach.yaml (or orchestra.yaml), .arborist/config.json, your own
 /// config.yaml and the defaults. Secrets are never shown.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Explain one setting, or all settings of a section: what it means, what it takes, where its value came from.
+    /// Explain one setting, or all settings of a section: its meaning, its values, its source.
     #[arg(long, value_name = "KEY")]
     explain: Option<String>,
 }

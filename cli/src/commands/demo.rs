@@ -35,12 +35,12 @@ const TREE: &str = include_str!("../../demo/task-tree.json");
 
 /// See it work: a small pipeline and a small task tree in a throw-away repository.
 ///
-/// An agent plans, implements, fails its test, mends it and reviews; then it works three tasks one after another, each
+/// An agent plans, implements, fails its test, fixes it and reviews; then it works three tasks one after another, each
 /// landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
-/// agent's loop and tools, the working copies, the commits, the record.
+/// agent's loop and tools, the worktrees, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Make the repository here instead of in a temporary directory.
+    /// Create the repository here instead of in a temporary directory.
     #[arg(value_name = "DIR")]
     at: Option<PathBuf>,
 }
@@ -120,7 +120,7 @@ fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
             .hint("name a directory that does not exist yet"));
     }
     std::fs::create_dir_all(&dir).map_err(|error| {
-        Failure::new(Code::OutputUnwritable, format!("cannot make `{}`", dir.display())).because(&error)
+        Failure::new(Code::OutputUnwritable, format!("cannot create `{}`", dir.display())).because(&error)
     })?;
     dir.canonicalize().map_err(|error| Failure::new(Code::OutputUnwritable, "cannot use the directory").because(&error))
 }

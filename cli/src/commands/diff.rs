@@ -13,11 +13,10 @@ use crate::sessions::{self, Fit};
 
 /// Show everything a session has changed.
 ///
-/// The commit the session was started at is compared with its newest recorded one, whatever happened to the branches
-/// since.
+/// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The session, or the beginning of its id; without one the newest.
+    /// The session, or the beginning of its id; by default the newest.
     session: Option<String>,
     /// Count the lines of each file instead of showing them.
     #[arg(long)]

@@ -21,17 +21,17 @@ use crate::settings;
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents};
 
-/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
+/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
 ///
-/// Every finding comes with what to do about it. Of keys and logins only their presence is told. Exits with 7 while
-/// something does not work; warnings are no failure.
+/// Every problem comes with its fix. Of keys and logins only their presence is shown. Exits with 7 while something does
+/// not work; warnings are no failure.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Mend what can be mended safely: remove what sessions that are gone have left. Uncommitted work in it is kept under
-    /// refs/pleach/keep/ first.
+    /// Remove what sessions that no longer exist left behind. Uncommitted work in it is kept under refs/pleach/keep/
+    /// first.
     #[arg(long)]
     fix: bool,
-    /// Ask also whether the providers can be reached. No key is sent.
+    /// Also check that the providers can be reached. No key is sent.
     #[arg(long)]
     online: bool,
 }
@@ -59,14 +59,14 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let settings = match settings::below(globals, &root) {
         Ok(settings) => settings,
         Err(failure) => {
-            let fix = failure.hint.clone().unwrap_or_else(|| "mend the settings; `pleach config` shows them".into());
+            let fix = failure.hint.clone().unwrap_or_else(|| "fix the settings; `pleach config` shows them".into());
             findings.push(Finding::error("settings", failure.sentence(), fix));
             return Ok(findings);
         }
     };
     let config = &settings.resolved.config;
     findings.push(match settings.files.as_slice() {
-        [] => Finding::ok("settings", "the defaults, for there is no pleach.yaml"),
+        [] => Finding::ok("settings", "the defaults; there is no pleach.yaml"),
         files => {
             let names: Vec<String> =
                 files.iter().map(|file| settings::shortened(file, &globals.dir).display().to_string()).collect();

@@ -16,11 +16,11 @@ use crate::sessions;
 
 /// Write a session as plain files: manifest, checkpoint, and prompt, response and status of every node.
 ///
-/// The directory must be empty, or hold an earlier export of the same session, which is brought up to date.
+/// The directory must be empty, or hold an earlier export of the same session, which is updated.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub struct ExportArgs {
-    /// The session, or the beginning of its id; without one the newest.
+    /// The session, or the beginning of its id; by default the newest.
     session: Option<String>,
     /// The directory to write to.
     #[arg(value_name = "DIR")]

@@ -28,10 +28,10 @@ use crate::survey::agents::{self, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
 
-/// Write a pleach.yaml for this repository, with what is found in it and on this machine.
+/// Write a pleach.yaml that fits this repository and this machine.
 ///
 /// Looks for agents on PATH, for keys by the names of their variables, and for the files that tell how the project is
-/// set up and tested. The file is shown, and written once you agree (or with -y). One that is there already is never
+/// set up and tested. The file is shown, and written once you confirm (or with -y). An existing one is never
 /// overwritten. With --json it is written only with -y.
 #[derive(Debug, Args)]
 pub struct InitArgs {}
@@ -57,7 +57,7 @@ struct Proposal<'a> {
 pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     let repo = Repo::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
     let root = repo.workdir().ok_or_else(|| {
-        Failure::new(Code::BareRepository, "a bare repository has no place for a pleach.yaml")
+        Failure::new(Code::BareRepository, "a bare repository has no files, so no pleach.yaml can be in it")
             .hint("put one into the directory you run pleach in, or name it with --config")
     })?;
     let found = look(globals, root)?;
@@ -124,7 +124,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         let text = match project::READ.contains(&name.as_str()) {
             true => plain_file::read(&root.join(&name)).unwrap_or_else(|error| {
-                warning!(FileNotRead, "`{name}` is not looked at: {error}");
+                warning!(FileNotRead, "`{name}` is ignored: {error}");
                 String::new()
             }),
             false => String::new(),
@@ -246,7 +246,7 @@ fn agreed() -> Result<bool, Failure> {
     match confirm("Write this to pleach.yaml? [y/N] ") {
         Ok(true) => Ok(true),
         Ok(false) => Err(refused("nothing was written").hint("run `pleach init` again, or write the file by hand")),
-        Err(error) => Err(refused("the answer cannot be read").because(&error).hint("agree with -y")),
+        Err(error) => Err(refused("the answer cannot be read").because(&error).hint("pass -y to approve")),
     }
 }
 
@@ -263,11 +263,11 @@ fn write(root: &Path, text: &str) -> Result<(), Failure> {
 /// A file is there: what would be different in it.
 fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
     let failure = |message: String| Failure::new(Code::SettingsExist, message);
-    let kept = format!("`{name}` is there already and is left as it is");
+    let kept = format!("`{name}` already exists and was not changed");
     let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
         Ok(settings) => settings.resolved.config,
         Err(mistakes) => {
-            return failure(format!("{kept}; it has mistakes: {}", mistakes.message)).hint("mend them first");
+            return failure(format!("{kept}; it has errors: {}", mistakes.message)).hint("fix them first");
         }
     };
     let agent = config.agent.as_ref().map(ToString::to_string);
@@ -281,7 +281,7 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
     .filter(|(_, is, found)| found.is_some() && is != found)
     .map(|(key, is, found)| {
         let is = is.map_or_else(|| "is not set".to_owned(), |is| format!("is `{is}`"));
-        format!("`{key}` {is}, found was `{}`", found.unwrap_or_default())
+        format!("`{key}` {is}, but `{}` was found", found.unwrap_or_default())
     })
     .collect();
     match different.is_empty() {

@@ -29,7 +29,7 @@ use crate::tree::look::{Ground, Grown};
 /// How many tasks of a phase are named.
 const MOST: usize = 20;
 
-/// Show everything about a task: its steps, what they said, and what the next attempt will be told.
+/// Show everything about a task: its steps, their output, and the feedback for the next attempt.
 ///
 /// For a phase or a group, its tasks that are not done, and the runs of its own tests.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct InspectArgs {
     /// The task, or a phase.
     #[arg(value_name = "TASK")]
     task: TaskId,
-    /// The tree, where several have the task.
+    /// The tree, if several have the task.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
@@ -169,7 +169,7 @@ impl<'a> Seen<'a> {
             text.push_str(&format!("  {task} {name}: {}\n", standing(state, &ground.limits)));
         }
         if not_done.len() > MOST {
-            text.push_str(&format!("  and {} more, which `pleach status -v` lists\n", not_done.len() - MOST));
+            text.push_str(&format!("  and {} more; `pleach status -v` lists them\n", not_done.len() - MOST));
         }
         text
     }
@@ -181,8 +181,8 @@ impl<'a> Seen<'a> {
         }
         if self.state.steps.is_empty() {
             text.push_str(match self.grown.progress.cut_off {
-                true => "\nNo step is in the history that is here.\n",
-                false => "\nNo step was done yet.\n",
+                true => "\nNo steps in the history of this shallow clone.\n",
+                false => "\nNo steps yet.\n",
             });
             return Ok(text);
         }
@@ -206,8 +206,8 @@ impl<'a> Seen<'a> {
         }
         if !self.feedback.is_empty() {
             let who =
-                if self.grown.node(self.task).is_leaf() { "The next attempt" } else { "A task of it that is reset" };
-            text.push_str(&format!("\n{who} will be told:\n"));
+                if self.grown.node(self.task).is_leaf() { "the next attempt" } else { "a task of it that is reset" };
+            text.push_str(&format!("\nFeedback for {who}:\n"));
             for feedback in &self.feedback {
                 text.push_str(&format!("  {}\n{}\n", what_failed(feedback), indented(&indented(&feedback.text))));
             }

@@ -19,18 +19,18 @@ use crate::tree::look::{Ground, Withered, Worked};
 
 /// List the logs of tasks, or print one.
 ///
-/// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well; with
-/// `tree.commit_logs: false` from the records of their sessions. They are there also where a tree's file is not; one that is
-/// not valid is told, and makes the exit code 2.
+/// They are read from the commits of the steps that wrote them, so those of failed attempts are listed too; with
+/// `tree.commit_logs: false` from the records of their sessions. A tree's file need not exist; one that is not valid is
+/// reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Those of this task.
+    /// Only those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// Print this one: its path, its name alone where no other has that, or the commit of its step.
+    /// Print this log: its path, its name if that is unique, or the commit of its step.
     #[arg(long, value_name = "FILE")]
     show: Option<String>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         return Ok(tell_lacking(&trees));
     }
     if found.is_empty() {
-        out.line("There is no log yet.")?;
+        out.line("No logs yet.")?;
         return Ok(tell_lacking(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
@@ -131,8 +131,8 @@ fn find<'a>(
     let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();
     if names.len() > 1 {
         let names = listed(names.iter().map(|name| format!("`{name}`")), 20);
-        return Err(Failure::new(Code::LogAmbiguous, format!("there are several logs `{name}`"))
-            .hint(format!("say which one with --show: {names}")));
+        return Err(Failure::new(Code::LogAmbiguous, format!("several logs are named `{name}`"))
+            .hint(format!("pass one to --show: {names}")));
     }
     let Some((task, log)) = named.first() else {
         return Err(Failure::new(Code::NoSuchLog, format!("there is no log `{name}`"))

@@ -17,13 +17,13 @@ use crate::sessions::{self, Fit};
 
 /// Pause a session that runs in another terminal.
 ///
-/// The process that works on it finishes the turn in flight, records it and exits with code 3, as with Ctrl-C there. This
-/// command waits for that. `pleach resume` continues the session.
+/// Its process finishes the turn in flight, records it and exits with code 3, as with Ctrl-C there. This command waits
+/// for that. `pleach resume` continues the session.
 #[derive(Debug, Args)]
 pub struct PauseArgs {
-    /// The session, or the beginning of its id; without one the newest that runs.
+    /// The session, or the beginning of its id; by default the newest that runs.
     session: Option<String>,
-    /// Stop the turn in flight after so many seconds; it is lost then. Without this it may take as long as it needs.
+    /// Stop the turn in flight after this many seconds and lose it; by default it may take as long as it needs.
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
 }
@@ -42,7 +42,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let interrupted = Session::ask_to_pause(&repo, &id, args.grace.map(Duration::from_secs), asked);
     let interrupted = interrupted.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
-            held.hint("it did not pause when asked, or runs on another machine or for another user; stop it there")
+            held.hint("it did not pause when asked, or runs on another machine or as another user; stop it there")
         }
         failure => failure,
     })?;

@@ -17,13 +17,13 @@ use crate::tree::look::{Ground, Worked};
 
 /// List the reports of completed tasks.
 ///
-/// They are there also where a tree's file is not; one that is not valid is told, and makes the exit code 2.
+/// A tree's file need not exist; one that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct ReportsArgs {
-    /// Those of this task.
+    /// Only those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         return Ok(tell_lacking(&trees));
     }
     if reports.is_empty() {
-        out.line("There is no report yet.")?;
+        out.line("No reports yet.")?;
         return Ok(tell_lacking(&trees));
     }
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);

@@ -29,14 +29,14 @@ use crate::settings::{self, Search};
 
 /// Resume a paused, interrupted or failed session.
 ///
-/// The session goes on after its last recorded turn, a failed one at the node it failed at, with the pipeline and the settings it was started with; only keys and
-/// addresses, the budget and the names of models (`providers.NAME.models`) are today's. What a killed run left uncommitted
-/// is kept first.
+/// The session continues after its last recorded turn, a failed one at the node it failed at, with the pipeline and the
+/// settings it was started with; only keys and addresses, the budget and the names of models (`providers.NAME.models`)
+/// are today's. Uncommitted work of a killed run is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session, or the beginning of its id; without one the newest that can be resumed.
+    /// The session, or the beginning of its id; by default the newest that can be resumed.
     session: Option<String>,
-    /// Start again at this node, which the session has come to before.
+    /// Restart at this node, which the session has reached before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
     #[command(flatten)]

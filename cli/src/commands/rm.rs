@@ -23,13 +23,13 @@ use crate::render::Out;
 use crate::sessions;
 use crate::settings::{self, state_dir};
 
-/// Remove sessions: their branches, their records and their working copies.
+/// Remove sessions: their branches, records and worktrees.
 ///
-/// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist; one that
-/// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the
-/// name is printed. The working copy that the tasks of a branch share stays.
+/// A running session and one whose commits are on no other branch are only removed with --force; a running one is then
+/// cancelled first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the name is
+/// printed. The worktree that the tasks of a branch share stays.
 ///
-/// Instead of ids, options such as `--merged` choose the sessions, those that fit all of them; one that cannot be removed
+/// Instead of ids, options such as `--merged` choose the sessions that match all of them; one that cannot be removed
 /// stays, with a warning.
 #[derive(Debug, Args)]
 pub struct RmArgs {
@@ -38,10 +38,10 @@ pub struct RmArgs {
     sessions: Vec<String>,
     #[command(flatten)]
     select: Selectors,
-    /// Remove also what is not merged, and what runs.
+    /// Also remove sessions that are not merged or still running.
     #[arg(long)]
     force: bool,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -225,7 +225,7 @@ fn way_out(removal: &Removal) -> String {
     let force = format!("`pleach rm --force {id}`{which}");
     match unmerged {
         _ if any(|obstacle| matches!(obstacle, Obstacle::Unsaved { .. })) => {
-            format!("copy what you need of what cannot be saved, then {force}")
+            format!("copy what you need, then {force}")
         }
         // Nothing lands or merges what cannot be read.
         Some(_) if any(|obstacle| matches!(obstacle, Obstacle::Lost { .. })) => force,
@@ -267,7 +267,7 @@ fn text(step: &Step, dry_run: bool) -> String {
             format!("{} {} at {reference}{number}", done("kept", "would keep"), what.join(" and "))
         }
         Step::RemoveWorktree { path } => {
-            format!("{} the working copy {}", done("removed", "would remove"), path.display())
+            format!("{} the worktree {}", done("removed", "would remove"), path.display())
         }
         Step::RemoveBranch { branch, at } => {
             format!("{} branch {branch} ({} {})", done("removed", "would remove"), done("was", "is"), at.short())

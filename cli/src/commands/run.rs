@@ -33,27 +33,27 @@ use crate::trust::User;
 /// Run a prompt or a pipeline on this repository.
 ///
 /// A prompt such as "Fix the failing test" runs the built-in pipeline: an agent does what is asked, `tree.test_command`
-/// tests it where it is set, and an agent reviews it. A session branch and a working copy of its own are made; your checkout is never touched. Every turn of an agent
-/// that changes files becomes a commit on the branch. Interrupt it with Ctrl-C whenever you like: `pleach resume`
-/// goes on.
+/// tests it where it is set, and an agent reviews it. The session gets its own branch and worktree; your checkout is
+/// never touched. Every turn of an agent that changes files becomes a commit on the branch. Interrupt it with Ctrl-C at
+/// any time: `pleach resume` continues.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What is to be done, in quotes; or a pipeline, a DOT file.
+    /// The prompt, in quotes; or a pipeline, a DOT file.
     #[arg(value_name = "PROMPT|FILE")]
     file: PathBuf,
-    /// Values for the variables of the pipeline.
+    /// Inputs: values for the variables of the pipeline.
     #[arg(value_name = "KEY=VALUE")]
     inputs: Vec<String>,
-    /// Work in the repository at this path.
+    /// Run in the repository at this path.
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
-    /// The agent of nodes that name none, as `agent` in pleach.yaml names it.
+    /// The agent for nodes that name none, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The model of that agent, for nodes that name none.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

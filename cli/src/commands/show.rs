@@ -20,7 +20,7 @@ use crate::globals::Globals;
 use crate::render::{Out, duration, session as show, tokens};
 use crate::sessions::{self, Fit};
 
-/// Show a turn: what was said, which tools were used, what was changed, what it cost.
+/// Show a turn: its messages, tools, changes and cost.
 ///
 /// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. The commit of a
 /// task's step shows the step and its turns. Long texts are cut unless -v is given.
@@ -137,7 +137,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
         if let Some(step) = step::Shown::read(repo, id, &patch)? {
             return Ok((step.json(), step.text(whole)));
         }
-        return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is no turn of a session", id.short()))
+        return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is not a turn of a session", id.short()))
             .hint(format!("`git show {}` shows it", id.short())));
     };
     match View::load(repo, &facts.session) {
@@ -164,7 +164,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
             Some(before) => repo.patch(before, commit.tree, &[])?,
             None => {
                 if !commit.parents.is_empty() {
-                    warning!(ShallowClone, "a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
+                    warning!(ShallowClone, "shallow clone: what {} changed is unknown; {UNSHALLOW}", id.short());
                 }
                 String::new()
             }
@@ -175,7 +175,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
 }
 
 /// How to get what a shallow clone has left behind.
-const UNSHALLOW: &str = "`git fetch --unshallow` brings the rest";
+const UNSHALLOW: &str = "`git fetch --unshallow` fetches the rest";
 
 impl Shown {
     /// For programs and for people.

@@ -32,19 +32,19 @@ use crate::tree::watch::{Picture, watch};
 /// Show the task trees of this branch and the sessions of this repository, or one task or session.
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
-/// is in the way. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// goes on with one that is dead, paused or failed, `pleach gardener` with one of a task. Sessions of tasks that have
-/// ended are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are
-/// listed with their commits; with a task, its steps. A tree that is not valid is told, and makes the exit code 2.
+/// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
+/// continues one that is dead, paused or failed, `pleach gardener` one of a task. Sessions of tasks that have ended are
+/// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
+/// their commits; with a task, its steps. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
-    /// Show it again whenever something changes. Ends when what was running has ended, or with Ctrl-C; both are exit 0.
+    /// Refresh whenever something changes. Ends when nothing runs any more, or with Ctrl-C; both are exit 0.
     #[arg(long, conflicts_with = "id")]
     watch: bool,
 }
@@ -120,7 +120,7 @@ fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
     };
     let target = target_of(prefix, &branch)?;
     Some(format!(
-        "`{branch}` is on its way to `{target}`, so no tree is shown; `git switch {}` first to see its trees.",
+        "`{branch}` gathers work for `{target}`, so no tree is shown; `git switch {}` first to see its trees.",
         shell_word(&target)
     ))
 }

@@ -14,16 +14,16 @@ use crate::trust::{Agreement, Store};
 /// How many digits of a key are shown.
 const SHOWN_KEY: usize = 10;
 
-/// List what you have agreed to: commands that repositories supply, and settings of theirs that touch your keys.
+/// List what you have approved: commands that repositories supply, and settings of theirs that touch your keys.
 ///
-/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An agreement holds
-/// for one repository and one exact text; when the text changes you are asked again.
+/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An approval
+/// holds for one repository and one exact text; when the text changes you are asked again.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Take these agreements back, by the beginning of their key.
+    /// Revoke these approvals, by the beginning of their key.
     #[arg(long, value_name = "KEY", num_args = 0..)]
     revoke: Option<Vec<String>>,
-    /// Take all agreements back.
+    /// Revoke all approvals.
     #[arg(long, requires = "revoke")]
     all: bool,
 }
@@ -34,7 +34,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
         return list(globals, &store.list()?).map(|()| Exit::Done);
     };
     if keys.is_empty() != args.all {
-        return Err(Failure::new(Code::CommandLine, "say which agreements to take back")
+        return Err(Failure::new(Code::CommandLine, "name the approvals to revoke")
             .hint("`pleach trust --revoke KEY`, or `pleach trust --revoke --all`"));
     }
     let chosen = keys.iter().map(|key| pick(&store, key)).collect::<Result<Vec<_>, _>>()?;
@@ -43,10 +43,10 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
     if globals.json {
         out.json(&json!({"revoked": revoked}))?;
     } else if revoked.is_empty() {
-        out.line("Nothing to take back.")?;
+        out.line("Nothing to revoke.")?;
     }
     for agreement in revoked.iter().filter(|_| !globals.json) {
-        out.line(format!("Taken back: {} {}", short(agreement), headline(agreement)))?;
+        out.line(format!("Revoked: {} {}", short(agreement), headline(agreement)))?;
     }
     Ok(Exit::Done)
 }
@@ -57,7 +57,7 @@ fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
         return out.json(&json!({"trusted": agreements}));
     }
     if agreements.is_empty() {
-        return out.line("You have agreed to nothing yet.");
+        return out.line("You have approved nothing yet.");
     }
     let mut table = Table::new(["key", "repository", "kind", "from", "text"]);
     for agreement in agreements {
@@ -88,10 +88,10 @@ fn pick(store: &Store, key: &str) -> Result<Agreement, Failure> {
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),
         (Some(_), more) => {
-            Err(Failure::new(Code::NoSuchAgreement, format!("{} agreements begin with `{key}`", more + 1))
+            Err(Failure::new(Code::NoSuchAgreement, format!("{} approvals begin with `{key}`", more + 1))
                 .hint("give more digits; `pleach trust --json` shows whole keys and repositories"))
         }
-        (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no agreement begins with `{key}`"))
+        (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no approval begins with `{key}`"))
             .hint("`pleach trust` lists them")),
     }
 }

@@ -18,9 +18,9 @@ use crate::settings;
 
 /// Check pipelines without running them.
 ///
-/// Every file is read and linted; every finding is shown with its place and, where it is known, how to fix it. Errors
-/// mean that the pipeline cannot be run; warnings and notes do not. With -q only errors are shown, with -v also where
-/// names of other engines are understood.
+/// Every file is read and linted; every finding is shown with its location and, if known, its fix. A pipeline with
+/// errors cannot be run; one with warnings can. With -q only errors are shown, with -v also where names of other
+/// engines are understood.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// The pipelines to check.

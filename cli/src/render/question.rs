@@ -45,13 +45,13 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
 
 /// What happens without an answer, where that is not simply to wait.
 pub fn unanswered(question: &Question) -> Option<String> {
-    let default = question.default.map(|index| format!("`{}` is taken", plain(&question.choices[index].label)));
+    let default = question.default.map(|index| format!("`{}` is chosen", plain(&question.choices[index].label)));
     match (question.timeout, default) {
         (Some(timeout), default) => {
             let then = default.unwrap_or_else(|| "the run pauses".to_owned());
             Some(format!("without an answer within {}, {then}", duration(timeout)))
         }
-        (None, Some(default)) => Some(format!("where nobody can be asked, {default}")),
+        (None, Some(default)) => Some(format!("without a terminal, {default}")),
         (None, None) => None,
     }
 }

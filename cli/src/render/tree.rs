@@ -21,7 +21,7 @@ const BAR: usize = 20;
 pub const NAME: usize = 50;
 
 /// That not all is known of what was done.
-pub const CUT_OFF: &str = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+pub const CUT_OFF: &str = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
 
 /// That steps count which do not name the branch in full; none where all do.
 pub fn short_ids(progress: &Progress, target: &str) -> Option<String> {
@@ -48,16 +48,16 @@ pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
     match next {
         Next::Land(task) => format!("land {task}, which is finished"),
         Next::Settle(Stray { id, lacks, branch, .. }) => {
-            format!("nothing before you take or drop what is finished on `{}`: {id} {lacks}", branch.name)
+            format!("nothing until you merge or drop the finished work on `{}`: {id} {lacks}", branch.name)
         }
         Next::Yield(Taken { branch, tree, .. }) => {
-            format!("nothing before what `{tree}` has on `{}` is landed or dropped", branch.name)
+            format!("nothing until the work of `{tree}` on `{}` is landed or dropped", branch.name)
         }
-        Next::Mend(unread) => format!("nothing before `{}`, which cannot be read, is done without", unread.branch.name),
+        Next::Mend(unread) => format!("nothing until `{}`, which cannot be read, is dropped", unread.branch.name),
         Next::Gate(gate) => format!("run the tests of {gate}"),
         Next::MergePhase(phase) => format!("merge {phase}"),
         Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
-        Next::GiveUp { task, .. } => format!("give {task} up"),
+        Next::GiveUp { task, .. } => format!("give up {task}"),
         Next::Done => "nothing, everything is done".to_owned(),
         Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
         Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
@@ -205,7 +205,7 @@ impl Shown<'_> {
         }
         let left_out = tree.left_out();
         if !left_out.is_empty() {
-            text.push_str(&format!("  left out of execution_order: {}\n", listed(left_out, 10)));
+            text.push_str(&format!("  not in execution_order: {}\n", listed(left_out, 10)));
         }
         match &next {
             Next::Done => {}

@@ -143,7 +143,7 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
 pub fn no_agent(of_prompts: Result<&str, Failure>) -> Finding {
     let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
     let (prompts, fix) = match of_prompts {
-        Ok(agent) => (format!("; prompts are worked by `{agent}`"), name.to_owned()),
+        Ok(agent) => (format!("; prompts use `{agent}`"), name.to_owned()),
         Err(failure) => (", and prompts cannot run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
     };
     Finding::warn("agent", format!("no agent is configured: pipelines are simulated{prompts}"), fix)
@@ -181,8 +181,8 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         if unheld {
             findings.push(Finding::warn(
                 "budget",
-                format!("`{key}` ({choice}) does not tell what it spends, so the budget cannot hold it"),
-                "bound it with `timeout` and `max_visits`, or set `turns: gateway` if it honours a base URL",
+                format!("`{key}` ({choice}) does not report what it spends, so the budget cannot limit it"),
+                "limit it with `timeout` and `max_visits`, or set `turns: gateway` if it honours a base URL",
             ));
         }
     }
@@ -259,7 +259,7 @@ pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
             let message = format!("{} cannot be written, which {name} needs: {why}", path.display());
             Finding::error("disk", message, "make it writable; `XDG_STATE_HOME` and `worktrees.base` name other places")
         }
-        Err(error) => Finding::warn("disk", format!("cannot look at {}: {error}", path.display()), "look by hand"),
+        Err(error) => Finding::warn("disk", format!("cannot check {}: {error}", path.display()), "check it by hand"),
         Ok(free) => {
             let message = format!("{} free for {name}, {}", bytes(free), path.display());
             let level = match free {
@@ -330,7 +330,7 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
             Ok(Standing::Dead) => findings.push(Finding::warn(
                 "sessions",
                 format!("{id} was killed while it ran"),
-                format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
+                format!("`pleach resume {id}` continues it, `pleach rm {id}` removes it"),
             )),
             _ => {}
         }
@@ -361,7 +361,7 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
     let found = match Session::leftovers(repo, places) {
         Ok(found) => found,
-        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "look by hand")],
+        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };
     if found.is_empty() {
         return vec![Finding::ok("leftovers", "none")];
@@ -382,16 +382,16 @@ pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
 
 fn told(left: &Leftover) -> String {
     match left {
-        Leftover::Lock { name } => format!("the lock file `{name}` of a session that is gone"),
+        Leftover::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
         Leftover::Worktree { session, path } => {
-            format!("the working copy {} of session {session}, which is gone", path.display())
+            format!("the worktree {} of session {session}, which no longer exists", path.display())
         }
-        Leftover::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
+        Leftover::Forgotten { path } => format!("git's registration of the worktree {}, which is gone", path.display()),
         Leftover::Scratch { path } => {
             format!("the temporary files {} of a run that was killed", path.display())
         }
         Leftover::Home { session, path } => {
-            format!("the agents' directory {} of session {session}, which is gone", path.display())
+            format!("the agents' directory {} of session {session}, which no longer exists", path.display())
         }
     }
 }

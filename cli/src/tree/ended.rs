@@ -41,21 +41,21 @@ pub fn tell(
             let (after, why) = (counted(*attempts, "attempt"), because(reason.as_deref()));
             out.line(style::paint(style::BAD, &format!("{task} failed {earlier}after {after}{why}")))?;
             if let Some(place) = code_of(repo, plan, task) {
-                out.line(format!("code:    what it wrote is {place}"))?;
+                out.line(format!("code:    {place}"))?;
             }
             out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
-            out.line(format!("again:   {}", retrying(globals)))
+            out.line(format!("retry:   {}", retrying(globals)))
         }
         TreeEnded::CalledOff(task) => {
-            out.line(head(format!("cancelled: {task}: its session was called off")))?;
-            out.line(format!("again:   {}", again(globals)))
+            out.line(head(format!("cancelled: {task}: its session was cancelled")))?;
+            out.line(format!("retry:   {}", again(globals)))
         }
         TreeEnded::GateRed { gate, on_merge, reason } => {
             let target = &plan.target;
             let phase = phase_branch(&plan.branch_prefix, target, plan.tree.phase_of(gate)).ok();
             let phase = phase.filter(|_| *on_merge);
             let (on, place) = match &phase {
-                Some(phase) => (format!("what the merge of `{phase}` into `{target}` would be"), phase),
+                Some(phase) => (format!("the merge of `{phase}` into `{target}`"), phase),
                 None => (format!("`{target}`"), target),
             };
             out.line(style::paint(
@@ -64,7 +64,7 @@ pub fn tell(
             ))?;
             out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
             let reset = about("reset TASK");
-            out.line(format!("go on:   fix it on `{place}` and run again, or reopen a task with `{reset}`"))
+            out.line(format!("next:    fix it on `{place}` and run again, or reopen a task with `{reset}`"))
         }
         TreeEnded::Stalled(blocked) => {
             out.line(head(format!("stalled: {}", stalled(plan.limits.only.as_ref()))))?;
@@ -87,14 +87,14 @@ pub fn tell(
         TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
         TreeEnded::Paused(_) => {
             out.line(head("paused: nothing recorded is lost".to_owned()))?;
-            out.line(format!("go on:   {}", again(globals)))
+            out.line(format!("resume:  {}", again(globals)))
         }
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
             let waiting = format!("waiting{}", say::code(refusal.code.as_str()));
             out.line(head(match refusal.finished {
                 true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
-                false => format!("{waiting}: {task} could not begin on `{branch}`"),
+                false => format!("{waiting}: {task} could not start on `{branch}`"),
             }))?;
             out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
             match first(globals, dir, refusal) {
@@ -129,13 +129,13 @@ fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked
             None => retrying(globals),
         };
         let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
-        return vec![format!("look:    {look}"), format!("again:   {again}"), format!("without: {without}")];
+        return vec![format!("look:    {look}"), format!("retry:   {again}"), format!("skip:    {without}")];
     }
     if let Some(red) = first(Why::GateRed) {
         return vec![format!("look:    {}", about(format!("inspect {red}")))];
     }
     if let Some(left_out) = first(Why::LeftOut) {
-        return vec![format!("go on:   put {left_out} into `execution_order` of `{}` and run again", plan.path)];
+        return vec![format!("next:    put {left_out} into `execution_order` of `{}` and run again", plan.path)];
     }
     // What else one task waits for can be worked.
     if plan.limits.only.is_some() {
@@ -144,7 +144,7 @@ fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked
     let Some((phase, branch, done)) = gathered(repo, plan, blocked) else { return Vec::new() };
     let merge = git_about(globals, dir, &format!("merge {}", shell_word(branch)));
     let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
-    vec![format!("go on:   merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
+    vec![format!("next:    merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
 }
 
 /// A phase that others wait for, its branch with something the target does not have, and a task that is done there and

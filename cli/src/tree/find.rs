@@ -59,12 +59,12 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     })?;
     let tree = TaskTree::read(&text).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-        let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
+        let message = format!("`{}` is not a valid task tree:\n{}", place.display(), listed.join("\n"));
         Failure::new(Code::TreeInvalid, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
     let path = below(place, repo.workdir());
     let path = name_in_commits(&path).map_err(|why| {
-        Failure::new(Code::NameInvalid, format!("no commit can name the tree {path:?}: {why}"))
+        Failure::new(Code::NameInvalid, format!("a commit message cannot hold the path of the tree {path:?}: {why}"))
             .hint("rename the file or its directory")
     })?;
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
@@ -76,7 +76,7 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
 /// A path as commits name it, or why none can. Every step names its tree, and where what it has done lies: under another
 /// name nobody would find it.
 pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
-    let text = path.to_str().ok_or("it is not UTF-8, and what is not gets lost")?;
+    let text = path.to_str().ok_or("it is not UTF-8")?;
     match pleach::trailer::fits(text) {
         true => Ok(text.to_owned()),
         false => Err("spaces at its ends or in a row, tabs and line breaks get lost"),

@@ -123,7 +123,7 @@ impl Ground {
                 // Of one outside nothing but its name is known.
                 let what = match path.contains('/') {
                     true => "the file is gone",
-                    false => "it lies outside of the repository or is gone; name it with --tree",
+                    false => "it is outside the repository or gone; name it with --tree",
                 };
                 withered.push(Withered { path, why: format!("it was worked here, and {what}"), invalid: false });
                 continue;
@@ -184,13 +184,13 @@ impl Ground {
 fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&Withered>) -> Failure {
     if files.is_empty() {
         let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), Withered::cannot_be_used);
-        return Failure::new(Code::NoTree, format!("there is no task `{task}`, for there is no tree")).hint(hint);
+        return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
     }
     let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
     let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
     if !with_task.is_empty() {
         let message = format!("several trees have a task `{task}`: {}", paths(&with_task));
-        return Failure::new(Code::TaskAmbiguous, message).hint("say which one with --tree");
+        return Failure::new(Code::TaskAmbiguous, message).hint("name one with --tree");
     }
     let ids = files.iter().flat_map(|file| file.tree.nodes()).map(|node| node.id.as_str());
     let hint = match closest(task.as_str(), ids) {

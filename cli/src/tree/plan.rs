@@ -31,46 +31,46 @@ use crate::settings::{self, Search, Settings, shortened};
 /// What `garden` and `gardener` take.
 #[derive(Debug, Default, Args)]
 pub struct TreeArgs {
-    /// The tree; without it, the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
+    /// The tree; by default the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
     #[arg(long, value_name = "FILE")]
     pub tree: Option<PathBuf>,
-    /// What tests a task that has no test of its own.
+    /// The command that tests tasks without a test of their own.
     #[arg(long, value_name = "COMMAND")]
     pub test_command: Option<String>,
     /// How many attempts a task gets.
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
-    /// The agent of all steps, as `agent` in pleach.yaml names it.
+    /// The agent of all steps, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT")]
     pub runner: Option<String>,
     /// The model of implementing and reviewing.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// The branch this one was begun on, for reading older histories; `tree.base_branch` says it to all commands.
+    /// The branch this one was created from, for reading older histories; `tree.base_branch` sets it for all commands.
     #[arg(long, value_name = "BRANCH")]
     pub base_branch: Option<String>,
-    /// Where reports go.
+    /// The directory of reports.
     #[arg(long, value_name = "DIR")]
     pub report_dir: Option<PathBuf>,
-    /// Where logs go.
+    /// The directory of logs.
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// What has a branch of its own.
+    /// Which part of the tree gets its own branch.
     #[arg(long, value_name = "none|phase")]
     pub isolation: Option<String>,
-    /// The pipeline that works on a task, in place of the built-in one.
+    /// The pipeline for tasks, instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     pub pipeline: Option<PathBuf>,
     /// Give tasks that failed another budget of attempts.
     #[arg(long)]
     pub retry_failed: bool,
-    /// Begin the tree again, whatever was done before.
+    /// Restart the tree, ignoring what was done before.
     #[arg(long)]
     pub fresh: bool,
-    /// Work in the repository at this path.
+    /// Run in the repository at this path.
     #[arg(long, value_name = "PATH")]
     pub target_repo: Option<PathBuf>,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -125,16 +125,17 @@ pub fn make(
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
     if tree.isolation == Isolation::Task {
-        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not built yet").hint("use none or phase"));
+        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not supported yet").hint(
+            "use none or \
+             phase",
+        ));
     }
     if tree.isolation == Isolation::Phase
         && let Some(cycle) = file.tree.phase_cycle()
     {
         let names: Vec<&str> = cycle.iter().map(TaskId::as_str).collect();
-        let message = format!("the phases wait for each other: {} → {}", names.join(" → "), names[0]);
-        return Err(
-            Failure::new(Code::PhaseCycle, message).hint("take a dependency away, or work with --isolation none")
-        );
+        let message = format!("the phases depend on each other: {} → {}", names.join(" → "), names[0]);
+        return Err(Failure::new(Code::PhaseCycle, message).hint("remove a dependency, or use --isolation none"));
     }
     let only = match tasks {
         Tasks::One(Some(task)) => Some(task.clone()),
@@ -273,7 +274,7 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
 /// A configured directory as steps name the files that lie there.
 fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
     name_in_commits(dir).map_err(|why| {
-        Failure::new(Code::LogDirectory, format!("no commit can name what lies in {dir:?} (`tree.{key}`): {why}"))
+        Failure::new(Code::LogDirectory, format!("a commit message cannot hold paths in {dir:?} (`tree.{key}`): {why}"))
             .hint(format!("name another with `--{} DIR`", key.replace('_', "-")))
     })
 }
@@ -293,7 +294,8 @@ pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
         };
         let message = format!("{what} cannot go to `{dir}`: `{}` is {kind} on `{}`", found.path, plan.target);
         return Err(Failure::new(Code::LogDirectory, message).hint(format!(
-            "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or have `tree.commit_logs: false` there",
+            "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or set `tree.commit_logs: false` \
+             there",
             key.replace('_', "-")
         )));
     }
@@ -335,7 +337,9 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
     if let Some((error, is_validated)) = error {
         return Err(unusable(&file.name, &error.message).hint(match is_validated {
             true => format!("`pleach validate {}` shows more", shell_word(&file.name)),
-            false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
+            false => "the pipeline of a task has no cycle, at least one node with `step=`, and each step \
+                 once"
+                .to_owned(),
         }));
     }
     with_steps(config, file.source, file.name, file.files)

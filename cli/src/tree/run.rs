@@ -121,7 +121,7 @@ impl Site<'_> {
     async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
         for Left { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
-                failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
+                failure.hint(format!("{task} was started with it; `pleach cancel {session}` to restart the task"))
             })?;
         }
         let items = run.to_trust(&self.settings.resolved, &self.settings.environment, brought);

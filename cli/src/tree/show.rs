@@ -70,7 +70,7 @@ impl Shown {
             self.line(told);
         }
         if !changes.is_empty() {
-            warning!(TreeEdited, "`{}` was edited since it was last worked:", plan.path);
+            warning!(TreeEdited, "`{}` was edited since the last run:", plan.path);
             changes.iter().for_each(|change| say!("  {change}"));
         }
         for (node, then) in progress.renamed(&plan.tree) {
@@ -78,7 +78,7 @@ impl Shown {
         }
         let left_out = plan.tree.left_out();
         if !left_out.is_empty() {
-            warning!(TaskLeftOut, "execution_order leaves out, so never worked: {}", listed(left_out, 10));
+            warning!(TaskLeftOut, "never worked, because not in execution_order: {}", listed(left_out, 10));
         }
         let idle = plan.tree.with_idle_tests();
         if !idle.is_empty() {
@@ -87,7 +87,7 @@ impl Shown {
         }
         let idle = plan.tree.with_idle_pipelines();
         if !idle.is_empty() {
-            let what = "a `pipeline` works a task; that of a phase or a group is not read";
+            let what = "only tasks have a `pipeline`; that of a phase or a group is ignored";
             warning!(IdlePipeline, "{what}: {}", listed(idle, 10));
         }
     }

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use pleach::agent::BoxFuture;
+use pleach::config::SuppliedKind;
 use pleach::engine::Truster;
 use pleach::redact::Redactor;
 use pleach::text::{counted, visible};
@@ -97,23 +98,27 @@ fn require_with<W: std::io::Write>(
     if new.is_empty() {
         return Ok(());
     }
-    let things = counted(new.len(), "thing");
+    let commands = new.iter().all(|(_, item)| item.kind == SuppliedKind::Command);
+    let things = counted(new.len(), if commands { "command" } else { "item" });
     if !ask.yes {
         let mut asking = asking();
         let _ = asking.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {
             return Err(Failure::new(
                 Code::TrustMissing,
-                format!("this repository supplies {things} you have not agreed to"),
+                format!("this repository supplies {things} you have not approved"),
             )
             .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
         }
-        let agreed = answer("Agree to all of this? [y/N] ").map_err(|error| {
-            Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("agree with -y")
+        let agreed = answer("Approve all of this? [y/N] ").map_err(|error| {
+            Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("pass -y to approve")
         })?;
         if !agreed {
-            return Err(Failure::new(Code::TrustDeclined, format!("{things} of this repository you did not agree to"))
-                .hint("change the settings named above, or run the command again and agree"));
+            return Err(Failure::new(
+                Code::TrustDeclined,
+                format!("you declined {things} of this repository; nothing was run"),
+            )
+            .hint("change the settings named above, or run the command again and approve them"));
         }
     }
     keep(store, &repo, new, &Redactor::new([("", ""); 0]))
@@ -271,7 +276,7 @@ mod tests {
             second
         "#);
         let failure = result.unwrap_err();
-        assert_eq!(failure.message, "this repository supplies 2 things you have not agreed to");
+        assert_eq!(failure.message, "this repository supplies 2 commands you have not approved");
         assert!(failure.hint.unwrap().contains("-y"));
         assert_eq!(store.list().unwrap(), []);
     }

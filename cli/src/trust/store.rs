@@ -93,9 +93,9 @@ impl Store {
     fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         let unwritable = |error: std::io::Error| {
-            Failure::new(Code::TrustStore, format!("agreements cannot be kept in {}", dir.display()))
+            Failure::new(Code::TrustStore, format!("cannot save approvals in {}", dir.display()))
                 .because(&error)
-                .hint("see that you can write there, or set XDG_STATE_HOME to an absolute path where you can")
+                .hint("make it writable, or set XDG_STATE_HOME to an absolute path that is")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unwritable)?;
         let lock = private(&self.file.with_extension("lock")).map_err(unwritable)?;
@@ -112,9 +112,9 @@ impl Store {
     }
 
     fn unusable(&self, error: &dyn std::error::Error) -> Failure {
-        Failure::new(Code::TrustStore, format!("the agreements in {} cannot be used", self.file.display()))
+        Failure::new(Code::TrustStore, format!("cannot use the approvals in {}", self.file.display()))
             .because(error)
-            .hint("mend or remove the file; you will be asked again")
+            .hint("fix or remove the file; you will be asked again")
     }
 }
 

@@ -402,7 +402,7 @@ fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
     );
     let ran = env.run(&dot, &[]).expect(4);
     ran.warns_once("read-only-undone").naming("`write`").naming("(`gen/17`, `junk`)");
-    let lost = "`write` must not write, and changed what no commit has: `gen/17`, `gen/18` cannot be brought back";
+    let lost = "`write` must not write, and changed uncommitted files: `gen/17`, `gen/18` cannot be restored";
     assert!(ran.stderr.contains(lost), "{ran}");
     let kept = format!("refs/pleach/keep/{}-1", env.session());
     assert_eq!(env.git(&["ls-tree", "-r", "--name-only", &kept]), "README.md\ngen/17\njunk");

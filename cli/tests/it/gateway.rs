@@ -459,7 +459,7 @@ fn a_program_that_speaks_another_language_fails_and_hears_why() {
     let server = Server::start(|_, _| Play::Drop);
     let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
     let told = undone("anthropic", &format!("providers: {{anthropic: {{settings: {settings}}}}}"), "say chat Hello\n");
-    let why = "no call of its model was answered: the agent speaks the language of chat, which anthropic does not";
+    let why = "no call of its model was answered: the agent uses the Chat Completions API; provider `anthropic` does not offer it";
     assert!(told.contains(why), "{told}");
     assert!(server.seen().is_empty());
 }

@@ -262,7 +262,7 @@ fn a_turn_has_many_names() {
     insta::assert_snapshot!(env.pleach(&["show", "main"]), @"
     exit: 2
     --- stderr
-    error[no-such-turn]: commit [SHA] is no turn of a session
+    error[no-such-turn]: commit [SHA] is not a turn of a session
     hint: `git show [SHA]` shows it
     ");
     insta::assert_snapshot!(env.pleach(&["show", "nothing"]), @"

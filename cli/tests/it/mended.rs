@@ -229,7 +229,7 @@ fn the_copy_of_a_repository_that_is_gone_is_put_aside() {
     assert_eq!(kept(&garden.env), [""; 0], "it is no work on this repository");
 }
 
-/// A session whose tool was killed with work nobody had committed, and its working copy.
+/// A session whose tool was killed with uncommitted work, and its worktree.
 fn killed_at_work(env: &TestEnv, breaks: &str) -> (String, PathBuf) {
     env.unbound();
     let gate = Gate::new(env, "broken");

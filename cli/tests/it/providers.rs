@@ -263,7 +263,7 @@ fn a_missing_or_refused_key_is_said_with_what_to_do() {
     let sid = env.session();
     refused.fails_with("agent-unusable").naming(format!("`pleach resume {sid}`"));
     let status = env.pleach(&["status", &sid]).expect(0);
-    assert!(status.stdout.contains("paused: `work` cannot go on: anthropic does not accept the key"), "{status}");
+    assert!(status.stdout.contains("paused: `work` cannot continue: anthropic does not accept the key"), "{status}");
     with(KEY, &["-y", "resume", &sid]).expect(0);
 }
 
@@ -321,7 +321,7 @@ fn a_key_whose_server_has_no_address_is_no_missing_key() {
         let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
         command.env("ANTHROPIC_API_KEY", KEY).env("ANTHROPIC_BASE_URL", "nonsense").envs(others.iter().copied());
         let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
-        let said = "`nonsense` is no address of a server: it begins with neither https:// nor http://\n\
+        let said = "`nonsense` is not the address of a server: it begins with neither https:// nor http://\n\
                     hint: correct ANTHROPIC_BASE_URL";
         assert!(ran.stderr.contains(said), "{ran}");
     }

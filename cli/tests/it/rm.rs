@@ -244,7 +244,7 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     exit: 1
     --- stderr
     error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
-    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
+    hint: copy what you need, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
     ");
     // Somebody has moved the branch as well, so that what was committed is in the record alone.
     let other = env.git(&["commit-tree", "main^{tree}", "-m", "another"]);
@@ -253,7 +253,7 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     exit: 1
     --- stderr
     error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
-    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
+    hint: copy what you need, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
     ");
     fs::remove_dir_all(&nested).unwrap();
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"

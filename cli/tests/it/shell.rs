@@ -47,7 +47,7 @@ fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
     exit: 7
     --- stderr
     error[output-unwritable]: cannot write `[TEMP]/repo/../nowhere/x.json`: No such file or directory (os error 2)
-    hint: -o names another file, in a directory that exists and can be written to
+    hint: pass -o with a file in a directory that exists and can be written to
     ");
 }
 

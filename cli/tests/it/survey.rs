@@ -109,7 +109,7 @@ fn init_writes_what_it_found() {
     insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `pleach.yaml` is there already and is left as it is
+    error[settings-exist]: `pleach.yaml` already exists and was not changed
     hint: it says what was found here; `pleach config` shows every setting
     ");
 }
@@ -145,7 +145,7 @@ fn init_tells_what_differs_in_a_file_that_is_there() {
     insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `orchestra.yaml` is there already and is left as it is: `agent` is `simulation`, found was `builtin`; `worktrees.setup` is not set, found was `go mod download`; `tree.test_command` is `make test`, found was `go test ./...`
+    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but `go mod download` was found; `tree.test_command` is `make test`, but `go test ./...` was found
     hint: change the file by hand where you agree
     ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
@@ -389,7 +389,7 @@ fn doctor_names_sessions_that_were_killed() {
     run.kill(held);
     let told = bare.doctor(&[]);
     assert!(told.contains("warn   sessions    [SID] was killed while it ran"), "{told}");
-    assert!(told.contains("fix: `pleach resume [SID]` goes on, `pleach rm [SID]` removes it"), "{told}");
+    assert!(told.contains("fix: `pleach resume [SID]` continues it, `pleach rm [SID]` removes it"), "{told}");
 }
 
 #[test]

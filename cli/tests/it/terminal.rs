@@ -90,7 +90,7 @@ impl Terminal {
 
     #[track_caller]
     fn agree(&mut self) {
-        self.wait_for("Agree to all of this? [y/N] ");
+        self.wait_for("Approve all of this? [y/N] ");
         self.enter("y");
     }
 
@@ -339,7 +339,7 @@ fn a_record_that_changes_while_it_is_asked_about_is_not_resumed() {
     terminal.enter("y");
     let (code, shown) = terminal.end();
     assert_eq!(code, 4, "{shown}");
-    assert!(shown.contains(&format!("the record of session {session} was changed meanwhile")), "{shown}");
+    assert!(shown.contains(&format!("the record of session {session} was changed by another process")), "{shown}");
     env.git(&["update-ref", &record, &newest]);
     env.pleach(&["resume", &session, "--auto-approve"]).expect(0);
     assert_eq!(env.committed("log"), "shipped");
@@ -386,7 +386,7 @@ fn what_comes_during_a_run_is_asked_about_at_the_terminal() {
     let held = terminal.wait_at(&gate);
     commit_obeyed(&garden);
     gate.open(held);
-    terminal.wait_for("Agree to all of this? [y/N] ");
+    terminal.wait_for("Approve all of this? [y/N] ");
     let seen = screen(&terminal.seen);
     assert_eq!(seen.last().map(String::as_str), Some("Agree to all of this? [y/N]"), "{seen:#?}");
     assert!(!seen.iter().any(|line| line.contains("] 1/2 ")), "the bar is put away: {seen:#?}");

@@ -22,7 +22,7 @@ fn agreements_are_listed() {
     insta::assert_snapshot!(env.pleach(&["trust"]).expect(0), @r#"
     exit: 0
     --- stdout
-    You have agreed to nothing yet.
+    You have approved nothing yet.
     "#);
     agreed(&env);
     insta::assert_snapshot!(env.pleach(&["trust"]).expect(0), @r#"
@@ -52,13 +52,13 @@ fn agreements_can_be_taken_back() {
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke", "9"]).expect(2), @r#"
     exit: 2
     --- stderr
-    error[no-such-agreement]: no agreement begins with `9`
+    error[no-such-agreement]: no approval begins with `9`
     hint: `pleach trust` lists them
     "#);
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke"]).expect(2), @r#"
     exit: 2
     --- stderr
-    error[command-line]: say which agreements to take back
+    error[command-line]: name the approvals to revoke
     hint: `pleach trust --revoke KEY`, or `pleach trust --revoke --all`
     "#);
     env.pleach(&["trust", "--revoke", "2", "--all"]).expect(2);
@@ -91,7 +91,7 @@ fn what_a_repository_supplies_is_asked_about_once() {
       command (tool_command of `work`, g.dot)
         printf done > made
 
-    error[trust-missing]: this repository supplies 2 things you have not agreed to
+    error[trust-missing]: this repository supplies 2 commands you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     assert_eq!(env.git_in(&repo, &["for-each-ref", "refs/pleach", "refs/heads/pleach"]), "", "nothing was begun");
@@ -149,7 +149,7 @@ fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
       variable (LESSOPEN, LESSOPEN in .env)
         LESSOPEN: |evil %s
 
-    error[trust-missing]: this repository supplies 5 things you have not agreed to
+    error[trust-missing]: this repository supplies 5 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -215,7 +215,7 @@ fn what_an_agent_obeys_is_asked_about_behind_links() {
       command (`.claude/settings.json` in the repository, which leads to `dotclaude/settings.json`)
         {"hooks": "one"}
 
-    error[trust-missing]: this repository supplies 1 thing you have not agreed to
+    error[trust-missing]: this repository supplies 1 command you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -248,7 +248,7 @@ fn links_that_lead_away_are_named() {
       command (`.mcp.json` in the repository)
         `.mcp.json` is a link to `../outside/mcp.json`, which leads out of the repository
 
-    error[trust-missing]: this repository supplies 2 things you have not agreed to
+    error[trust-missing]: this repository supplies 2 commands you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -290,7 +290,7 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
           run('b')
         .opencode/plugin/up: `.opencode`, named here already
 
-    error[trust-missing]: this repository supplies 1 thing you have not agreed to
+    error[trust-missing]: this repository supplies 1 command you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -371,7 +371,7 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
       spending (providers.anthropic.prices.m.input, [TEMP]/repo/pleach.yaml:2)
         providers.anthropic.prices.m.input: the whole price is input 0.1, output 0
 
-    error[trust-missing]: this repository supplies 3 things you have not agreed to
+    error[trust-missing]: this repository supplies 3 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -477,7 +477,7 @@ fn inputs_are_asked_about_where_nobody_has_given_them() {
       input (stage, as session [SID] recorded it)
         stage: one
 
-    error[trust-missing]: this repository supplies 3 things you have not agreed to
+    error[trust-missing]: this repository supplies 3 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     // Who has given them is not asked, nor is anything held back from whoever agrees.

@@ -427,7 +427,7 @@ pub enum AgentError {
     #[error("{0}")]
     TimedOut(String),
     /// It was called off.
-    #[error("the agent was called off")]
+    #[error("the agent was cancelled")]
     Cancelled,
 }
 

@@ -142,7 +142,7 @@ impl fmt::Display for Exceeded {
             let key = self.limit.key();
             return write!(
                 f,
-                "the price of `{model}` is not known (`providers.NAME.prices.{model}`), and `{key}` limits dollars"
+                "the price of `{model}` is unknown (`providers.NAME.prices.{model}`), and `{key}` limits dollars"
             );
         }
         let whose = match &self.limit {

@@ -55,7 +55,7 @@ pub enum InvalidAgent {
         suggestion: Option<String>,
     },
     /// An entry of `agents` that only says how the agent of the run is to work, in the place of that agent.
-    #[error("`agents.{0}` has neither `runner` nor `command`, so there is nobody to work")]
+    #[error("`agents.{0}` has neither `runner` nor `command`")]
     Nobody(String),
     /// The command line of a `command:` or `acp:` agent has an open quote.
     #[error("the command of `{0}` ends inside a quote")]

@@ -83,7 +83,7 @@ const MISSING: [(&[&str], &[&str], &str); 4] = [
 ];
 
 const NO_CONTAINERS: &str = "pleach runs agents in its own sandbox, without containers";
-const NO_HOOKS: &str = "pleach runs no hooks of Arborist";
+const NO_HOOKS: &str = "pleach does not run Arborist hooks";
 
 /// Adds a warning that names what the file turns on and pleach does not have.
 pub(super) fn warn(file: &Node, reading: &mut Reading<'_>) {

@@ -37,8 +37,13 @@ fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (key, paths) in [("exclude", &config.worktrees.exclude), ("include_ignored", &config.worktrees.include_ignored)]
     {
         for path in paths.iter().filter(|path| !is_path(path)) {
-            reading
-                .fail(place(tree, &["worktrees", key]), format!("`{path}` is no path from the root of the repository"));
+            reading.fail(
+                place(tree, &["worktrees", key]),
+                format!(
+                    "`{path}` is not a path relative to the repository \
+                     root"
+                ),
+            );
         }
     }
 }
@@ -107,11 +112,11 @@ fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
                 let hint = match meant {
                     Some(meant) => format!("Write `{{{meant}}}`."),
                     None => format!(
-                        "There are {}. Braces that mean themselves need a space inside.",
+                        "Known are {}. Write literal braces with a space inside.",
                         PLACEHOLDERS.map(|known| format!("`{{{known}}}`")).join(", ")
                     ),
                 };
-                reading.report(at(key), format!("there is no placeholder `{{{strange}}}`"), Some(hint));
+                reading.report(at(key), format!("unknown placeholder `{{{strange}}}`"), Some(hint));
             }
         }
         for (key, seconds) in [("timeout", agent.timeout), ("idle_timeout", agent.idle_timeout)] {
@@ -163,11 +168,17 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if !tool.name.is_empty() && (tool.name.len() > 64 || !tool.name.chars().all(is_name)) {
-            reading
-                .fail(at, format!("a tool cannot be called `{}`: letters, digits, `_` and `-`, 64 at most", tool.name));
+            reading.fail(
+                at,
+                format!(
+                    "`{}` is not a valid tool name: use letters, digits, `_` and `-`, at most \
+                     64",
+                    tool.name
+                ),
+            );
         }
         if config.tools[..index].iter().any(|other| other.name == tool.name) {
-            reading.fail(at, format!("there are two tools `{}`", tool.name));
+            reading.fail(at, format!("two tools are named `{}`", tool.name));
         }
     }
     for (repo, tools) in &config.workspace.tools {
@@ -197,7 +208,7 @@ fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (name, repo) in &config.workspace.repos {
         let at = |key: &str| place(tree, &["workspace", "repos", name.as_str(), key]);
         if BranchName::new(format!("{}x", repo.branch_prefix)).is_err() {
-            let message = format!("no branch can begin with `{}`", repo.branch_prefix);
+            let message = format!("`{}` is not a valid branch prefix", repo.branch_prefix);
             reading.report(at("branch_prefix"), message, Some("Write something like `pleach/`.".to_owned()));
         }
         if repo.clone_depth == Some(0) {
@@ -257,8 +268,8 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
     if !name.is_known() && provider.kind.is_none() {
         let kinds = ProviderKind::WORDS.join(", ");
         let hint = match closest(name.as_str(), ProviderName::REMOTE.iter().map(ProviderName::as_str)) {
-            Some(near) => format!("Did you mean `{near}`? One of your own needs a `kind`: {kinds}."),
-            None => format!("Give it a `kind`, the language its server speaks: {kinds}."),
+            Some(near) => format!("Did you mean `{near}`? A provider of your own needs a `kind`: {kinds}."),
+            None => format!("Set its `kind`, the API its server offers: {kinds}."),
         };
         let key_at = tree.at_path(&["providers", name.as_str()]).map_or(tree.at, |entry| entry.key_at);
         reading.report(key_at, format!("the provider `{name}` has no `kind`"), Some(hint));
@@ -280,7 +291,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
         let given = if path.len() == 1 { &provider.base_url } else { &settings.api_base };
         let Some(base) = given.as_deref() else { continue };
         if !base.starts_with("http://") && !base.starts_with("https://") {
-            reading.fail(at(path), format!("{word} begins with http:// or https://"));
+            reading.fail(at(path), format!("{word} must begin with http:// or https://"));
         }
         let query = base.split_once('?').map_or("", |(_, query)| query).split('&');
         let names = query.filter_map(|pair| Some(pair.split_once('=')?.0));
@@ -303,7 +314,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
         let is_name = !header.is_empty() && header.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         let place = at(&["headers", header]);
         if !is_name || OWN_HEADERS.contains(&lower.as_str()) {
-            reading.fail(place, format!("`{header}` is no header that can be set here"));
+            reading.fail(place, format!("the header `{header}` cannot be set here"));
         } else if holds_secret(header) && Variable::of(value).is_none() {
             let hint = "Put it into a variable and write `$NAME` with the variable's name.".to_owned();
             let message = format!("`{header}` is named like a secret, which does not belong in a configuration file");
@@ -313,7 +324,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
     if settings.proxy.as_deref().is_some_and(|proxy| !proxy.starts_with("http://")) {
         reading.fail(
             at(&["settings", "proxy"]),
-            "a `proxy` begins with http://; what goes through it to an https:// address stays unreadable",
+            "a `proxy` must begin with http://; requests to https:// addresses stay encrypted",
         );
     }
     if settings.timeout == 0 {

@@ -60,13 +60,13 @@ fn take_entry(text: &str) -> (Parsed, &str) {
     let name = name.trim();
     let name = name.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).map_or(name, str::trim);
     if !is_variable_name(name) {
-        return (Err("this is not the name of a variable"), next);
+        return (Err("invalid variable name"), next);
     }
     let raw = text[value_start..].trim_start_matches([' ', '\t']);
     let (value, after) = match raw.chars().next() {
         Some(quote @ ('"' | '\'')) => match quoted(&raw[1..], quote) {
             Some((value, after)) => (value, after),
-            None => return (Err("the quote of this value is never closed"), next),
+            None => return (Err("unclosed quote"), next),
         },
         _ => (unquoted(split_line(raw).0), next),
     };
@@ -74,7 +74,7 @@ fn take_entry(text: &str) -> (Parsed, &str) {
     let (tail, next) = if after.len() == next.len() { ("", next) } else { split_line(after) };
     let tail = tail.trim();
     if !tail.is_empty() && !tail.starts_with('#') {
-        return (Err("there is text behind the closing quote"), next);
+        return (Err("unexpected text after the closing quote"), next);
     }
     (Ok(Some((name.to_owned(), value))), next)
 }
@@ -153,11 +153,11 @@ mod tests {
         insta::assert_snapshot!(shown.join("\n"), @r#"
         p/.env:2: this line has no `=`
         A line is NAME=VALUE; comments begin with #.
-        p/.env:3: this is not the name of a variable
+        p/.env:3: invalid variable name
         A line is NAME=VALUE; comments begin with #.
-        p/.env:4: the quote of this value is never closed
+        p/.env:4: unclosed quote
         A line is NAME=VALUE; comments begin with #.
-        p/.env:5: there is text behind the closing quote
+        p/.env:5: unexpected text after the closing quote
         A line is NAME=VALUE; comments begin with #.
         "#);
         assert!(!shown.concat().contains("just-a-secret"));

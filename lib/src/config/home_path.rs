@@ -63,7 +63,7 @@ impl Setting for HomePath {
     }
 
     fn takes() -> String {
-        "a path, relative to the file it stands in, or to your home with `~/`".to_owned()
+        "a path, relative to the file that sets it, or to your home with `~/`".to_owned()
     }
 }
 

@@ -23,7 +23,7 @@ pub struct ProviderName(Cow<'static, str>);
 
 /// A text that can be no provider's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` can be no provider's name: small letters, digits, `-` and `_`, with a letter first")]
+#[error("`{0}` is not a valid provider name: use lowercase letters, digits, `-` and `_`, starting with a letter")]
 pub struct InvalidProviderName(String);
 
 impl ProviderName {
@@ -331,7 +331,7 @@ impl Setting for Variable {
         if variable.is_none() {
             let hint = "Keys do not belong in configuration files: put it into a variable and write `$NAME` with the \
                         variable's name, or set `settings.api_key_command`.";
-            reading.report(node.at, "this is no variable such as `$NAME`", Some(hint.to_owned()));
+            reading.report(node.at, "expected a variable such as `$NAME`", Some(hint.to_owned()));
         }
         variable
     }

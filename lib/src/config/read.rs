@@ -209,7 +209,7 @@ impl Setting for PathBuf {
     }
 
     fn takes() -> String {
-        "a path, relative to the file it stands in".to_owned()
+        "a path, relative to the file that sets it".to_owned()
     }
 }
 

@@ -309,7 +309,7 @@ fn agents_with_names_are_known_to_all_layers() {
     "#);
     let idle = resolve(vec![user("agents: {mine: {model: m}}"), flag("agent", "mine")]).unwrap_err();
     insta::assert_snapshot!(shown(&idle), @r#"
-    --agent: `agents.mine` has neither `runner` nor `command`, so there is nobody to work
+    --agent: `agents.mine` has neither `runner` nor `command`
     Give it one of them, or name another agent here.
     "#);
 }
@@ -423,7 +423,7 @@ fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
     let containers = "pleach runs agents in its own sandbox, without containers";
     assert_eq!(
         *told,
-        format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach runs no hooks of Arborist")
+        format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach does not run Arborist hooks")
     );
     let off = r#"{"defaults": {"container_mode": "auto"}, "hooks": {"enabled": false, "injections": {}}}"#;
     assert_eq!(warnings(off), [""; 0]);
@@ -509,7 +509,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      4 |   - {name: x}
        |     ^
 
-    /p/pleach.yaml:4:5: there are two tools `x`
+    /p/pleach.yaml:4:5: two tools are named `x`
      4 |   - {name: x}
        |     ^
 
@@ -521,7 +521,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |        ^
 
-    /p/pleach.yaml:8:24: no branch can begin with `-x`
+    /p/pleach.yaml:8:24: `-x`
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |                        ^^^^
     Write something like `pleach/`.
@@ -551,7 +551,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      11 | tree: {max_retries: 0, test_timeout: 0}
         |                                      ^
 
-    /p/pleach.yaml:12:43: an `api_base` begins with http:// or https://
+    /p/pleach.yaml:12:43: an `api_base` must begin with http:// or https://
      12 | providers: {openai: {settings: {api_base: example.com}}}
         |                                           ^^^^^^^^^^^
     "#);

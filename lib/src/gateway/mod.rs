@@ -221,7 +221,7 @@ impl Flights {
 }
 
 /// What becomes of a call that the gateway itself refuses, in a few words.
-const NOT_PASSED_ON: &str = "the call is not passed on";
+const NOT_PASSED_ON: &str = "the call is not forwarded";
 
 /// Calls that ended without a whole answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]

@@ -51,9 +51,14 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         Target::Aside(aside) => aside.format,
         Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
         Target::Unknown => {
-            let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
+            let text = format!("the gateway forwards model calls, not {} {}", parts.method, rest_of(rest));
             shared.asked_in_vain(&text);
-            let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, rest_of(rest));
+            let asked = format!(
+                "the agent asked for {} {}, which the gateway does not \
+                 forward",
+                parts.method,
+                rest_of(rest)
+            );
             shared.talks().warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
@@ -208,7 +213,7 @@ impl Asked {
         // It may ask for an answer nobody would be told the cost of.
         let blind = |unfit: Unfit| match unfit {
             Unfit::Unread(why) if call.format == Format::Responses => {
-                Unfit::bad(format!("pleach passes on no request for a response that it cannot read: {why}"))
+                Unfit::bad(format!("pleach does not forward a request for a response that it cannot read: {why}"))
             }
             unfit => unfit,
         };
@@ -221,7 +226,7 @@ impl Asked {
             None => Shape::Whole,
         };
         if call.format == Format::Responses && flag(&json, "background")? {
-            let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
+            let why = "pleach does not forward `background` requests, whose cost it cannot see; ask without";
             return Err(Unfit::bad(why.to_owned()));
         }
         // Without this nobody would know what a streamed answer of this language cost.
@@ -317,8 +322,9 @@ impl Asked {
         };
         if !remote.speaks(format) {
             let text = format!(
-                "the agent speaks the language of {}, which {} does not; set `provider` of the agent to one that does",
-                format.name(),
+                "the agent uses the {} API; provider `{}` does not offer it; set `provider` of the agent to one that \
+                 does",
+                format.api(),
                 remote.name()
             );
             return not_passed_on(format, &text, flight);
@@ -382,7 +388,7 @@ async fn pass(remote: Remote, call: Passed, place: Place, flight: Flight, is_wor
 }
 
 fn given_up(format: Format) -> Answered {
-    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up")
+    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was abandoned")
 }
 
 /// The beginning of a provider's answer. `gone` ends when the client has gone.

@@ -221,7 +221,7 @@ impl LlmError {
 
     /// The call was called off.
     pub fn cancelled() -> Self {
-        Self::new(ErrorClass::Cancelled, "the model call was called off")
+        Self::new(ErrorClass::Cancelled, "the model call was cancelled")
     }
 }
 

@@ -225,7 +225,7 @@ impl fmt::Display for LandingObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rebase => {
-                f.write_str("a rebase of it is in progress; end it with `git rebase --continue` or `--abort`")
+                f.write_str("a rebase of it is in progress; finish it with `git rebase --continue` or `--abort`")
             }
             Self::MissingCheckout(checkout) => write!(
                 f,
@@ -234,7 +234,7 @@ impl fmt::Display for LandingObstacle {
             ),
             Self::InProgress { what, command, checkout } => write!(
                 f,
-                "{what} is in progress in `{}`; end it with `{command} --continue` or `--abort`",
+                "{what} is in progress in `{}`; finish it with `{command} --continue` or `--abort`",
                 checkout.display()
             ),
             Self::Locked(lock) => f.write_str(&locked(lock)),
@@ -257,7 +257,7 @@ impl fmt::Display for LandingObstacle {
                 write!(f, "something else than `{branch}` is checked out in `{}` by now", checkout.display())
             }
             Self::NotAhead { checkout, to } => {
-                write!(f, "git does not find {to} ahead of what `{}` has checked out", checkout.display())
+                write!(f, "{to} is not ahead of what `{}` has checked out", checkout.display())
             }
         }
     }

@@ -84,16 +84,16 @@ impl fmt::Display for BrokenOff {
             Some(WrittenFiles::None) => write!(f, "{stuck} changed no file there"),
             Some(WrittenFiles::All) => write!(f, "{stuck} all files there up to date already"),
             Some(WrittenFiles::Some { .. }) | None => {
-                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")
+                write!(f, "git was interrupted while it wrote files in `{place}`, which may be incomplete")
             }
         }?;
         write!(f, " ({end})")?;
         if let Some(work) = work {
-            write!(f, "; the work is whole, at `{work}`")?;
+            write!(f, "; no work is lost, it is at `{work}`")?;
         }
         let undo = "; when git can write again, undo what it did";
         let (changed, added) = match left {
-            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; mend what git names and run again"),
+            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; fix what git reports, then run again"),
             None => return write!(f, "{undo}, which `git status` shows there; then run again"),
             Some(WrittenFiles::Some { changed, added }) => (changed, added),
         };

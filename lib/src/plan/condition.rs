@@ -440,7 +440,7 @@ impl<'t> Parser<'t> {
             }
         }
         self.at = start;
-        Err(self.error("this `\"` is never closed"))
+        Err(self.error("unclosed `\"`"))
     }
 }
 
@@ -537,7 +537,7 @@ mod tests {
             ("a & b", 2, "expected `&&` or `||`, found `&`"),
             ("(a", 2, "`)` is missing"),
             ("a)", 1, "expected `&&` or `||`, found `)`"),
-            ("a=\"x", 2, "this `\"` is never closed"),
+            ("a=\"x", 2, "unclosed `\"`"),
             ("a=\"x\" y", 6, "expected `&&` or `||`, found `y`"),
             ("a matches (", 10, "`(` is not a regular expression"),
         ] {

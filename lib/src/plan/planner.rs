@@ -65,7 +65,8 @@ pub fn prompt(files: &[(String, String)]) -> String {
 pub fn again(errors: &[TreeError]) -> String {
     let errors: String = errors.iter().map(|error| format!("- {error}\n")).collect();
     format!(
-        "That plan cannot be used. What is wrong with it:\n\n{errors}\nMend all of it and give the whole plan again. {FORM}"
+        "That plan cannot be used. What is wrong with it:\n\n{errors}\nFix all of it and give the whole plan again. \
+         {FORM}"
     )
 }
 
@@ -75,14 +76,14 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
     let whole = |message: String| vec![TreeError { path: String::new(), message }];
     let entries = match object(reply).map_err(whole)? {
         Json::Object(entries) => entries,
-        other => return Err(whole(format!("the plan is an object with `tasks`, and this is {}", other.kind()))),
+        other => return Err(whole(format!("the plan must be an object with `tasks`, not {}", other.kind()))),
     };
     let mut errors = Vec::new();
     let (draft, places) = draft(entries, &mut errors);
     errors.extend(invented(&draft, &places, files));
     if draft.nodes.is_empty() {
         if errors.is_empty() {
-            errors.push(TreeError { path: "tasks".to_owned(), message: "there is no task in it".to_owned() });
+            errors.push(TreeError { path: "tasks".to_owned(), message: "the plan has no tasks".to_owned() });
         }
         return Err(errors);
     }
@@ -104,7 +105,7 @@ pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     })?;
     let given = tree.nodes().count() as u64;
     (said > given).then(|| {
-        format!("the planner says that it found {} and gave {given}: see that none is missing", counted(said, "task"))
+        format!("the planner reports {} but returned {given}; check that none is missing", counted(said, "task"))
     })
 }
 
@@ -143,7 +144,7 @@ fn invented(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec
     let named = draft.nodes.iter().zip(places).filter_map(|(node, place)| Some((node.source_file.as_ref()?, place)));
     let wrong = named.filter(|(file, _)| !is_shown(file)).map(|(file, place)| TreeError {
         path: format!("{place}.source_file"),
-        message: format!("there is no file `{file}`; a task comes from {shown}"),
+        message: format!("unknown file `{file}`; tasks come from {shown}"),
     });
     wrong.collect()
 }
@@ -151,7 +152,7 @@ fn invented(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec
 /// A task; none without an id, since nothing can be said about how it hangs together with the others.
 fn node(place: String, task: Json, errors: &mut Vec<TreeError>) -> Option<DraftNode> {
     let Json::Object(entries) = task else {
-        let message = format!("must be an object, and is {}", task.kind());
+        let message = format!("must be an object, not {}", task.kind());
         errors.push(TreeError { path: place, message });
         return None;
     };
@@ -251,9 +252,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_no_plan_is_said_so() {
         assert_eq!(errors("I cannot do that."), ["there is no JSON object in the answer"]);
-        assert_eq!(errors("```json\n[]\n```"), ["the plan is an object with `tasks`, and this is a list"]);
+        assert_eq!(errors("```json\n[]\n```"), ["the plan must be an object with `tasks`, not a list"]);
         assert_eq!(errors("{\"tasks\": [}"), ["the plan is not JSON: expected value at line 1 column 12"]);
-        assert_eq!(errors("{\"plan\": {}}"), ["tasks: there is no task in it"]);
+        assert_eq!(errors("{\"plan\": {}}"), ["tasks: the plan has no tasks"]);
         assert_eq!(errors("{\"tasks\": {}}"), ["tasks: must be a list, and is an object"]);
     }
 
@@ -268,13 +269,13 @@ mod tests {
 
         - tasks[1].description: is missing: its first line names the task
         - tasks[3].id: is missing
-        - tasks[3].source_line: must be a whole number from 0, and is a text
-        - tasks[4]: must be an object, and is a number
-        - tasks[5].id: `A` is there twice; give one of them another id
+        - tasks[3].source_line: must be a whole number from 0, not a text
+        - tasks[4]: must be an object, not a number
+        - tasks[5].id: `A` is given twice; give one of them another id
         - tasks[6].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
         - tasks[0].children[1]: there is no node `X`
         - tasks[2].depends_on[1]: there is no node `no`
-        - tasks[1].depends_on[0]: a cycle, of which nothing can be first: `A` depends on `B`, `B` depends on `A`
+        - tasks[1].depends_on[0]: dependency cycle: `A` depends on `B`, `B` depends on `A`
         ");
         assert!(again(&found).contains("```json"));
     }
@@ -285,8 +286,8 @@ mod tests {
         assert_eq!(
             errors(&plan),
             [
-                "tasks[1].source_file: there is no file `spec/b.md`; a task comes from `a.md`, `b.md`",
-                "tasks[2].source_file: there is no file ``; a task comes from `a.md`, `b.md`",
+                "tasks[1].source_file: unknown file `spec/b.md`; tasks come from `a.md`, `b.md`",
+                "tasks[2].source_file: unknown file ``; tasks come from `a.md`, `b.md`",
             ]
         );
         // Whoever writes a tree by hand may have taken its tasks from anywhere.
@@ -320,10 +321,10 @@ mod tests {
             errors(&with(&format!("{order}, {nodes}"))),
             [
                 "nodes: a plan has no `nodes`: give every task once, in `tasks`",
-                "execution_order[4]: must be a text, and is a number",
+                "execution_order[4]: must be a string, not a number",
                 "execution_order[2]: there is no node `X`",
-                "execution_order[3]: `A` is there twice; keep one",
-                "execution_order[0]: `B` stands before `A`, which it depends on",
+                "execution_order[3]: `A` is given twice; keep one",
+                "execution_order[0]: `B` comes before `A`, which it depends on",
             ]
         );
         assert_eq!(errors(&format!("{{{nodes}}}")), ["nodes: a plan has no `nodes`: give every task once, in `tasks`"]);

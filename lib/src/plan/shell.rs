@@ -45,12 +45,12 @@ impl Place {
             Self::DoubleQuotes => ("inside double quotes", format!("write `${name}` there, a variable of the shell")),
             Self::Backticks => ("inside backticks", "write `$(…)` in place of the backticks".to_owned()),
             Self::HereDocument => {
-                ("inside a here-document", format!("write `${name}` there, and the word behind `<<` without quotes"))
+                ("inside a here-document", format!("write `${name}` there, and the word after `<<` without quotes"))
             }
             Self::Evaluated => {
                 ("inside an expression", format!("check its value first, then use the shell variable `${name}` there"))
             }
-            Self::Escaped => ("behind a `$` or a backslash", format!("write {value} as a word of its own")),
+            Self::Escaped => ("after a `$` or a backslash", format!("write {value} as a word of its own")),
         })
     }
 }

@@ -139,14 +139,14 @@ impl<'t> Parser<'t> {
     fn rule(&mut self) -> Option<Rule> {
         let selector = self.selector()?;
         if !self.take('{') {
-            self.error("`{` must follow the selector");
+            self.error("expected `{` after the selector");
             return None;
         }
         let mut properties = Vec::new();
         loop {
             match self.peek() {
                 None => {
-                    self.error("this rule is never closed: `}` is missing");
+                    self.error("unclosed rule: `}` is missing");
                     return None;
                 }
                 Some('}') => {
@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
             return None;
         };
         if !self.take(':') {
-            self.error(format!("`:` must follow `{name}`"));
+            self.error(format!("expected `:` after `{name}`"));
             return None;
         }
         let value = self.value(name)?;
@@ -205,7 +205,7 @@ impl<'t> Parser<'t> {
         if self.take('"') {
             let rest = self.rest();
             let Some(length) = rest.find('"') else {
-                self.error("this `\"` is never closed");
+                self.error("unclosed `\"`");
                 self.at = self.text.len();
                 return None;
             };

@@ -351,7 +351,7 @@ fn templates_that_cannot_be_words_of_a_command_are_errors() {
             fix: end the quotes before `{{ goal }}` and begin them again after it
         2:71 error command_template [a]: `{{ n }}` in `tool_command` stands inside an expression; a value can only be a word of a command
             fix: check its value first, then use the shell variable `$n` there
-        3:52 error command_template [b]: `{{ PWD }}` cannot be handed to a command: `PWD` is a variable of the shell
+        3:52 error command_template [b]: `{{ PWD }}` cannot be passed to a command: `PWD` is a shell variable
             fix: give the input another name
         ") };
     }
@@ -369,8 +369,8 @@ fn prompts_come_from_files() {
     let prompts: Vec<_> = pipeline.nodes().iter().map(|node| node.prompt.as_str()).collect();
     assert_eq!(prompts, ["A: g", "@not-again.md", "@alice please look", "A: g", "@gone.md"]);
     assert_snapshot!(show(source, &diagnostics), @r"
-    2:121 error prompt_file [e]: the prompt file `gone.md` could not be read
-        fix: make it, or correct `prompt`; the path is relative to the pipeline
+    2:121 error prompt_file [e]: the prompt file `gone.md`
+        fix: create it, or correct `prompt`; the path is relative to the pipeline
     ");
 }
 
@@ -405,7 +405,7 @@ fn the_stylesheet_lies_under_what_nodes_say() {
     let broken = "digraph G { graph [model_stylesheet=\"* { llm_model: a; colour: red; } .x { llm_model } box { llm_model: b }\"] }";
     assert_snapshot!(findings(broken), @r"
     1:56 error stylesheet_syntax: `colour` cannot be set here: only llm_model, llm_provider and reasoning_effort
-    1:86 error stylesheet_syntax: `:` must follow `llm_model`
+    1:86 error stylesheet_syntax: expected `:` after `llm_model`
     ");
 }
 

@@ -35,10 +35,10 @@ pub enum Lacks {
 impl fmt::Display for Lacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Node => "is not in the tree any more",
-            Self::Task => "is no task any more, but a group of tasks",
-            Self::Phase => "is no phase of its own any more",
-            Self::Part => "is not worked as part of that phase any more",
+            Self::Node => "is no longer in the tree",
+            Self::Task => "is now a group of tasks",
+            Self::Phase => "is no longer a phase of its own",
+            Self::Part => "is no longer part of that phase",
         })
     }
 }

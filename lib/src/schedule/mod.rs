@@ -135,14 +135,14 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Failed => "failed",
-            Self::LeftOut => "left out of execution_order",
+            Self::LeftOut => "not in execution_order",
             Self::NotDone => "not done",
             Self::NotLanded => "waits to land",
             Self::NotMerged => "its phase is not merged",
             Self::Elsewhere(phase) => return write!(f, "done on the branch of {phase}, which is not merged"),
             Self::GateRed => "its tests failed",
             Self::GateNotRun => "its tests have not run",
-            Self::NoTask => "no task of this tree",
+            Self::NoTask => "not a task of this tree",
         })
     }
 }

@@ -421,8 +421,8 @@ fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
     let mut world = World::default();
     assert_eq!(stalled(world.next(&tree, &only("C"))), ["C waits for B (not done)"]);
     assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is left out of execution_order"]);
-    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is no task of this tree"]);
-    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is no task of this tree"]);
+    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is not a task of this tree"]);
+    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is not a task of this tree"]);
     world.complete(&tree, "A");
     assert_eq!(world.next(&tree, &only("A")), Next::Done);
     assert_eq!(world.next(&tree, &only("B")), work("B", 1, 0));

@@ -129,7 +129,7 @@ impl State {
         };
         if let Some(from) = &data.from {
             if !self.can_start_at(from) {
-                return Err(format!("the run has not come to `{from}`"));
+                return Err(format!("the run has not reached `{from}`"));
             }
             self.go_back_to(from);
         } else if let Position::Running { interrupted, .. } = &mut self.position {

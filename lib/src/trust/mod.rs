@@ -22,7 +22,7 @@ pub enum Error {
     #[error(transparent)]
     Git(#[from] git::Error),
     /// An agreement to it could be taken for one to something else.
-    #[error("what stands at {place} is made to deceive the hash")]
+    #[error("the content of {place} is crafted to fake its hash")]
     Deceives {
         /// Where it stands.
         place: String,

@@ -26,11 +26,11 @@ pub struct Selectors {
     /// Remove the sessions that are done.
     #[arg(long)]
     done: bool,
-    /// Remove the sessions that have ended and were not worked on for so long: 30d, 12h.
+    /// Remove the sessions that have ended and were not used for this long: 30d, 12h.
     #[arg(long, value_name = "AGE", value_parser = age)]
     older: Option<Duration>,
-    /// Remove what was kept under refs/pleach/keep/ instead of sessions; with --older what is older. What a session that has
-    /// not ended may need stays.
+    /// Remove refs under refs/pleach/keep/ instead of sessions; with --older only older ones. What an unfinished
+    /// session may need stays.
     #[arg(long, conflicts_with_all = ["landed", "merged", "done"])]
     pub keeps: bool,
 }

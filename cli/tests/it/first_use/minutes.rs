@@ -181,10 +181,7 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
     bare.install("codex", "codex-cli 0.166.0");
     let ran = bare.pleach(&["doctor"]).expect(7);
-    assert!(
-        ran.stdout.contains("no agent is configured: pipelines are simulated; prompts are worked by `codex`\n"),
-        "{ran}"
-    );
+    assert!(ran.stdout.contains("no agent is configured: pipelines are simulated; prompts use `codex`\n"), "{ran}");
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");

@@ -201,7 +201,7 @@ fn n10_only_the_same_output_is_going_in_circles() {
     let env = TestEnv::with_repo();
     let ran = env.run(&round("echo same; exit 1", "outcome=success"), &[]).expect(1);
     assert_eq!(env.story().all("ToolExecution").len(), 3);
-    assert!(ran.stdout.contains("the run goes in circles: check → check"), "{ran}");
+    assert!(ran.stdout.contains("the run is looping: check → check"), "{ran}");
     let env = TestEnv::with_repo();
     let changing = "echo $PLEACH_VISIT of 5 >&2; echo working >&2; test $PLEACH_VISIT -ge 5";
     env.run(&round(changing, "outcome=success"), &[]).expect(0);

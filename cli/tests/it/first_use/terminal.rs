@@ -287,6 +287,6 @@ fn n26_simulated_sessions_are_marked_and_commands_run() {
     for page in ["README.md", "docs/agents.md", "examples/README.md"] {
         let text = std::fs::read_to_string(format!("{}/../{page}", env!("CARGO_MANIFEST_DIR"))).expect(page);
         let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("agent nodes only pretend, commands run for real"), "{page}");
+        assert!(said.contains("agent nodes are simulated, commands run for real"), "{page}");
     }
 }

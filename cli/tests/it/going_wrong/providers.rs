@@ -140,9 +140,9 @@ fn n10_what_an_endpoint_lacks_or_may_not_have_is_said() {
         ("mine: {base_url: 'http://h'}", 2, "the provider `mine` has no `kind`"),
         ("mine: {kind: chatt}", 2, "Did you mean `chat`?"),
         ("Mine: {kind: chat}", 2, "`Mine` can be no provider's name"),
-        ("mine: {kind: chat, api_key: sk-secret-0123456789}", 2, "this is no variable such as `$NAME`"),
+        ("mine: {kind: chat, api_key: sk-secret-0123456789}", 2, "expected a variable such as `$NAME`"),
         ("mine: {kind: chat, headers: {Authorization: Bearer s-secret-1}}", 2, "named like a secret"),
-        ("mine: {kind: chat, headers: {Host: h}}", 2, "`Host` is no header that can be set here"),
+        ("mine: {kind: chat, headers: {Host: h}}", 2, "the header `Host` cannot be set here"),
         ("mine: {kind: chat, base_url: 'http://h/?key=s-secret-1'}", 2, "`key` in this address is named like a secret"),
         ("default: mien, mine: {kind: chat}", 2, "Did you mean `mine`?"),
         ("default: mine, mine: {kind: chat}", 7, "mine has no address"),
@@ -408,7 +408,8 @@ fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_th
     let claude =
         format!("agents: {{claude: {{provider: gemini}}}}\nagent: claude\nsandbox: {{mode: off}}\n{}", base("gemini"));
     let ran = run(&env, &claude, "", &gemini);
-    ran.fails_with("agent-missing").naming("Claude Code speaks the language of anthropic, which gemini does not");
+    ran.fails_with("agent-missing")
+        .naming("Claude Code uses the Anthropic Messages API; provider `gemini` does not offer it");
     assert_eq!((ran.code, server.seen().len(), env.sessions().len()), (7, 0, 0), "{ran}");
 }
 

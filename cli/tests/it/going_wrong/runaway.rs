@@ -66,8 +66,8 @@ fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
     let server = Server::start(|_, _| half("I begin."));
     looping(&env, &server, ":", "");
     let ran = env.run(&work(), &[]).expect(7);
-    let why = "10 calls in a row had no whole answer (`agents.*.max_failed_calls`), the last one because the provider's \
-               answer broke off";
+    let why = "10 calls in a row had no complete answer (`agents.*.max_failed_calls`), the last one because the \
+        provider's answer broke off";
     assert!(ran.stderr.contains(why), "{ran}");
     assert_eq!(server.seen().len(), 10, "not one more");
     let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<_>>();
@@ -128,14 +128,14 @@ fn n01_titles_that_come_do_not_make_up_for_answers_that_break_off() {
 fn n01_a_loop_over_what_the_gateway_refuses_is_ended() {
     let cases = [
         ("say anthropic Hi \"{\\\"stream\\\": \\\"yes\\\"}\"", "`stream` must be true or false"),
-        ("post anthropic /v1/complete", "the gateway passes on calls of models, not POST /v1/complete"),
+        ("post anthropic /v1/complete", "the gateway forwards model calls, not POST /v1/complete"),
     ];
     for (play, why) in cases {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, _| answer_of("claude-sonnet-4-5", &[text("Done.")]));
         repeating(&env, &server, play, "");
         let ran = env.run(&work(), &[]).expect(1);
-        assert!(ran.stdout.contains("11 calls in a row had no whole answer") && ran.stdout.contains(why), "{ran}");
+        assert!(ran.stdout.contains("11 calls in a row had no complete answer") && ran.stdout.contains(why), "{ran}");
         assert!(server.seen().is_empty(), "{ran}");
 
         repeating(&env, &server, play, ", max_failed_calls: 1000000");
@@ -233,7 +233,7 @@ fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
         playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
         let ran = env.run(&work(), &[]).expect(7);
         ran.fails_with("agent-unusable")
-            .naming("calls in a row had no whole answer")
+            .naming("calls in a row had no complete answer")
             .naming("the agent hung up before the answer was whole");
         assert!(server.seen().len() <= 11, "{} calls, {ran}", server.seen().len());
         assert!(input(&env) >= counted, "{}, {ran}", input(&env));

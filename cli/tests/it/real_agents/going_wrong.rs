@@ -194,7 +194,7 @@ fn n01_who_asks_a_provider_that_breaks_off_again_and_again_is_ended() {
         let Some(env) = pair.world(&server, "max_failed_calls: 2") else { continue };
         let ran = pair.run(&env).expect(7);
         eprintln!("{} with {}: {} calls", pair.agent, pair.provider, calls(&server));
-        let why = "2 calls in a row had no whole answer (`agents.*.max_failed_calls`), the last one because the \
+        let why = "2 calls in a row had no complete answer (`agents.*.max_failed_calls`), the last one because the \
                    provider's answer broke off";
         assert!(ran.stderr.contains(why), "{pair:?}: {ran}");
         assert!(ran.stderr.contains("the provider's answers break off, retrying (1)"), "{pair:?}: {ran}");
@@ -388,7 +388,12 @@ fn n09_what_cannot_work_is_refused_before_the_run() {
     let [claude, .., opencode] = EACH;
     for (pair, key, provider, said) in [
         (opencode, "OPENROUTER_API_KEY", "openrouter", "openrouter has no model `worker`"),
-        (claude, "GEMINI_API_KEY", "gemini", "Claude Code speaks the language of anthropic, which gemini does not"),
+        (
+            claude,
+            "GEMINI_API_KEY",
+            "gemini",
+            "Claude Code uses the Anthropic Messages API; provider `gemini` does not offer it",
+        ),
     ] {
         let Some(env) = pair.world(&server, "") else { continue };
         let (agent, url) = (pair.agent, server.url());

@@ -197,7 +197,7 @@ fn a_plan_whose_tasks_come_from_files_that_are_not_there_is_asked_for_once_more(
     assert_eq!(tree(&env, "repo/spec/task-tree.json")["spec_files"], json!(["spec/tasks.md"]));
     scripted(&env, &invented, &invented);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(1);
-    let says = "tasks[0].source_file: there is no file `tasks.md`; a task comes from `spec/tasks.md`";
+    let says = "tasks[0].source_file: unknown file `tasks.md`; tasks come from `spec/tasks.md`";
     assert!(ran.stderr.contains(says), "{ran}");
 }
 

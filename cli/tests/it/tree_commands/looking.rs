@@ -97,7 +97,7 @@ fn what_is_in_the_way_of_a_tree_is_said() {
     let next = &tree(&env)["next"];
     assert_eq!((&next["is"], &next["blocked"][0]["waits_for"][0]["on"]), (&json!("stalled"), &json!("T001")));
     let ran = env.pleach(&["inspect", "T001"]).expect(0);
-    assert!(ran.stdout.contains("The next attempt will be told:\n  a review rejected it:\n    REJECTED: no"), "{ran}");
+    assert!(ran.stdout.contains("Feedback for the next attempt:\n  a review rejected it:\n    REJECTED: no"), "{ran}");
     assert_eq!(ran.stdout.lines().filter(|line| line.starts_with("review-rejected")).count(), 2, "{ran}");
     assert!(ran.stdout.contains("(review rejected: no)"), "{ran}");
 }
@@ -125,7 +125,7 @@ fn where_a_head_has_no_trees_it_is_said_why_none_is_shown() {
     assert!(!ran.stdout.contains("detached"), "{ran}");
     env.git(&["switch", "--quiet", "--create", "pleach/phase/main/phase1"]);
     let ran = env.pleach(&["status"]).expect(0);
-    let why = "`pleach/phase/main/phase1` is on its way to `main`, so no tree is shown; `git switch main` first";
+    let why = "`pleach/phase/main/phase1` gathers work for `main`, so no tree is shown; `git switch main` first";
     assert!(ran.stdout.starts_with(why), "{ran}");
 }
 
@@ -164,8 +164,7 @@ fn a_tree_is_said_to_be_gone_only_where_it_must_be() {
     env.write("out/mine.json", TREE);
     pleach(&env, 0, &["garden", "--tree", "../out/mine.json"]);
     let ran = env.pleach(&["status"]).expect(0);
-    let outside =
-        "mine.json: it was worked here, and it lies outside of the repository or is gone; name it with --tree\n";
+    let outside = "mine.json: it was worked here, and it is outside the repository or gone; name it with --tree\n";
     assert!(ran.stdout.contains(outside), "{ran}");
     let named = env.pleach(&["status", "--tree", "../out/mine.json"]).expect(0);
     assert!(named.tasks_done() == (1, 3) && named.stdout.contains("mine.json "), "{named}");
@@ -334,7 +333,7 @@ fn a_phase_tells_what_its_tests_say_by_now() {
     assert_eq!(facts(&red), (json!("failed"), json!("fail"), json!(1)));
     assert!(red["feedback"][0]["text"].as_str().unwrap().contains("no-mended"), "{red}");
     let ran = env.pleach(&["inspect", "phase2"]).expect(0);
-    assert!(ran.stdout.contains("A task of it that is reset will be told:\n  tests failed:\n"), "{ran}");
+    assert!(ran.stdout.contains("Feedback for a task of it that is reset:\n  tests failed:\n"), "{ran}");
     env.write("repo/mended", "");
     env.git(&["add", "."]);
     env.git(&["commit", "--quiet", "-m", "Mend it"]);

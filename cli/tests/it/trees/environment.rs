@@ -151,7 +151,7 @@ fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
     garden.env.script(&prepared("error: {status: 404, message: no such model}"));
     let ran = garden.gardener(&args).expect(7);
     ran.fails_with("agent-unusable")
-        .naming("with other settings or another pipeline the task goes on from its last step");
+        .naming("with other settings or another pipeline the task continues from its last step");
     let sid = garden.env.session();
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "mended"));
     garden.env.script(&prepared(WRITES));

@@ -340,11 +340,11 @@ fn drop_command(words: &str) -> Vec<String> {
 fn what_is_dropped_of_a_phase_is_done_again_or_gone() {
     let phase = |tasks: &[&str]| Tree::default().phase("phase1", tasks);
     let trees = [
-        (phase(&["T002"]).leaf("T001", None), "T001 is not worked as part of that phase any more", 2),
-        (phase(&["T002"]), "T001 is not in the tree any more", 1),
-        (Tree::of(&["phase1", "T001"]), "phase1 is no phase of its own any more", 2),
-        (phase(&["T002"]).phase("T001", &["T003"]), "T001 is no task any more, but a group of tasks", 1),
-        (Tree::default().phase("all", &["T002"]).phase("phase2", &["T001"]), "phase1 is not in the tree any more", 2),
+        (phase(&["T002"]).leaf("T001", None), "T001 is no longer part of that phase", 2),
+        (phase(&["T002"]), "T001 is no longer in the tree", 1),
+        (Tree::of(&["phase1", "T001"]), "phase1 is no longer a phase of its own", 2),
+        (phase(&["T002"]).phase("T001", &["T003"]), "T001 is now a group of tasks", 1),
+        (Tree::default().phase("all", &["T002"]).phase("phase2", &["T001"]), "phase1 is no longer in the tree", 2),
     ];
     for (tree, why, asked) in trees {
         let garden = Garden::new(&phase(&["T001", "T002"]));

@@ -44,7 +44,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for dir in ["a  b", "a/b  c/d", " a", "a ", "a\tb", "a\nb"] {
         for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
-            let named = format!("no commit can name what lies in {dir:?} (`tree.{key}`)");
+            let named = format!("a commit message cannot hold paths in {dir:?} (`tree.{key}`)");
             assert_refused(&garden, &garden.gardener(&[flag, dir]).expect(2), &named, flag);
             assert_refused(&garden, &garden.gardener(&[flag, dir, "--dry-run"]).expect(2), &named, flag);
         }
@@ -52,7 +52,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
     for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
         let mut command = garden.env.command(&["-y", "gardener", flag]);
         let ran = garden.env.finish(command.arg(OsStr::from_bytes(b"a/\xff")).output().unwrap()).expect(2);
-        let named = format!("no commit can name what lies in \"a/\\xFF\" (`tree.{key}`): it is not UTF-8");
+        let named = format!("a commit message cannot hold paths in \"a/\\xFF\" (`tree.{key}`): it is not UTF-8");
         assert_refused(&garden, &ran, &named, flag);
     }
     let reports = |dir: &str| format!("tree: {{report_dir: {:?}}}\n", garden.env.repo_path().join(dir));
@@ -60,7 +60,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
     assert_refused(
         &garden,
         &garden.gardener(&[]).expect(2),
-        "no commit can name what lies in \"a  b\"",
+        "a commit message cannot hold paths in \"a  b\"",
         "--report-dir",
     );
     garden.configure(&reports("a b"));

@@ -254,7 +254,7 @@ fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
     garden.gardener(&[]).expect(0);
     // The step it is cut off at, an implement step, is there without what it was made on.
     let at = clone(&garden, "3");
-    let rest = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+    let rest = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
     let ran = garden.env.pleach(&["-C", &at, "logs"]).expect(0);
     assert!(ran.stderr.contains(rest), "{ran}");
     assert_eq!(garden.env.pleach(&["-C", &at, "logs", "--json"]).expect(0).json()["cut_off"], true);

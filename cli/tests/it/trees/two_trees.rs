@@ -44,7 +44,7 @@ fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
     assert_eq!(garden.env.git(&["rev-parse", "main"]), before, "no run is begun");
     assert_eq!(garden.times_asked("T000", "implement"), 0, "no other task either");
     let status = garden.env.pleach(&[&["status"], &B[..]].concat()).expect(0);
-    let words = format!("next: nothing before what `a/task-tree.json` has on `{BRANCH}` is landed or dropped");
+    let words = format!("next: nothing until the work of `a/task-tree.json` on `{BRANCH}` is landed or dropped");
     assert!(status.stdout.contains(&words), "{status}");
     let dry = garden.env.pleach(&[&["gardener", "--fresh", "--dry-run"], &B[..]].concat()).expect(0);
     assert!(dry.stdout.contains(&words), "{dry}");

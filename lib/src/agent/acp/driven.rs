@@ -85,12 +85,12 @@ impl AcpAgent {
             // That it is done is only its word.
             (Ended::Done, Some(undone)) => Ended::Failed(undone),
             (Ended::Done, None) if !asked && route.preset.is_known() => Ended::Failed(AgentError::Terminal(format!(
-                "the agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it \
+                "agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it \
                  works with its own settings and login",
                 self.name()
             ))),
             (Ended::Done, None) if !asked && client.words().is_empty() => {
-                Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
+                Ended::Doubtful(format!("agent `{}` asked no model and said nothing", self.name()))
             }
             (ended, _) => ended,
         };

@@ -107,7 +107,7 @@ impl Talk<'_> {
                 None => break None,
                 Some(Line::TooMuch) => {
                     break Some(Ended::Failed(AgentError::Terminal(format!(
-                        "the agent writes faster than it can be followed, or a line of more than {} MiB",
+                        "the agent writes faster than pleach can read, or a line of more than {} MiB",
                         UNREAD >> 20
                     ))));
                 }

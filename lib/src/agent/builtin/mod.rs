@@ -186,7 +186,7 @@ enum Next {
 
 impl<'a> Run<'a> {
     fn new(agent: &'a Builtin, mut job: Job) -> Result<Self, AgentError> {
-        let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
+        let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the worktree: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
         let jail = jail.with_reads(job.reads.as_deref());
         let (system, shared) = prompt::system(&job, &jail, &agent.limits, &agent.profile);
@@ -200,12 +200,10 @@ impl<'a> Run<'a> {
             // The worktree may be elsewhere now.
             *task = task.clone().about(&about);
         } else {
-            return Err(AgentError::Terminal("the conversation to go on with holds no task".into()));
+            return Err(AgentError::Terminal("the conversation to resume holds no task".into()));
         }
         if job.continues && messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
-            return Err(AgentError::Terminal(
-                "the conversation to go on with lacks the answers of its last tools".into(),
-            ));
+            return Err(AgentError::Terminal("the conversation to resume lacks the answers of its last tools".into()));
         }
         let metadata = BTreeMap::from([
             (meta::NODE.into(), job.node.to_string()),
@@ -246,7 +244,7 @@ impl<'a> Run<'a> {
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
         loop {
             if let Finding::Stuck(what) = self.circles() {
-                return Err(AgentError::Terminal(format!("the agent goes in circles: {what}")));
+                return Err(AgentError::Terminal(format!("the agent is looping: {what}")));
             }
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);

@@ -128,7 +128,7 @@ impl CliAgent {
         let (ran, last) = self.run_once(&job, None, turns, cancel).await?;
         let warning = session.map(|session| {
             WarningCode::AgentCannotResume.with(format!(
-                "`{}` could not go on with its conversation {session} and began a new one",
+                "`{}` could not resume its conversation {session} and started a new one",
                 self.preset.program
             ))
         });

@@ -55,14 +55,12 @@ impl Ended<'_> {
     }
 
     fn failed(&self, failing: &Failing) -> Result<End, AgentError> {
-        let why = format!("the agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
+        let why = format!("agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
         match failing.kind {
             FailingKind::Transient => Err(AgentError::Transient(why)),
             FailingKind::Terminal => Err(AgentError::Terminal(why)),
             FailingKind::Refused => Err(AgentError::Environment(why)),
-            FailingKind::Limit => {
-                Ok(End::Limit(format!("the agent `{}` stopped: {}", self.program, failing.why.trim())))
-            }
+            FailingKind::Limit => Ok(End::Limit(format!("agent `{}` stopped: {}", self.program, failing.why.trim()))),
         }
     }
 
@@ -79,7 +77,7 @@ impl Ended<'_> {
             Exit::Code(0) if !self.speaks => Ok(End::Done),
             // All of them can exit with 0 having done nothing, so the word alone is not enough.
             Exit::Code(0) => Err(AgentError::Transient(format!(
-                "the agent `{}` ended without saying how it went{}",
+                "agent `{}` ended without reporting a result{}",
                 self.program,
                 self.colon(None)
             ))),
@@ -94,11 +92,11 @@ impl Ended<'_> {
         tools.sort_unstable();
         tools.dedup();
         let tools: Vec<String> = tools.into_iter().map(|tool| format!("`{tool}`")).collect();
-        format!("the agent `{}` was not allowed to use {}", self.program, tools.join(", "))
+        format!("agent `{}` was not allowed to use {}", self.program, tools.join(", "))
     }
 
     fn told(&self, meaning: Option<&str>) -> String {
-        format!("the agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
+        format!("agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
     }
 
     /// What it said about it, behind a colon.
@@ -169,7 +167,7 @@ mod tests {
         let transient = |why: &str| Err(AgentError::Transient(why.into()));
         assert_eq!(
             judge(Exit::Code(0), None, &[], None),
-            transient("the agent `x` ended without saying how it went: on stderr")
+            transient("the agent `x` ended without reporting a result: on stderr")
         );
         assert_eq!(judge(Exit::Code(41), None, &[], None), terminal("the agent `x` ended with exit 41: it has no key"));
         assert_eq!(judge(Exit::Code(2), None, &[], None), terminal("the agent `x` ended with exit 2: on stderr"));

@@ -260,8 +260,8 @@ impl Session {
 
 fn price_unknown(model: &str) -> PriceUnknown {
     let text = format!(
-        "the price of `{model}` is not known, so what it costs counts against no limit in dollars; \
-         `providers.NAME.prices.{model}` sets it"
+        "the price of `{model}` is unknown, so it counts against no limit in dollars; set \
+         `providers.NAME.prices.{model}`"
     );
     PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
 }

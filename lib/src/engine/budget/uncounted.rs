@@ -52,7 +52,7 @@ impl Uncounted {
             }
             None => format!("`git update-ref -d {}` forgets what was spent there", shell_word(&self.chain)),
         };
-        format!("put back what is damaged from a copy of the repository; or {forget}")
+        format!("restore what is damaged from another clone; or {forget}")
     }
 }
 
@@ -79,7 +79,7 @@ impl Budget {
         passed_over.entry(chain.to_owned()).or_insert_with(|| {
             let (spender, source) = (lost.spender(), &lost.source);
             let remedy = lost.remedy();
-            let text = format!("what {spender} cannot be read, so it counts for nothing: {source}; {remedy}");
+            let text = format!("what {spender} cannot be read and is not counted: {source}; {remedy}");
             Some(WarningCode::SpendingUnreadable.with(text))
         });
         Ok(None)

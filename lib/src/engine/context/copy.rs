@@ -109,9 +109,10 @@ impl Context {
         // What lies there is none of a session that begins.
         if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
             let place = place.display();
-            self.warnings.push(WarningCode::WorktreeAbandoned.with(format!(
-                "the working copy at `{place}` is not gone on with: {why}; what was not committed there stays there"
-            )));
+            self.warnings.push(
+                WarningCode::WorktreeAbandoned
+                    .with(format!("not reusing worktree `{place}`: {why}; its uncommitted files are left in place")),
+            );
         }
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.state.task.is_none() || self.has_begun();
@@ -121,9 +122,8 @@ impl Context {
         if !odd.is_empty() {
             let odd = listed(odd, NAMED);
             self.warnings.push(
-                WarningCode::WorktreeRepaired.with(format!(
-                    "changed where no agent should write before this run, and put back or removed: {odd}"
-                )),
+                WarningCode::WorktreeRepaired
+                    .with(format!("changed before this run where no agent may write, now restored or removed: {odd}")),
             );
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
@@ -194,7 +194,7 @@ impl Context {
 /// What is said of something that stood in the way of a working copy.
 pub(in crate::engine) fn moved_aside_warning(place: &Path) -> Warning {
     WarningCode::MovedAside.with(format!(
-        "what stood in the way of the working copy is now at `{}`; delete it if nobody needs it",
+        "what was in the way of the worktree is now at `{}`; delete it if you do not need it",
         place.display()
     ))
 }

@@ -286,7 +286,7 @@ impl Context {
         let Some(first) = touched.first() else { return Ok(tree) };
         let more = if touched.len() > 1 { format!(" and {} more", touched.len() - 1) } else { String::new() };
         self.warnings.push(WarningCode::OwnLogsRestored.with(format!(
-            "`{first}`{more} is undone: by its name it is a log or a report of pleach's own, which nobody else writes"
+            "`{first}`{more} was undone: by its name it is a log or a report, which only pleach writes"
         )));
         let tree = writer.tree(Some(tree), &edits)?;
         writer.flush()?;
@@ -465,7 +465,7 @@ impl Context {
 /// Says that something is in the session's record alone.
 pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
     WarningCode::LogNotCommitted
-        .with(format!("{what} is in the session's record alone: `{}` is no directory", found.display()))
+        .with(format!("{what} is only in the session's record: `{}` is not a directory", found.display()))
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

@@ -86,10 +86,9 @@ impl TreeRun {
     ) -> Result<Session, Error> {
         self.tell_spent(&mut session)?;
         // A session that was put aside has committed what it did, and yet there is no step of it.
-        let what = if resumed { "work nobody had committed" } else { "work that is in no step" };
+        let what = if resumed { "uncommitted work" } else { "work that is in no step" };
         if let Some(name) = kept {
-            self.engine
-                .warn(WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")));
+            self.engine.warn(WarningCode::WorkKept.with(format!("{what} was in the worktree; it is kept at {name}")));
         }
         session.take_warnings().into_iter().for_each(|warning| self.engine.warn(warning));
         let attempt = session.attempt().filter(|_| job.task.is_leaf());
@@ -124,7 +123,7 @@ impl TreeRun {
             // Nobody has agreed to what it would run now.
             self.engine.warn(
                 WarningCode::SessionReplaced
-                    .with(format!("session {id} is passed over: its record was replaced since this run began")),
+                    .with(format!("session {id} is skipped: its record was replaced since this run started")),
             );
             return Ok(None);
         }
@@ -186,11 +185,11 @@ impl TreeRun {
             Some(at) if self.repo.is_ancestor(done, at)? => return Ok(()),
             _ if self.is_on_target(task, done)? => return Ok(()),
             _ if aside == SkipReason::Mended => "its settings or its pipeline were changed since".to_owned(),
-            Some(_) => format!("`{branch}` has gone another way"),
+            Some(_) => format!("`{branch}` has diverged"),
             None => format!("`{branch}` was removed"),
         };
         self.engine.warn(WarningCode::SessionAbandoned.with(format!(
-            "{task} does not go on with session {id}: {why}; what was done there is {}, which its record keeps",
+            "{task} does not resume session {id}: {why}; its work is {}, which its record keeps",
             done.short()
         )));
         Ok(())
@@ -201,8 +200,8 @@ impl TreeRun {
         if let Some((id, landed)) = self.lost(&task.id)?.filter(|_| task.is_leaf()) {
             let (task, on) = (&task.id, self.lands_on(&task.id)?);
             self.engine.warn(WarningCode::TaskLost.with(format!(
-                "{task} is done again: what session {id} has landed is not on `{on}`; what was done there is {}, which \
-                 its record keeps",
+                "{task} is done again: what session {id} has landed is not on `{on}`; its work is {}, which its \
+                 record keeps",
                 landed.short()
             )));
         }
@@ -413,9 +412,10 @@ impl TreeRun {
             && !self.are_earlier_runs(task, tip, base)?
         {
             let branch = self.branch_of(task)?;
-            self.engine.warn(
-                WarningCode::TaskBranchRestarted.with(format!("`{branch}` begins anew; what it had is kept at {name}")),
-            );
+            self.engine.warn(WarningCode::TaskBranchRestarted.with(format!(
+                "`{branch}` is restarted; what it had is kept at \
+                     {name}"
+            )));
         }
         let Some((_, name)) = last else {
             let branch = self.branch_of(task)?;
@@ -423,18 +423,18 @@ impl TreeRun {
             let state = self.progress.task(task);
             if is_gone && state.status == Status::Failed && state.had_branch() {
                 self.engine.warn(WarningCode::CodeMissing.with(format!(
-                    "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
+                    "{task} starts clean: `{branch}`, which had the code of its last attempt, is missing"
                 )));
             }
             return Ok(None);
         };
         self.engine.warn(match laid {
             Some(_) => {
-                let text = format!("{task} goes on with the code of its last attempt ({name})");
+                let text = format!("{task} continues with the code of its last attempt ({name})");
                 WarningCode::CodeContinued.with(text)
             }
             None => WarningCode::CodeConflicts.with(format!(
-                "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {name}",
+                "{task} starts clean: the code of its last attempt conflicts with `{}`; it is kept at {name}",
                 self.plan.target
             )),
         });

@@ -139,7 +139,7 @@ impl TreeRun {
                         None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
                     };
                     let task = &session.task().id;
-                    self.engine.warn(code.with(format!("{task} was built anew on `{on}`{how}")));
+                    self.engine.warn(code.with(format!("{task} was rebuilt on `{on}`{how}")));
                     rewind.rewound(begun)
                 }
                 LandingAsk::Record(record) => {
@@ -269,13 +269,13 @@ impl TreeRun {
                 (LandingVerdict::NoTests { passed_before: self.has_passed_tests(landing.session.task_tip())? }, None)
             }
             Some(Retest::Green) => {
-                let text = format!("{task} was built anew on `{on}` and its tests pass there");
+                let text = format!("{task} was rebuilt on `{on}` and its tests pass there");
                 self.engine.warn(WarningCode::RebuiltGreen.with(text));
                 (LandingVerdict::Green, None)
             }
             Some(Retest::Interrupted) => (LandingVerdict::Stopped, None),
             Some(Retest::Red(red)) => {
-                let text = format!("{task} was built anew on `{on}` and its tests fail there");
+                let text = format!("{task} was rebuilt on `{on}` and its tests fail there");
                 self.engine.warn(WarningCode::RebuiltRed.with(text));
                 (LandingVerdict::Red, Some(red))
             }

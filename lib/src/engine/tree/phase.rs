@@ -68,8 +68,7 @@ impl TreeRun {
         if let Some(tip) = unmerged {
             let kept = self.keep(phase, tip)?;
             self.engine.warn(
-                WarningCode::PhaseBranchRestarted
-                    .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
+                WarningCode::PhaseBranchRestarted.with(format!("`{on}` is restarted; what it had is kept at {kept}")),
             );
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)

@@ -34,10 +34,7 @@ pub enum Error {
     #[error("there is no base branch `{0}`; name one with `--base-branch` or `tree.base_branch` in pleach.yaml")]
     NoBase(BranchName),
     /// Nobody knows what was done.
-    #[error(
-        "this is a shallow clone, and what was done on `{0}` may lie beyond where its history is cut off; \
-         `git fetch --unshallow` brings the rest"
-    )]
+    #[error("this is a shallow clone, so steps on `{0}` may be missing; `git fetch --unshallow` fetches the rest")]
     CutOff(BranchName),
 }
 

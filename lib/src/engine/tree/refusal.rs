@@ -66,15 +66,15 @@ impl RefusalCode {
     /// Every code with its meaning.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::TargetGone, "the branch it would land on is gone"),
-        (Self::Conflict, "it does not fit to what is there"),
+        (Self::Conflict, "it conflicts with its target"),
         (Self::Overwritten, "an object it needs is not what its id says"),
         (Self::NoTests, "its tests have to run again, and it has none now"),
         (Self::Untestable, "it cannot be tested where it would land"),
         (Self::Held, "the branch cannot move: a checkout or another git is in the way"),
         (Self::Stray, "nothing of the tree lands it any more"),
-        (Self::Taken, "another tree has the branch"),
-        (Self::Unreadable, "nobody can read the branch"),
-        (Self::CheckedOut, "the branch is to begin anew, and a checkout has it"),
+        (Self::Taken, "another tree uses the branch"),
+        (Self::Unreadable, "the branch cannot be read"),
+        (Self::CheckedOut, "the branch has to be restarted, and a checkout has it"),
         (Self::Lacking, "the branch of its phase lacks something it needs"),
     ];
 
@@ -124,7 +124,7 @@ impl TreeRun {
         let of_task = matches!(place, Place::Task(_));
         let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
         let why = format!(
-            "{id} {lacks}; take it with `git merge {}`, or drop it with `{drop}`, and run again",
+            "{id} {lacks}; merge it with `git merge {}`, or drop it with `{drop}`, and run again",
             shell_word(&branch)
         );
         Ok(Refusal::new(id, true, branch, (RefusalCode::Stray, why)))
@@ -140,8 +140,8 @@ impl TreeRun {
         };
         let file = self.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
         let first = match &file {
-            Some(_) => format!("go on with `{tree}` first"),
-            None => format!("put `{tree}` back, which is not there, and go on with it first"),
+            Some(_) => format!("resume `{tree}` first"),
+            None => format!("restore `{tree}`, which is missing, and resume it first"),
         };
         let drop = self.dropped(&branch, session, &tasks)?;
         let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
@@ -189,7 +189,7 @@ impl TreeRun {
 /// A branch that is to stand elsewhere stays where a checkout has it.
 pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
     let why = format!(
-        "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
+        "it has to be restarted, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
     Error::Refused(Refusal::new(task.clone(), false, branch, (RefusalCode::CheckedOut, why)))

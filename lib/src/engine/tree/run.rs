@@ -260,7 +260,7 @@ impl TreeRun {
     fn gathered_before(&self) -> Vec<Warning> {
         let told = |phase: &TaskNode| {
             let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, &phase.id).ok()?;
-            let text = format!("{} ends on `{branch}`, where it was begun", phase.id);
+            let text = format!("{} ends on `{branch}`, where it started", phase.id);
             Some(WarningCode::PhaseBranchContinued.with(text))
         };
         let is_told = self.plan.limits.isolation == Isolation::Phase;
@@ -337,7 +337,7 @@ impl TreeRun {
 pub fn begun_again(progress: &Progress) -> Vec<Warning> {
     let words = |(task, state): (&TaskId, &TaskState)| {
         let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
-        let text = format!("{task} {stands}, and is done again all the same; what its branch has is kept then");
+        let text = format!("{task} {stands}, and is done again; what its branch has is kept");
         WarningCode::TaskRestarted.with(text)
     };
     progress.not_landed().map(words).collect()

@@ -351,7 +351,7 @@ impl Worker {
             let paths = block(|| self.differing(&then, &recorded.changes))?;
             if !paths.is_empty() {
                 warnings.push(WarningCode::ReplayDiffers.with(format!(
-                    "answered from the record, the agent left other files than before it was interrupted: {}",
+                    "replayed from the record, the agent produced other files than before it was interrupted: {}",
                     listed(&paths, NAMED)
                 )));
             }

@@ -79,13 +79,13 @@ pub enum Unusable {
     #[error("{0} has no address; set `providers.{0}.base_url`")]
     NoAddress(ProviderName),
     /// Nobody has said what its server speaks.
-    #[error("it is not known what the server of {0} speaks; set `providers.{0}.kind`")]
+    #[error("the API of {0} is unknown; set `providers.{0}.kind`")]
     NoKind(ProviderName),
     /// Its address, or its proxy's, is none.
     #[error("{0}")]
     Address(String),
     /// Its key cannot be sent.
-    #[error("the key in {0} holds characters no key has")]
+    #[error("the key in {0} has invalid characters")]
     Key(String),
     /// One of its headers cannot be sent.
     #[error("the header `{header}` of {provider} cannot be sent: {why}")]
@@ -215,7 +215,7 @@ impl<'a> Endpoint<'a> {
                 None => text.as_str(),
             };
             let value = HeaderValue::from_str(value);
-            let mut value = value.map_err(|_| wrong("its value holds characters no header has".into()))?;
+            let mut value = value.map_err(|_| wrong("its value has invalid characters".into()))?;
             value.set_sensitive(variable.is_some());
             headers.push((name, value));
         }

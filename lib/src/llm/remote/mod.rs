@@ -313,8 +313,7 @@ impl Inner {
             Format::Gemini => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
             Format::Responses | Format::Chat => (AUTHORIZATION, format!("Bearer {key}")),
         };
-        let wrong =
-            |_| LlmError::new(ErrorClass::Auth, format!("the key of {} holds characters no key has", self.name));
+        let wrong = |_| LlmError::new(ErrorClass::Auth, format!("the key of {} has invalid characters", self.name));
         let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
         value.set_sensitive(true);
         Ok((name, value))
@@ -331,7 +330,7 @@ impl Inner {
             |name: HeaderName| answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let encoding = header(CONTENT_ENCODING);
         if !matches!(encoding, "" | "identity") {
-            let text = format!("{} answers packed as `{encoding}`, which was not asked for", self.name);
+            let text = format!("{} answered with encoding `{encoding}`, which was not requested", self.name);
             return Err(LlmError::new(ErrorClass::Terminal, text));
         }
         if header(CONTENT_TYPE).starts_with("text/event-stream") {
@@ -339,7 +338,7 @@ impl Inner {
         }
         let body = answer.bytes(LONGEST).await.map_err(|error| failed(&error))?;
         let body: Value = serde_json::from_slice(&body)
-            .map_err(|error| malformed(format!("the answer of {} is no JSON: {error}", self.name)))?;
+            .map_err(|error| malformed(format!("the answer of {} is not JSON: {error}", self.name)))?;
         match self.format.reported_error(&body) {
             Some((kind, message)) => Err(self.refused(model).by_kind(&kind, &message)),
             None => Ok(body),
@@ -380,7 +379,12 @@ impl Inner {
             let Some(chunk) = chunk else { break };
             size += chunk.len();
             if size > LONGEST {
-                let text = format!("the answer of {} has no end; it was left after {} MB", self.name, LONGEST >> 20);
+                let text = format!(
+                    "the answer of {} is too long; reading stopped after {} \
+                     MB",
+                    self.name,
+                    LONGEST >> 20
+                );
                 return Err(LlmError::new(ErrorClass::Terminal, text));
             }
             for event in reader.push(&chunk) {

@@ -49,8 +49,8 @@ scripts:
     assert_eq!(error.class, ErrorClass::Terminal);
     assert_eq!(
         error.message,
-        "no script speaks for node `review`, visit `1`: the file has second visit, retry, marked, model, one; add one \
-         whose `when` holds, or one without `when`"
+        "no script matches node `review`, visit `1`: the file has second visit, retry, marked, model, one; add one \
+         whose `when` matches, or one without `when`"
     );
 }
 
@@ -216,5 +216,5 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         assert!(error.line > 0 || text == "scripts: []", "{text}\n{error}");
     }
     let error = Script::parse("scripts:\n  - name: a\n    steps:\n      - text: x\n        delay: soon\n").unwrap_err();
-    assert_eq!(error.to_string(), "line 5, column 16: `soon` is no duration: write `250ms`, `3s` or `2m`");
+    assert_eq!(error.to_string(), "line 5, column 16: `soon` is not a duration; write `250ms`, `3s` or `2m`");
 }

@@ -67,6 +67,16 @@ impl Format {
         }
     }
 
+    /// The name of its API, for messages.
+    pub(crate) fn api(self) -> &'static str {
+        match self {
+            Self::Anthropic => "Anthropic Messages",
+            Self::Responses => "OpenAI Responses",
+            Self::Chat => "Chat Completions",
+            Self::Gemini => "Gemini",
+        }
+    }
+
     /// A request's body.
     pub fn encode_request(self, request: &Request, stream: bool) -> Value {
         match self {
@@ -176,7 +186,7 @@ impl Assembler {
             return Ok(());
         }
         let body: Value = serde_json::from_str(&event.data)
-            .map_err(|error| shape(format!("an event of the stream is no JSON: {error}")))?;
+            .map_err(|error| shape(format!("an event of the stream is not JSON: {error}")))?;
         if let Some((kind, message)) = self.format.reported_error(&body) {
             return Err(WireError::Reported { kind, message });
         }
@@ -231,7 +241,7 @@ impl Assembler {
 fn object(value: Value, what: &str) -> Result<Object, WireError> {
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(shape(format!("{what} is no object but {}", kind_of(&other)))),
+        other => Err(shape(format!("{what} is not an object but {}", kind_of(&other)))),
     }
 }
 
@@ -267,7 +277,7 @@ fn take_list(object: &mut Object, key: &str) -> Result<Vec<Value>, WireError> {
     match object.shift_remove(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(other) => Err(shape(format!("`{key}` is no list but {}", kind_of(&other)))),
+        Some(other) => Err(shape(format!("`{key}` is not a list but {}", kind_of(&other)))),
     }
 }
 

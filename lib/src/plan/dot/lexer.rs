@@ -97,7 +97,7 @@ impl<'s> Lexer<'s> {
                         self.bump_while(|c| !is_word(c) && !c.is_whitespace() && !"\"{}[]=,;:-/#".contains(c));
                         self.at = self.at.max(start + c.len_utf8());
                         let text = &self.source[start..self.at];
-                        self.error(start, self.at, format!("`{text}` has no meaning here"), None);
+                        self.error(start, self.at, format!("unexpected `{text}`"), None);
                         self.first_on_line = first_on_line;
                         continue;
                     }
@@ -150,7 +150,7 @@ impl<'s> Lexer<'s> {
                         let start = self.at;
                         self.at = self.source.len();
                         self.cut_short = true;
-                        self.error(start, start + 2, "this comment is never closed", Some("add `*/`".into()));
+                        self.error(start, start + 2, "unclosed comment", Some("add `*/`".into()));
                     }
                 }
             } else {
@@ -216,7 +216,7 @@ impl<'s> Lexer<'s> {
                 (None, _) => {
                     self.cut_short = true;
                     let fix = "add the closing `\"`; a quote inside the string is written `\\\"`";
-                    self.error(start, start + 1, "this string is never closed", Some(fix.into()));
+                    self.error(start, start + 1, "unclosed string", Some(fix.into()));
                     return Kind::Text(text);
                 }
                 (Some('"'), _) => {

@@ -78,24 +78,21 @@ impl Parser<'_> {
         } else if self.is_word("digraph") {
             self.advance();
         } else {
-            let message = format!("a pipeline begins with `digraph Name {{`, found {}", self.found());
+            let message = format!("expected `digraph Name {{`, found {}", self.found());
             self.error(self.token.span, message);
             return Document::default();
         }
         let id = self.graph_id();
         if self.token.kind != Kind::OpenBrace {
-            let message = format!("`{{` is missing after the graph's name, found {}", self.found());
+            let message = format!("expected `{{` after the graph's name, found {}", self.found());
             self.error(self.token.span, message);
             return Document { id, ..Document::default() };
         }
         let (statements, close) = self.block();
         if self.token.kind != Kind::End {
             let again = ["strict", "graph", "digraph"].into_iter().any(|word| self.is_word(word));
-            let message = if again {
-                "a file holds one graph; this is a second one"
-            } else {
-                "nothing may follow the graph's closing `}`"
-            };
+            let message =
+                if again { "a file holds only one graph" } else { "unexpected text after the graph's closing `}`" };
             self.error(self.token.span, message);
         }
         Document { id, statements, close }
@@ -115,7 +112,7 @@ impl Parser<'_> {
                 Some(Ident { text: fix, span })
             }
             _ => {
-                let message = format!("the graph has no name, found {}", self.found());
+                let message = format!("expected a graph name, found {}", self.found());
                 self.error_with_fix(span, message, "write `digraph Name {`");
                 if self.token.kind == Kind::Word {
                     self.advance();
@@ -141,7 +138,7 @@ impl Parser<'_> {
                     return (statements, Some(close));
                 }
                 Kind::End => {
-                    self.unclosed(open, "this `{` is never closed", "add `}`");
+                    self.unclosed(open, "unclosed `{`", "add `}`");
                     return (statements, None);
                 }
                 Kind::Semicolon => {
@@ -206,7 +203,7 @@ impl Parser<'_> {
                 "node" => self.defaults(Target::Node),
                 "edge" => self.defaults(Target::Edge),
                 "digraph" | "strict" => {
-                    self.error(span, "a graph inside a graph is written `subgraph`");
+                    self.error(span, "a nested graph is a `subgraph`");
                     None
                 }
                 _ => {
@@ -231,7 +228,7 @@ impl Parser<'_> {
                 None
             }
             _ => {
-                let message = format!("a statement cannot begin with {}", self.found());
+                let message = format!("expected a statement, found {}", self.found());
                 self.error(span, message);
                 None
             }
@@ -260,7 +257,7 @@ impl Parser<'_> {
         let span = self.advance().span;
         if self.token.kind != Kind::OpenBracket {
             let word = self.text(span).to_owned();
-            let message = format!("`{word}` is a keyword: `[` must follow it, found {}", self.found());
+            let message = format!("expected `[` after the keyword `{word}`, found {}", self.found());
             self.error(span, message);
             return None;
         }
@@ -286,7 +283,7 @@ impl Parser<'_> {
             _ => None,
         };
         if self.token.kind != Kind::OpenBrace {
-            let message = format!("`{{` is missing after `subgraph`, found {}", self.found());
+            let message = format!("expected `{{` after `subgraph`, found {}", self.found());
             self.error(self.token.span, message);
             return None;
         }
@@ -372,7 +369,7 @@ impl Parser<'_> {
                 None
             }
             _ => {
-                let message = format!("an arrow must point to a node, found {}", self.found());
+                let message = format!("expected a node after `->`, found {}", self.found());
                 self.error(span, message);
                 None
             }
@@ -400,7 +397,7 @@ impl Parser<'_> {
                     self.advance();
                     if first_on_line && matches!(self.token.kind, Kind::Arrow | Kind::OpenBracket) {
                         self.left_over = Some(span);
-                        self.unclosed(open, "this `[` is never closed", "add `]`");
+                        self.unclosed(open, "unclosed `[`", "add `]`");
                         return entries;
                     }
                     self.missing_comma(no_comma.take());
@@ -425,7 +422,7 @@ impl Parser<'_> {
                     }
                 }
                 Kind::End | Kind::CloseBrace | Kind::Arrow => {
-                    self.unclosed(open, "this `[` is never closed", "add `]`");
+                    self.unclosed(open, "unclosed `[`", "add `]`");
                     return entries;
                 }
                 _ => {
@@ -441,7 +438,7 @@ impl Parser<'_> {
     /// A missing comma is common in the wild and cannot be misread, so it is only pointed out.
     fn missing_comma(&mut self, span: Option<Span>) {
         if let Some(span) = span {
-            let note = Diagnostic::note("syntax", "a comma is missing before this attribute", span);
+            let note = Diagnostic::note("syntax", "missing comma before this attribute", span);
             self.lexer.report(note.with_fix("add `,`"));
         }
     }
@@ -453,7 +450,7 @@ impl Parser<'_> {
             Kind::Comma => {
                 self.advance();
                 if self.token.kind == Kind::CloseBracket {
-                    let note = Diagnostic::note("syntax", "the comma after the last attribute is not needed", span);
+                    let note = Diagnostic::note("syntax", "trailing comma after the last attribute", span);
                     self.lexer.report(note.with_fix("remove `,`"));
                 }
                 None
@@ -487,7 +484,7 @@ impl Parser<'_> {
     /// `= value` after `key`; the current token is what follows the key.
     fn entry(&mut self, key: Ident) -> Option<Entry> {
         if self.token.kind != Kind::Equals {
-            let message = format!("`=` is missing after the attribute `{}`, found {}", key.text, self.found());
+            let message = format!("expected `=` after the attribute `{}`, found {}", key.text, self.found());
             self.error(key.span, message);
             return None;
         }

@@ -236,11 +236,11 @@ fn contradiction(parts: &[Expr]) -> Option<String> {
     }
     parts.iter().find_map(|part| match part {
         Expr::Compare { key, op: Op::NotEqual, literal } if required.get(key.as_str()) == Some(&literal.as_str()) => {
-            Some(format!("`{key}` cannot be `{literal}` and not be it"))
+            Some(format!("`{key}` cannot both be and not be `{literal}`"))
         }
         Expr::Not(inner) => match &**inner {
             Expr::Compare { key, op: Op::Equal, literal } if required.get(key.as_str()) == Some(&literal.as_str()) => {
-                Some(format!("`{key}` cannot be `{literal}` and not be it"))
+                Some(format!("`{key}` cannot both be and not be `{literal}`"))
             }
             _ => None,
         },

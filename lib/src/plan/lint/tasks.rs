@@ -7,7 +7,7 @@ use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 /// Why nothing may lead back.
-const ONE_PASS: &str = "an attempt at a task is one pass without circles";
+const ONE_PASS: &str = "the pipeline of a task must not loop";
 
 /// What pleach calls steps of its own, and their ends.
 const TAKEN: [&str; 5] = ["complete", "failed", "reset", "run-start", "skipped"];
@@ -27,17 +27,17 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
         } else if StepName::new(step).is_err() {
             found.push(refuse(format!("`{step}` cannot be the name of a step: use a-z, 0-9 and `-`")));
         } else if TAKEN.contains(&step) {
-            found.push(refuse(format!("`{step}` cannot be the name of a step: {} are taken", TAKEN.join(", "))));
+            found.push(refuse(format!("`{step}` cannot be the name of a step: {} are reserved", TAKEN.join(", "))));
         } else if let Some(other) = steps.insert(step, node) {
             found.push(refuse(format!("`{}` and `{}` are both the step `{step}`", other.id, node.id)));
         }
     }
     if steps.is_empty() {
-        let why = "no node has a `step`, so nothing of an attempt would be committed";
+        let why = "no node has a `step`, so an attempt would commit nothing";
         found.push(Diagnostic::error("task_steps", why, pipeline.span.0));
     }
     if let Some(node) = circle(pipeline) {
-        let why = format!("the way leads back to `{}`; {ONE_PASS}", node.id);
+        let why = format!("an edge leads back to `{}`; {ONE_PASS}", node.id);
         found.push(Diagnostic::error("task_acyclic", why, node.span.0).at_node(&node.id));
     }
     found.extend(jumps_back(pipeline));

@@ -43,7 +43,7 @@ fn there_is_one_start_and_one_exit() {
     1:9 error terminal_node: the pipeline has no exit node
         fix: add `exit [shape=Msquare]`
     1:13 warning dead_end [a]: `a` has no outgoing edge
-        fix: add an edge: a run ends well only at its exit
+        fix: add an edge; a run succeeds only at its exit
 
     digraph G { start -> end  start [label=s] end [label=e] }
 
@@ -109,7 +109,7 @@ a -> bb",
     );
     assert_snapshot!(findings(&source), @r#"
     5:1 warning dead_end [b]: `b` has no outgoing edge
-        fix: add an edge: a run ends well only at its exit
+        fix: add an edge; a run succeeds only at its exit
     7:1 warning one_edge_taken [a -> exit]: `a` has several edges without a condition; only the one to `b` is taken
         fix: give them conditions or labels, or run them side by side with `shape=component`
     8:1 error start_no_incoming [a -> start]: an edge leads back to the start node `start`
@@ -161,7 +161,7 @@ fork -> c -> exit
 join -> lonely -> exit",
     );
     assert_snapshot!(findings(&source), @r"
-    10:1 warning fan_in_inputs [lonely]: the fan-in `lonely` has one input: there is nothing to bring together
+    10:1 warning fan_in_inputs [lonely]: the fan-in `lonely` has one input: there is nothing to merge
         fix: lead every branch of the fan-out to it
     14:1 warning fan_out_joins [fork -> c]: the branch from `fork` to `c` never reaches a fan-in
         fix: lead it to a node with `shape=tripleoctagon`
@@ -223,7 +223,7 @@ q -> p",
     12:12 warning condition_can_hold [d -> exit]: the condition `outcome=approved` can never hold: the outcome here is `fail`, `partial_success`, `retry`, `skipped`, `success`
     15:12 warning condition_can_hold [e -> exit]: the condition `outcome=fail` can never hold: the outcome here is `success`
     17:12 warning condition_can_hold [p -> exit]: the condition `outcome=a && outcome=b` can never hold: `outcome` cannot be both `a` and `b`
-    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot be `1` and not be it
+    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot be `1`
     19:12 warning condition_can_hold [p -> exit]: the condition `(x=1 && x=2) || (y=1 && y=2)` can never hold: `y` cannot be both `1` and `2`
     ");
 }

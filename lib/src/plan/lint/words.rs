@@ -164,7 +164,7 @@ fn agent_mode(attrs: &Attrs, found: &mut Vec<Diagnostic>) {
     match attr.value.to_string().trim().to_lowercase().as_str() {
         "interactive" => {
             let message = "interactive agents are not supported: agents work without a person";
-            let fix = "remove `agent.mode`, and ask a person at a gate (`shape=hexagon`) behind the node";
+            let fix = "remove `agent.mode`, and ask a person at a gate (`shape=hexagon`) after the node";
             found.push(Diagnostic::error("agent_mode", message, attr.span).with_fix(fix));
         }
         "" | "autonomous" | "auto" => {}

@@ -29,7 +29,9 @@ pub(super) fn read(place: Place, line: &str) -> Result<Vec<Link>, String> {
         (true, true) => {
             return Err("`→` and `->` in one line: `A → B` puts A before B, `A -> B` lets A depend on B".to_owned());
         }
-        (false, false) => return Err(format!("`{text}` is no dependency: write `A → B, C` to put A before B and C")),
+        (false, false) => {
+            return Err(format!("`{text}` is not a dependency; write `A → B, C` to put A before B and C"));
+        }
     };
     let sides: Vec<Vec<String>> = text.split(arrow).map(side).collect::<Result<_, _>>()?;
     let mut links = Vec::new();
@@ -62,7 +64,7 @@ fn side(text: &str) -> Result<Vec<String>, String> {
     let names = text.split(',').map(|name| name.trim().trim_matches(['*', '`']).trim());
     let ids = names.map(|name| match lines::phase(name) {
         Some((number, "")) => Ok(format!("phase{number}")),
-        _ if name.is_empty() => Err("a name is missing beside an arrow or a comma".to_owned()),
+        _ if name.is_empty() => Err("missing name next to an arrow or a comma".to_owned()),
         _ => TaskId::new(name).map(String::from).map_err(|_| {
             format!("`{name}` is neither a task nor a phase: write `T001`, `Phase 1` or the like, with commas between")
         }),
@@ -90,8 +92,7 @@ pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
             waits.entry(after).or_default().push((before, *place));
         }
     }
-    let told =
-        unknown.into_iter().map(|(place, id)| (place, format!("there is no task, phase or group `{id}` in the spec")));
+    let told = unknown.into_iter().map(|(place, id)| (place, format!("the spec has no task, phase or group `{id}`")));
     // Of a line that names nothing of the spec nobody can say that it was meant so.
     let is_known = |link: &Link| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
     let cut_off = outline.cut_off.iter().filter_map(|(links, message)| {

@@ -54,7 +54,7 @@ impl<'t> Lines<'t> {
             Open::Fence(_, line) => (line, "code fence"),
             Open::Comment(line) => (line, "comment"),
         };
-        Some((*line, format!("this {what} is never closed, so that everything below it is passed over")))
+        Some((*line, format!("unclosed {what}; everything below it is ignored")))
     }
 
     fn kind(&mut self, number: u64, text: &'t str) -> Kind {

@@ -75,7 +75,7 @@ pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
     Outline::read(&files).warnings.into_iter().map(told).collect()
 }
 
-const NO_TASK: &str = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
+const NO_TASK: &str = "the spec has no open tasks; write them as `- [ ] T001 Title`";
 
 /// Where a node stands, its own line and the line each of its dependencies is from.
 struct NodePlaces<'o> {
@@ -112,7 +112,7 @@ fn draft<'o>(outline: &'o Outline, waits: &Waits, names: &[&str]) -> (Draft, Vec
 fn placed(fault: &Fault, places: &[NodePlaces]) -> Option<(Place, String)> {
     let node = &places[fault.node?];
     let message = match fault.field {
-        "name" => format!("`{}` has no title: say in a few words what it is", node.id),
+        "name" => format!("`{}` has no title; describe it in a few words", node.id),
         "depends_on" => format!("`{}`: {}", node.id, fault.message),
         _ => fault.message.clone(),
     };

@@ -166,7 +166,7 @@ impl Outline {
             (false, false) => return,
         };
         let heading = format!("{} {title}", "#".repeat(level));
-        self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` if it is meant so")));
+        self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` to make it one")));
     }
 
     /// A line that is a task, belongs to one above, or is prose.
@@ -195,8 +195,10 @@ impl Outline {
             // Outside of all phases and groups it is somebody's checklist.
             Some(Task { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
                 let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
-                let message =
-                    format!("a task needs an id ({rule}), as in `- [ ] T001 Title`; take out the box if it is none");
+                let message = format!(
+                    "a task needs an id ({rule}), as in `- [ ] T001 Title`; remove the checkbox if it is not \
+                         a task"
+                );
                 self.errors.push((place, message));
             }
             _ => {
@@ -214,8 +216,8 @@ impl Outline {
         {
             let [one, three] = ["#", "###"].map(|marks| format!("{marks} {title}").trim_end().to_owned());
             let message = format!(
-                "the heading `{one}` in line {ended} has ended the dependencies, so that this would be none; write the \
-                 heading as `{three}`, or put this below a `## Dependencies` of its own"
+                "the heading `{one}` in line {ended} ends the dependencies, so this is not read as one; write the \
+                 heading as `{three}`, or put this below its own `## Dependencies`"
             );
             self.cut_off.push((links, message));
         }
@@ -251,7 +253,7 @@ impl Outline {
     fn claim(&mut self, place: Place, id: &str, node: Option<usize>) -> bool {
         if let Some(first) = self.ids.get(id) {
             let (file, line) = (&self.files[first.place.file], first.place.line);
-            let message = format!("`{id}` is there already, at {file}:{line}; give one of them another id");
+            let message = format!("`{id}` is already defined at {file}:{line}; give one of them another id");
             self.errors.push((place, message));
             return false;
         }

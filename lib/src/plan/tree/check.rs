@@ -64,7 +64,7 @@ impl<'d> Checker<'d> {
     /// The ids, when all of them are good.
     fn ids(&mut self) -> Option<Vec<TaskId>> {
         if self.nodes.is_empty() {
-            let message = "there is no task in it: a tree needs at least one".to_owned();
+            let message = "the tree has no tasks; add at least one".to_owned();
             self.faults.push(Fault { node: None, field: "nodes", item: None, message });
         }
         let mut ids = Vec::with_capacity(self.nodes.len());
@@ -74,7 +74,7 @@ impl<'d> Checker<'d> {
                 Err(invalid) => self.fault(at, "id", None, invalid.to_string()),
             }
             if self.index[node.id.as_str()] != at {
-                self.fault(at, "id", None, format!("`{}` is there twice; give one of them another id", node.id));
+                self.fault(at, "id", None, format!("`{}` is given twice; give one of them another id", node.id));
             }
         }
         (ids.len() == self.nodes.len()).then_some(ids)
@@ -83,7 +83,7 @@ impl<'d> Checker<'d> {
     fn names(&mut self) {
         for (at, node) in self.nodes.iter().enumerate() {
             if node.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-                self.fault(at, "name", None, "is empty: say in a few words what it is".to_owned());
+                self.fault(at, "name", None, "is empty; describe it in a few words".to_owned());
             }
         }
     }
@@ -95,7 +95,7 @@ impl<'d> Checker<'d> {
             return None;
         };
         if !seen.insert(other) {
-            self.fault(node, field, Some(item.at), format!("`{}` is there twice; keep one", item.id));
+            self.fault(node, field, Some(item.at), format!("`{}` is given twice; keep one", item.id));
             return None;
         }
         Some(other)
@@ -117,7 +117,7 @@ impl<'d> Checker<'d> {
                 && self.nodes[parent].children.is_some()
                 && !listed_by[child].iter().any(|(by, _)| *by == parent)
             {
-                let message = format!("`{}` does not have it among its `children`; make them agree", self.id(parent));
+                let message = format!("`{}` does not list it in `children`; make them agree", self.id(parent));
                 self.fault(child, "parent", None, message);
             }
             parents[child] = named.or(listed_by[child].first().map(|(by, _)| *by));
@@ -168,7 +168,7 @@ impl<'d> Checker<'d> {
                 Some(parent) if !orphan => {
                     format!("`{id}` is part of `{}` already; a node has one parent", self.id(parent))
                 }
-                _ => format!("`{id}` says that it has no parent; make them agree"),
+                _ => format!("`{id}` has no `parent`; make them agree"),
             };
             self.fault(by, "children", Some(item), message);
         }
@@ -181,8 +181,7 @@ impl<'d> Checker<'d> {
             let up = std::iter::successors(Some(cycle[0]), |node| parents[*node]).take(cycle.len().min(LINKS_SHOWN));
             let names: Vec<String> = up.map(|node| format!("`{}`", self.id(node))).collect();
             let more = if cycle.len() > LINKS_SHOWN { ", …" } else { "" };
-            let message =
-                format!("it is inside of itself: {}{more}, and again `{}`", names.join(", "), self.id(cycle[0]));
+            let message = format!("it contains itself: {}{more}, and again `{}`", names.join(", "), self.id(cycle[0]));
             self.fault(cycle[0], "parent", None, message);
             cycle.into_iter().for_each(|node| parents[node] = None);
         }
@@ -243,12 +242,7 @@ impl<'d> Checker<'d> {
                 words.push(format!("and {} more", cycle.len() - LINKS_SHOWN));
             }
             let item = self.nodes[node].depends_on.iter().find(|item| item.id == self.id(on)).map(|item| item.at);
-            self.fault(
-                node,
-                "depends_on",
-                item,
-                format!("a cycle, of which nothing can be first: {}", words.join(", ")),
-            );
+            self.fault(node, "depends_on", item, format!("dependency cycle: {}", words.join(", ")));
         }
     }
 
@@ -263,7 +257,7 @@ impl<'d> Checker<'d> {
                 Some(node) if !children[*node].is_empty() => {
                     format!("`{id}` has children: only leaves are worked, so name those")
                 }
-                Some(node) if !seen.insert(*node) => format!("`{id}` is there twice; keep one"),
+                Some(node) if !seen.insert(*node) => format!("`{id}` is given twice; keep one"),
                 Some(node) => {
                     order.push(*node);
                     continue;
@@ -289,7 +283,7 @@ impl<'d> Checker<'d> {
                     if order[begin] == node { String::new() } else { format!(" (through `{}`)", self.id(node)) };
                 let of = if order[end] == other { String::new() } else { format!(", of `{}`", self.id(other)) };
                 let message =
-                    format!("`{early}` stands before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
+                    format!("`{early}` comes before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
                 self.faults.push(Fault { node: None, field: "execution_order", item, message });
             }
         }

@@ -23,7 +23,7 @@ impl Json {
             Self::Scalar(Value::Null) => "null",
             Self::Scalar(Value::Bool(_)) => "a boolean",
             Self::Scalar(Value::Number(_)) => "a number",
-            Self::Scalar(_) => "a text",
+            Self::Scalar(_) => "a string",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
         }
@@ -79,7 +79,7 @@ impl<'e> Fields<'e> {
             if is_first {
                 kept.push((key, value));
             } else {
-                let message = format!("`{key}` is there twice; keep one");
+                let message = format!("`{key}` is given twice; keep one");
                 errors.push(TreeError { path: member(&path, &key), message });
             }
         }
@@ -91,7 +91,7 @@ impl<'e> Fields<'e> {
     }
 
     fn wrong(&mut self, key: &str, expected: &str, found: &Json) {
-        self.error(key, format!("must be {expected}, and is {}", found.kind()));
+        self.error(key, format!("must be {expected}, not {}", found.kind()));
     }
 
     /// The field as it is, `null` included.
@@ -108,7 +108,7 @@ impl<'e> Fields<'e> {
         match self.take_some(key)? {
             Json::Scalar(Value::String(text)) => Some(text),
             other => {
-                self.wrong(key, "a text", &other);
+                self.wrong(key, "a string", &other);
                 None
             }
         }
@@ -129,7 +129,7 @@ impl<'e> Fields<'e> {
         match &value {
             Json::Scalar(number) if number.as_u64().is_some() => number.as_u64(),
             Json::Scalar(Value::Number(number)) => {
-                self.error(key, format!("must be a whole number from 0, and is {number}"));
+                self.error(key, format!("must be a whole number from 0, not {number}"));
                 None
             }
             other => {
@@ -168,7 +168,7 @@ impl<'e> Fields<'e> {
                 Json::Scalar(Value::String(text)) => texts.push(Item { at, id: text }),
                 other => {
                     let path = format!("{}[{at}]", member(&self.path, key));
-                    let message = format!("must be a text, and is {}", other.kind());
+                    let message = format!("must be a string, not {}", other.kind());
                     self.errors.push(TreeError { path, message });
                 }
             }
@@ -192,7 +192,7 @@ impl<'e> Fields<'e> {
         match value {
             Json::Object(entries) => Some(Fields::new(path, entries, self.errors)),
             other => {
-                self.errors.push(TreeError { path, message: format!("must be an object, and is {}", other.kind()) });
+                self.errors.push(TreeError { path, message: format!("must be an object, not {}", other.kind()) });
                 None
             }
         }

@@ -139,7 +139,7 @@ impl fmt::Display for TestKind {
 
 /// A word that is no kind of test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of test command: use unit, integration, e2e, setup or teardown")]
+#[error("`{0}` is not a type of test command: use unit, integration, e2e, setup or teardown")]
 pub struct UnknownKind(String);
 
 impl FromStr for TestKind {

@@ -17,7 +17,7 @@ impl TaskTree {
         let json = json.strip_prefix('\u{feff}').unwrap_or(json);
         let text = serde_json::from_str(json).map_err(|error| whole(format!("this is not JSON: {error}")))?;
         let Json::Object(entries) = text else {
-            return Err(whole(format!("a task tree is an object with `nodes`, and this is {}", text.kind())));
+            return Err(whole(format!("a task tree must be an object with `nodes`, not {}", text.kind())));
         };
         let mut errors = Vec::new();
         let (draft, places) = draft(entries, &mut errors);
@@ -62,7 +62,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
             Json::Object(entries) => {
                 let mut fields = Fields::new(place.clone(), entries, errors);
                 if let Some(id) = fields.needed_text("id").filter(|id| *id != key) {
-                    fields.error("id", format!("is `{id}`, and the key is `{key}`: they must be the same"));
+                    fields.error("id", format!("is `{id}`, but the key is `{key}`; make them the same"));
                 }
                 let name = fields.needed_text("name");
                 draft.nodes.push(DraftNode { id: key, name, ..node_fields(fields) });
@@ -70,7 +70,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
             other => {
                 errors.push(TreeError {
                     path: place.clone(),
-                    message: format!("must be an object, and is {}", other.kind()),
+                    message: format!("must be an object, not {}", other.kind()),
                 });
                 draft.nodes.push(DraftNode { id: key, ..DraftNode::default() });
             }
@@ -87,7 +87,7 @@ pub(in crate::plan) fn node_fields(mut fields: Fields<'_>) -> DraftNode {
         Some(Json::Scalar(Value::Null)) => Parent::None,
         Some(Json::Scalar(Value::String(id))) => Parent::Named(id),
         Some(other) => {
-            fields.error("parent", format!("must be a text or null, and is {}", other.kind()));
+            fields.error("parent", format!("must be a string or null, not {}", other.kind()));
             Parent::Unsaid
         }
     };

@@ -98,7 +98,7 @@ fn conditions_that_do_not_hold_never_lead_on() {
     let edges = r#"a -> b [condition="outcome=fail"] a -> c [condition="context.x=1"]"#;
     assert_eq!(chosen(edges, &Outcome::success()), "-");
     let play = Play::run(&graph(&format!("start -> a {edges} b -> exit c -> exit")), Script::new());
-    assert_eq!(play.ending(), "no edge leads on from `a` with outcome `success`");
+    assert_eq!(play.ending(), "`a` has no edge for outcome `success`");
 }
 
 #[test]

@@ -302,8 +302,8 @@ fn a_pause_is_followed_by_a_resume() {
 fn a_run_goes_back_only_to_where_it_has_been() {
     let failed = || vec![begin(), start("start", 1, 1), end("start", to("a")), start("a", 1, 1), fail()];
     refused(failed(), resume(), "the session is failed");
-    refused(failed(), resume_at("b"), "the run has not come to `b`");
-    refused(vec![begin(), start("start", 1, 1)], resume_at("a"), "the run has not come to `a`");
+    refused(failed(), resume_at("b"), "the run has not reached `b`");
+    refused(vec![begin(), start("start", 1, 1)], resume_at("a"), "the run has not reached `a`");
     let done = [vec![begin(), start("start", 1, 1), end("start", Route::Complete)], vec![complete()]].concat();
     refused(done, resume_at("start"), "the session is done");
     let again = [failed(), vec![resume_at("a")]].concat();

@@ -50,7 +50,7 @@ fn the_third_same_result_on_the_same_tree_fails_and_shows_the_cycle() {
     assert_eq!(play.path(), "start a b a b a b");
     assert_eq!(
         play.ending(),
-        "`b` ended 3 times with the same result and output on the same files; the run goes in circles: b → a → b; \
+        "`b` ended 3 times with the same result and output on the same files; the run is looping: b → a → b; \
          set `max_visits` on a node of this cycle to allow more rounds"
     );
 }

@@ -306,7 +306,7 @@ async fn a_hundred_megabytes_go_through_and_are_not_kept() {
     let mut client = Client::connect(&url).await;
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     assert_eq!(client.head().await.unwrap().status, 200);
-    // Nobody reads, so that the server cannot go on: what it has sent lies in the buffers between.
+    // Nobody reads, so that the server cannot continue: what it has sent lies in the buffers between.
     let mut before = usize::MAX;
     while server.sent() != before {
         before = server.sent();

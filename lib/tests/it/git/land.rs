@@ -475,7 +475,7 @@ fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
     assert!(words.contains("out of memory") && !words.contains("half written"), "{words}");
     // Where the work is, is told all the same.
     assert!(words.starts_with("git could not move `main`, which is checked out in `"), "{words}");
-    assert!(words.ends_with("; the work is whole, at `the/work`; mend what git names and run again"), "{words}");
+    assert!(words.ends_with("; no work is lost, it is at `the/work`; fix what git reports, then run again"), "{words}");
 }
 
 #[test]
@@ -1102,7 +1102,7 @@ fn a_lock_that_git_may_not_make_is_no_lock() {
     let world = world.with_git_that(&script);
     let words = world.land().unwrap_err().to_string();
     assert!(words.contains("has all files there up to date already (exit 128: fatal: cannot lock ref"), "{words}");
-    assert!(words.ends_with("; mend what git names and run again") && !words.contains("restore"), "{words}");
+    assert!(words.ends_with("; fix what git reports, then run again") && !words.contains("restore"), "{words}");
     world.land().unwrap();
     world.assert_landed_in("repo");
 }

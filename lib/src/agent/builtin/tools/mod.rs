@@ -122,7 +122,7 @@ impl Toolbox {
         };
         let jail = Arc::clone(&self.jail);
         let done = tokio::task::spawn_blocking(move || tool(&jail, args)).await;
-        done.unwrap_or_else(|error| Answer::error(format!("the tool broke: {error}")))
+        done.unwrap_or_else(|error| Answer::error(format!("the tool crashed: {error}")))
     }
 }
 
