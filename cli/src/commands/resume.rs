@@ -52,7 +52,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
         return Err(Failure::new(Code::SessionOfTask, message).hint(format!(
-            "`pleach gardener --tree {}` on branch `{}` goes on with it",
+            "`pleach gardener --tree {}` on branch `{}` resumes it",
             shell_word(&task.tree),
             task.target
         )));
@@ -91,7 +91,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
-            warning!(WorkKept, "what the last run left uncommitted is kept at {kept}");
+            warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");
         }
         let simulated = history.started.simulated;
         see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
@@ -108,7 +108,8 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
         let run = shell_word(&started.dot_path);
         warning!(
             PipelineChanged,
-            "`{}` has changed: session {id} goes on with the pipeline it began with; `pleach run {run}` starts anew with the file of today",
+            "`{}` has changed: session {id} continues with the pipeline it started with; `pleach run {run}` uses the \
+             new file",
             name.display()
         );
     }
@@ -150,7 +151,7 @@ fn refuse_unknown_agent(id: &SessionId, config: &Config) -> Result<(), Failure> 
         None => Ok(()),
         Some(agent) => {
             let message = format!("the record of session {id} leaves a secret out of its agent: `{agent}`");
-            let hint = "start it anew with `pleach run`, and an agent whose command holds no secret";
+            let hint = "start a new run with an agent whose command holds no secret";
             Err(Failure::new(Code::SecretFound, message).hint(hint))
         }
     }

@@ -229,7 +229,7 @@ fn way_out(removal: &Removal) -> String {
         }
         // Nothing lands or merges what cannot be read.
         Some(_) if any(|obstacle| matches!(obstacle, Obstacle::Lost { .. })) => force,
-        Some(_) if removal.goes_on => format!("`pleach gardener` goes on with the task and lands it; or {force}"),
+        Some(_) if removal.goes_on => format!("`pleach gardener` resumes the task and lands it; or {force}"),
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
         None => {
             let branch = leaves.map(|leaves| format!(" and {leaves}")).unwrap_or_default();

@@ -148,7 +148,7 @@ impl Shown {
         let attempt = self.attempt;
         self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), attempt));
         let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
-        let how = if started.resumed { "goes on" } else { "begins" };
+        let how = if started.resumed { "resumes" } else { "begins" };
         let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
         self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
     }

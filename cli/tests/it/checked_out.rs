@@ -130,7 +130,7 @@ fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
     three.gates[0].open(held);
     let ran = run.end().expect(0);
     assert_eq!(env.git(&["status", "--porcelain"]), "?? two");
-    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("update:  ")).unwrap_or_else(|| panic!("{ran}"));
     let session = env.session();
     let status = env.pleach(&["status", &session]).expect(0);
     assert!(status.stdout.contains("without the session's newest commit: git merge "), "{status}");
@@ -255,7 +255,7 @@ fn a_task_begins_anew_only_when_nobody_has_its_branch_checked_out() {
     let tip = garden.env.git(&["rev-parse", branch]);
     garden.commit("ok", "");
     let ran = garden.gardener(&["--retry-failed"]).expect(5);
-    assert!(ran.stdout.contains("could not begin") && ran.stdout.contains("switch to another branch there"), "{ran}");
+    assert!(ran.stdout.contains("could not start") && ran.stdout.contains("switch to another branch there"), "{ran}");
     assert!(ran.stdout.contains(there.to_str().unwrap()) && ran.stdout.contains(branch), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 1, "nothing is spent on what nobody would find again");
     assert_eq!(garden.env.git(&["rev-parse", branch]), tip);
@@ -292,7 +292,7 @@ fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_
     let line = status.stdout.lines().find(|line| line.starts_with("branch ")).unwrap_or_else(|| panic!("{status}"));
     assert!(line.contains(&format!("at {}", short(&mine))), "{line}");
     assert!(line.ends_with(&format!("git merge {newest}")), "{line}");
-    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("merge:   ")).unwrap_or_else(|| panic!("{ran}"));
     let mut shell = env.program("sh", &env.repo_path());
     for name in ["AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"] {
         shell.env(format!("GIT_{name}"), "somebody");

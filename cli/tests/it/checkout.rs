@@ -190,7 +190,7 @@ fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
     let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
     assert_eq!(kept.lines().count(), 1, "{kept}");
     let reason = env.story().last("PipelineFailed")["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("which was put back"), "{reason}");
+    assert!(reason.contains("which was restored"), "{reason}");
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
     run.stop();
     gate.open(held);
     let ran = run.end().expect(3);
-    assert!(ran.stdout.contains(&format!("go on:   pleach resume {}", env.session())), "{ran}");
+    assert!(ran.stdout.contains(&format!("resume:  pleach resume {}", env.session())), "{ran}");
     let story = env.story();
     assert_eq!(story.all("AgentTurn").len(), 2, "the turn in flight was finished and recorded");
     assert_eq!(story.last("PipelinePaused")["node_id"], "code");
@@ -497,7 +497,7 @@ fn what_is_called_off_finishes_its_turn() {
     let held = gate.reached(&mut run);
     let mut cancel = env.command(&["cancel", &env.session(), "--grace", "600"]);
     let cancel = cancel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pleach can be started");
-    run.wait_for("called off");
+    run.wait_for("cancelled with");
     gate.open(held);
     run.end().expect(1);
     let cancel = cancel.wait_with_output().expect("a child to wait for");

@@ -173,7 +173,7 @@ fn a_success_with_denied_tools_and_without_files_fails() {
     let env = world("claude", &format!("rm args.txt prompt.txt; {}", say("claude_denied", "1,$")));
     env.run(&one(""), &[]).expect(1);
     let node = env.story().node("code");
-    assert_eq!(node["outcome"]["failure_reason"], "the agent `claude` was not allowed to use `Write`");
+    assert_eq!(node["outcome"]["failure_reason"], "agent `claude` was not allowed to use `Write`");
     assert!(env.story().warns("agent-denied").contains("`Write`"));
     // With files it is believed, and told of.
     let env = world("claude", &say("claude_denied", "1,$"));
@@ -200,7 +200,7 @@ fn the_agents_own_word_comes_before_its_exit_code() {
     let env = world("opencode", &say("opencode_default", "1,4"));
     env.run(&one(""), &[]).expect(1);
     let reason = env.story().node("code")["outcome"]["failure_reason"].clone();
-    assert_eq!(reason, "the agent `opencode` failed: it ended before its model was done");
+    assert_eq!(reason, "agent `opencode` failed: it ended before its model was done");
     let env = world("gemini", "exit 41\n");
     env.run(&one(""), &[]).expect(1);
     let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();

@@ -311,7 +311,7 @@ fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
         let ran = run_with_key(&env, &one("Greet")).expect(7);
         ran.fails_with("agent-unusable").naming("`code`");
         assert!(ran.stderr.contains(words), "{ran}");
-        let goes_on = "goes on with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
+        let goes_on = "continues with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
                        start a new run";
         assert!(ran.stderr.contains(goes_on), "{ran}");
         let mut resume = env.command(&["-y", "resume", &env.session()]);

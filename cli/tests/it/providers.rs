@@ -328,7 +328,7 @@ fn a_key_whose_server_has_no_address_is_no_missing_key() {
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     command.env("ANTHROPIC_BASE_URL", "nonsense");
     let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
-    ran.fails_with("agent-missing").naming("there is no model to ask");
+    ran.fails_with("agent-missing").naming("no model is configured");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_merged_session_goes_without_a_trace() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 0
     --- stdout
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -81,7 +81,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     exit: 0
     --- stdout
     [SID]: would keep the unmerged commits at refs/pleach/keep/[SID]-N
-    [SID]: would remove the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: would remove the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: would remove branch pleach/make/[SID] (is [SHA])
     [SID]: would remove the record (is [SHA])
     ");
@@ -91,7 +91,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     exit: 0
     --- stdout
     [SID]: kept the unmerged commits at refs/pleach/keep/[SID]-1
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -123,7 +123,7 @@ fn uncommitted_work_is_kept_also_when_the_commits_are_merged() {
     exit: 0
     --- stdout
     [SID]: kept uncommitted work in 2 files at refs/pleach/keep/[SID]-1
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -156,7 +156,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
     exit: 0
     --- stdout
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: left branch pleach/make/[SID] at [SHA]: no turn recorded it
     [SID]: removed the record (was [SHA])
     ");
@@ -319,7 +319,7 @@ fn a_run_that_is_called_off_says_so_itself() {
     run.wait_for("▸ hang");
     env.pleach(&["cancel", &env.session(), "--grace", "0", "-q"]).expect(0);
     let ended = run.end().expect(1);
-    assert!(ended.stderr.contains("called off with `pleach cancel`"), "{ended}");
+    assert!(ended.stderr.contains("cancelled with `pleach cancel`"), "{ended}");
     insta::assert_snapshot!(env.normalise(&ended.stdout), @"
     cancelled: session [SID] (1 turn, 0 tokens, [TIME])
     branch:  pleach/wait/[SID]

@@ -37,7 +37,7 @@ fn what_setup_makes_is_in_no_commit_until_somebody_changes_it() {
     assert_eq!(changed, [vec!["seen"], vec!["made/new"], vec!["lock"], vec!["gone", "made/new"]]);
     assert_eq!(env.committed("seen"), "1\n2\ns", "the setup was there to work with");
     assert_eq!(env.committed("lock"), "1\n2\nmine");
-    let warned: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("`worktrees.setup` has changed")).collect();
+    let warned: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("`worktrees.setup` changed")).collect();
     assert_eq!(warned.len(), 1, "{ran}");
     assert!(warned[0].contains("`gone` (tracked), `lock` (tracked), `made/new`;"), "{}", warned[0]);
     assert_eq!(kept(&env), "");
@@ -177,7 +177,7 @@ fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
     for task in ["T001", "T002"] {
         assert_eq!(garden.env.read(format!("repo/{task}.txt")), format!("s\n{readme}\n2\n"));
     }
-    assert_eq!(ran.stderr.matches("`worktrees.setup` has changed").count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("`worktrees.setup` changed").count(), 1, "{ran}");
     assert_eq!(kept(&garden.env), "", "nothing of it had to be kept");
     // Another run finds the same working copy.
     garden.plant(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
@@ -328,7 +328,7 @@ fn a_setup_runs_again_where_the_next_task_begins_with_other_rules() {
         let ran = garden.garden(&["--task", "T002"]).expect(0);
         assert_eq!(runs(&garden), 2, "{gives_up}: {ran}");
         assert!(!garden.files("main").contains(&"deps/lib".to_owned()), "{gives_up}: {ran}");
-        let names = "has changed what git does not ignore: `deps/lib`;";
+        let names = "changed files that git does not ignore: `deps/lib`;";
         assert_eq!(ran.stderr.contains(names), !gives_up, "{gives_up}: {ran}");
         // It is there now, and stays.
         garden.plant(&Tree::of(&["T001", "T002", "T003"]).tests("T003", NEEDS_DEPS));

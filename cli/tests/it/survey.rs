@@ -250,7 +250,7 @@ fn doctor_looks_at_agents_by_a_template_too() {
     ok     agent       `agents.aider` is command:aider --message-file '{prompt_file}'
     error  agent       `agents.gone` (command:nowhere '{prompt}'): nowhere is not installed: there is no program `nowhere` on PATH
                        fix: install it, or correct the command
-    error  agent       `agents.kept` (command:aider): `agents.kept.tools` is set, but `aider` cannot be kept to some of its tools
+    error  agent       `agents.kept` (command:aider): `agents.kept.tools` is set, but `aider` cannot be limited to some of its tools
                        fix: remove it, or put `{tools}` into its command
     ");
     assert!(!ran.stdout.contains("agents.claude") && !ran.stdout.contains("agents.plain"), "{ran}");
@@ -270,7 +270,7 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     ok     settings    [TEMP]/pleach.yaml
     error  agent       `agent` (codex): Codex is not installed: there is no program `codex` on PATH
                        fix: install it with `npm install -g @openai/codex`
-    error  agent       `agents.a.runner` (builtin): there is no model to ask
+    error  agent       `agents.a.runner` (builtin): no model is configured
                        fix: set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml
     error  agent       `agents.b.runner` (acp:nowhere --acp): The agent is not installed: there is no program `nowhere` on PATH
                        fix: install it, or correct the command

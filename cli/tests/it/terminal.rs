@@ -388,7 +388,7 @@ fn what_comes_during_a_run_is_asked_about_at_the_terminal() {
     gate.open(held);
     terminal.wait_for("Approve all of this? [y/N] ");
     let seen = screen(&terminal.seen);
-    assert_eq!(seen.last().map(String::as_str), Some("Agree to all of this? [y/N]"), "{seen:#?}");
+    assert_eq!(seen.last().map(String::as_str), Some("Approve all of this? [y/N]"), "{seen:#?}");
     assert!(!seen.iter().any(|line| line.contains("] 1/2 ")), "the bar is put away: {seen:#?}");
     // What is said meanwhile does not wait for the answer.
     terminal.press("\u{3}");

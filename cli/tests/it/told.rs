@@ -100,11 +100,11 @@ impl Ran {
 
     /// The tasks a run over a tree has gone on with, in order.
     pub fn resumed(&self) -> Vec<&str> {
-        self.worked("goes on")
+        self.worked("resumes")
     }
 
     fn worked(&self, how: &str) -> Vec<&str> {
-        let began = regex!(r"(?m)^▸ (\S+) .* (begins|goes on) \(session ").captures_iter(&self.stderr);
+        let began = regex!(r"(?m)^▸ (\S+) .* (begins|resumes) \(session ").captures_iter(&self.stderr);
         began.filter(|found| &found[2] == how).map(|found| found.get(1).expect("a task").as_str()).collect()
     }
 
@@ -153,7 +153,7 @@ impl Ran {
     #[track_caller]
     pub fn next(&self) -> (&'static str, &str) {
         let ways = [
-            (regex!(r"(?m)next: .*take or drop what is finished on `([^`]+)`"), "take"),
+            (regex!(r"(?m)next: .*merge or drop the finished work on `([^`]+)`"), "merge"),
             (regex!(r"(?m)next: work (\S+?),? "), "work"),
             (regex!(r"(?m)next: run the tests of (\S+)$"), "test"),
             (regex!(r"(?m)next: land ([^\s,]+)"), "land"),
@@ -173,7 +173,7 @@ impl Ran {
         let (_, [_, on, why]) = found.unwrap_or_else(|| panic!("{task} does not wait: {self}"));
         let reasons = [
             ("failed", "failed"),
-            ("left out of", "left_out"),
+            ("not in", "left_out"),
             ("not done", "not_done"),
             ("waits to land", "not_landed"),
             ("its phase is not merged", "not_merged"),

@@ -43,8 +43,8 @@ fn agreements_can_be_taken_back() {
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke", "11", "333"]).expect(0), @r#"
     exit: 0
     --- stdout
-    Taken back: [SHA] make test
-    Taken back: [SHA] make test
+    Revoked: [SHA] make test
+    Revoked: [SHA] make test
     "#);
     let left = env.pleach(&["trust", "--json"]).expect(0).json();
     assert_eq!(left["trusted"][0]["text"], "npm ci\nrm x");
@@ -171,7 +171,7 @@ fn where_agreements_cannot_be_kept_another_place_is_named() {
     // Nobody can write there, not even root.
     env.write("state/pleach", "in the way\n");
     let ran = env.pleach(&["-y", "run", "g.dot"]).expect(7);
-    ran.fails_with("trust-store").naming("agreements cannot be kept in").naming("XDG_STATE_HOME");
+    ran.fails_with("trust-store").naming("cannot save approvals in").naming("XDG_STATE_HOME");
     assert!(!ran.stderr.contains("remove the file"), "{ran}");
     let elsewhere = env.root().join("elsewhere");
     let ran = env.command(&["-y", "run", "g.dot"]).env("XDG_STATE_HOME", &elsewhere).output().expect("it starts");

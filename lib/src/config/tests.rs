@@ -521,7 +521,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |        ^
 
-    /p/pleach.yaml:8:24: `-x`
+    /p/pleach.yaml:8:24: `-x` is not a valid branch prefix
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |                        ^^^^
     Write something like `pleach/`.

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(errors("```json\n[]\n```"), ["the plan must be an object with `tasks`, not a list"]);
         assert_eq!(errors("{\"tasks\": [}"), ["the plan is not JSON: expected value at line 1 column 12"]);
         assert_eq!(errors("{\"plan\": {}}"), ["tasks: the plan has no tasks"]);
-        assert_eq!(errors("{\"tasks\": {}}"), ["tasks: must be a list, and is an object"]);
+        assert_eq!(errors("{\"tasks\": {}}"), ["tasks: must be a list, not an object"]);
     }
 
     #[test]
@@ -264,12 +264,12 @@ mod tests {
             {"id": "A", "description": " ", "depends_on": ["B"]}, {"id": "B", "description": "b", "depends_on": ["A", "no"]},
             {"description": "no id", "source_line": "3"}, 7, {"id": "A", "description": "again"}, {"id": "a b", "description": "c"}]}"#;
         let found = read(plan).unwrap_err();
-        insta::assert_snapshot!(again(&found).split_once("Mend").unwrap().0, @r"
+        insta::assert_snapshot!(again(&found).split_once("Fix").unwrap().0, @r"
         That plan cannot be used. What is wrong with it:
 
         - tasks[1].description: is missing: its first line names the task
         - tasks[3].id: is missing
-        - tasks[3].source_line: must be a whole number from 0, not a text
+        - tasks[3].source_line: must be a whole number from 0, not a string
         - tasks[4]: must be an object, not a number
         - tasks[5].id: `A` is given twice; give one of them another id
         - tasks[6].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end

@@ -169,7 +169,7 @@ fn conditions_of_other_engines_are_noted() {
     3:17 note alias [a -> a]: the outcome `failed` is taken as `fail`
         fix: write `outcome=fail`
     4:17 note alias [a -> a]: the condition uses operators that not every engine knows
-    7:27 error condition_syntax [a -> a]: cannot read the condition `outcome="a`: this `"` is never closed
+    7:27 error condition_syntax [a -> a]: cannot read the condition `outcome="a`: unclosed `"`
     "#);
     let (pipeline, _) = load(source, &Inputs::default(), &[]);
     let pipeline = pipeline.unwrap();
@@ -347,9 +347,9 @@ fn templates_that_cannot_be_words_of_a_command_are_errors() {
     for values in [&[("n", "1"), ("PWD", "x")][..], &[]] {
         let (_, diagnostics) = load(source, &inputs(values, &[]), &[]);
         insta::allow_duplicates! { assert_snapshot!(show(source, &diagnostics), @"
-        2:55 error command_template [a]: `{{ goal }}` in `tool_command` stands inside single quotes; a value can only be a word of a command
+        2:55 error command_template [a]: `{{ goal }}` in `tool_command` is inside single quotes; a value can only be a word of a command
             fix: end the quotes before `{{ goal }}` and begin them again after it
-        2:71 error command_template [a]: `{{ n }}` in `tool_command` stands inside an expression; a value can only be a word of a command
+        2:71 error command_template [a]: `{{ n }}` in `tool_command` is inside an expression; a value can only be a word of a command
             fix: check its value first, then use the shell variable `$n` there
         3:52 error command_template [b]: `{{ PWD }}` cannot be passed to a command: `PWD` is a shell variable
             fix: give the input another name
@@ -369,7 +369,7 @@ fn prompts_come_from_files() {
     let prompts: Vec<_> = pipeline.nodes().iter().map(|node| node.prompt.as_str()).collect();
     assert_eq!(prompts, ["A: g", "@not-again.md", "@alice please look", "A: g", "@gone.md"]);
     assert_snapshot!(show(source, &diagnostics), @r"
-    2:121 error prompt_file [e]: the prompt file `gone.md`
+    2:121 error prompt_file [e]: cannot read the prompt file `gone.md`
         fix: create it, or correct `prompt`; the path is relative to the pipeline
     ");
 }
@@ -478,6 +478,6 @@ fn a_text_without_a_graph_gives_no_pipeline() {
     assert_eq!(pipeline, None);
     assert_eq!(
         show("not a graph", &diagnostics),
-        "1:1 error syntax: a pipeline begins with `digraph Name {`, found `not`"
+        "1:1 error syntax: expected `digraph Name {`, found `not`"
     );
 }

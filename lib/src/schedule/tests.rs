@@ -322,7 +322,7 @@ fn a_stall_names_what_blocks_what() {
     let mut world = World::default();
     world.fail(&tree, "A", 5);
     let told = stalled(world.next(&tree, &Limits::default()));
-    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (left out of execution_order)"]);
+    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (not in execution_order)"]);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_phase_may_block_too() {
     let mut world = World::default();
     world.fail(&tree, "A", 1);
     let told = stalled(world.next(&tree, &Limits::default()));
-    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (left out of execution_order)"]);
+    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (not in execution_order)"]);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
@@ -420,7 +420,7 @@ fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
     assert_eq!(stalled(world.next(&tree, &only("C"))), ["C waits for B (not done)"]);
-    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is left out of execution_order"]);
+    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is not in execution_order"]);
     assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is not a task of this tree"]);
     assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is not a task of this tree"]);
     world.complete(&tree, "A");

@@ -283,7 +283,7 @@ fn n06_templates_that_cannot_be_words_are_refused() {
     ] {
         let dot = graph("refused", &(tool("work", command) + "start -> work -> exit"));
         env.pipeline(&dot);
-        let said = format!("error[command_template]: `{{{{ goal }}}}` in `tool_command` stands {place}");
+        let said = format!("error[command_template]: `{{{{ goal }}}}` in `tool_command` is {place}");
         for ran in [env.pleach(&["validate", "../pipeline.dot"]), env.run(&dot, &["goal=1"])] {
             let ran = ran.expect(2);
             assert!(format!("{}{}", ran.stdout, ran.stderr).contains(&said), "{command}: {ran}");

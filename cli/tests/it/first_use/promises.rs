@@ -283,7 +283,7 @@ fn n13_from_picks_another_node_that_was_visited() {
     let env = TestEnv::with_repo();
     env.run(&broken(&env), &[]).expect(1);
     env.write("fixed", "");
-    for (from, why) in [("exit", "has not come to node `exit`"), ("nowhere", "the pipeline has no node `nowhere`")] {
+    for (from, why) in [("exit", "has not reached node `exit`"), ("nowhere", "the pipeline has no node `nowhere`")] {
         let ran = env.resume(&["--from", from]).expect(2);
         assert!(ran.stderr.contains(why), "{ran}");
     }

@@ -33,7 +33,7 @@ fn run(env: &TestEnv, server: &Server, model: &str, budget: &str, more: &str) ->
 fn n02_a_model_without_a_price_is_not_asked_under_a_limit_in_dollars() {
     let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
     let ran = run(&env, &server, "mystery-1", "{usd: 1}", "").expect(2);
-    assert!(ran.stderr.contains("the price of `mystery-1` is not known"), "{ran}");
+    assert!(ran.stderr.contains("the price of `mystery-1` is unknown"), "{ran}");
     ran.fails_with("price-unknown").naming("`budget.tokens`");
     assert!(ran.stderr.contains("`providers.NAME.prices.mystery-1`"), "{ran}");
     assert_eq!((server.seen().len(), env.sessions().len()), (0, 0), "nothing has begun");
@@ -92,7 +92,7 @@ fn n02_a_cheap_model_without_a_price_writes_no_messages_under_a_limit_in_dollars
     ));
     let ran = env.run(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"), &[]).expect(0);
     assert!(server.seen().iter().all(|seen| seen.body["model"] == "claude-sonnet-4-5"), "{ran}");
-    assert_eq!(ran.stderr.matches("the price of `mystery-1` is not known").count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("the price of `mystery-1` is unknown").count(), 1, "{ran}");
 }
 
 #[test]

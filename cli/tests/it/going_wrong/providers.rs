@@ -139,7 +139,7 @@ fn n10_what_an_endpoint_lacks_or_may_not_have_is_said() {
         ("antropic: {models: {worker: m}}", 2, "Did you mean `anthropic`?"),
         ("mine: {base_url: 'http://h'}", 2, "the provider `mine` has no `kind`"),
         ("mine: {kind: chatt}", 2, "Did you mean `chat`?"),
-        ("Mine: {kind: chat}", 2, "`Mine` can be no provider's name"),
+        ("Mine: {kind: chat}", 2, "`Mine` is not a valid provider name"),
         ("mine: {kind: chat, api_key: sk-secret-0123456789}", 2, "expected a variable such as `$NAME`"),
         ("mine: {kind: chat, headers: {Authorization: Bearer s-secret-1}}", 2, "named like a secret"),
         ("mine: {kind: chat, headers: {Host: h}}", 2, "the header `Host` cannot be set here"),
@@ -447,6 +447,6 @@ fn n09_codex_over_acp_that_asks_no_model_has_not_done_its_work() {
     let config = codex_acp(&env, "say All done.\n");
     let config = format!("{config}providers: {{openai: {{base_url: '{}'}}}}\n", server.url());
     let ran = run(&env, &config, "", &[("OPENAI_API_KEY", "sk-real-0123456789")]).expect(1);
-    let said = "the agent `codex-acp` says that it is done and has asked no model through the gateway";
+    let said = "agent `codex-acp` says that it is done and has asked no model through the gateway";
     assert!(ran.stdout.contains(said) || ran.stderr.contains(said), "{ran}");
 }

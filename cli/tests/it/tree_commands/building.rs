@@ -219,7 +219,7 @@ fn a_plan_that_is_bad_twice_is_refused() {
     let env = world();
     scripted(&env, CYCLE, "I cannot do better.");
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(1);
-    ran.fails_with("plan-refused").naming("no better when asked again");
+    ran.fails_with("plan-refused").naming("even when asked again");
     // The newest mistakes are told.
     ran.fails_with("plan-refused").naming("JSON");
     assert!(!env.repo_path().join("spec/task-tree.json").exists(), "nothing is written");

@@ -74,5 +74,5 @@ fn tasks_left_out_of_the_order_are_warned_about_once() {
     let env = world(&tree, AGENT);
     let ran = pleach(&env, 0, &["gardener"]);
     ran.warns_once("task-left-out").naming("T003");
-    assert!(env.pleach(&["status"]).expect(0).stdout.contains("left out of execution_order: T003"));
+    assert!(env.pleach(&["status"]).expect(0).stdout.contains("not in execution_order: T003"));
 }

@@ -67,7 +67,7 @@ fn removing_the_session_of_a_task_leaves_what_others_need() {
     let copies = env.git(&["worktree", "list", "--porcelain"]);
     assert!(copies.contains("/tasks/main/main"), "{copies}");
     let ran = env.pleach(&["rm", &session]).expect(0);
-    assert!(!ran.stdout.contains("working copy"), "{ran}");
+    assert!(!ran.stdout.contains("worktree"), "{ran}");
     assert_eq!(env.git(&["worktree", "list", "--porcelain"]), copies, "the working copy of all tasks stays");
     let state = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
     assert_eq!((&state["status"], &state["landed"]), (&json!("complete"), &json!(true)), "the commits say it all");

@@ -488,7 +488,7 @@ fn what_an_agent_said_before_it_failed_is_in_its_log() {
     let log = implement_log(&garden, "said 1");
     assert!(log.starts_with("=== stdout ===\nsaid 1\n=== stderr ===\n") && log.contains("exit 3: no model"), "{log}");
     assert!(garden.asked("T001", "implement", 2).contains("said 1"));
-    assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nthe agent"));
+    assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nagent"));
 }
 
 #[test]
@@ -521,8 +521,8 @@ fn why_an_attempt_does_not_count_is_told_to_everybody() {
 /// What becomes of a task whose branch is removed while its agent works is what the hint says.
 #[test]
 fn a_branch_that_is_removed_meanwhile_costs_the_steps_it_had_and_no_more() {
-    let hint = "a task without a step goes on, one that has some begins anew unless its branch is put back first";
-    for (has_steps, put_back, told) in [(false, false, "goes on"), (true, false, "begins"), (true, true, "goes on")] {
+    let hint = "a task without steps continues, one with steps restarts unless you restore its branch first";
+    for (has_steps, put_back, told) in [(false, false, "resumes"), (true, false, "begins"), (true, true, "resumes")] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
         let gate = Gate::new(&garden.env, "agent");
         let first = if has_steps { "test $n = 1 && echo 1 > one ||" } else { "" };

@@ -256,7 +256,7 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
         clear(&garden);
         garden.plant(&Tree::of(&["T002"]));
         let status = garden.env.pleach(&["status"]).expect(0);
-        assert_eq!(status.next(), ("take", BRANCH), "{status}");
+        assert_eq!(status.next(), ("merge", BRANCH), "{status}");
         let ran = garden.gardener(&[]).expect(5);
         assert_eq!(ran.refused(), ("stray", "T001"), "{ran}");
         for way in [format!("`{BRANCH}`"), format!("`git merge {BRANCH}`"), format!("`pleach rm --force {session}`")] {

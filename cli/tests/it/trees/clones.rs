@@ -226,8 +226,8 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
             assert!(ran.stderr.contains(&format!("  command ({place}, {from}\n    ")), "{ran}");
             assert!(ran.stderr.contains(text), "{ran}");
         }
-        ran.fails_with("trust-missing").naming("3 things");
-        assert!(!ran.stderr.contains("goes on"), "{ran}");
+        ran.fails_with("trust-missing").naming("3 commands");
+        assert!(!ran.stderr.contains("resumes"), "{ran}");
         assert_eq!(has_run(&garden), [""; 0], "{ran}");
     }
     garden.env.pleach(&["-y", "-C", place, "garden", "--auto-approve"]).expect(0);
@@ -262,7 +262,7 @@ fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
     let ran = garden.env.pleach(&["-C", place.to_str().unwrap(), "gardener", "--auto-approve"]).expect(4);
     let asked = "command (`.claude/settings.json` in the repository)\n    {\"hooks\": 1}";
     assert!(ran.stderr.contains(asked), "{ran}");
-    ran.fails_with("trust-missing").naming("4 things");
+    ran.fails_with("trust-missing").naming("4 commands");
 }
 
 /// A garden whose agents write what one kind of agents obeys, though none of that kind comes to a node.

@@ -300,7 +300,7 @@ fn a_run_that_is_stopped_goes_on_when_it_is_run_again() {
     run.stop();
     gate.open(held);
     let ran = run.end().expect(3);
-    assert_eq!(ran.stdout, "paused: nothing recorded is lost\ngo on:   pleach -y gardener\n");
+    assert_eq!(ran.stdout, "paused: nothing recorded is lost\nresume:  pleach -y gardener\n");
     assert_eq!(garden.completed(), ["T001"]);
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001", "T002"]);
@@ -369,7 +369,7 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses_the_task() {
     run.interrupt();
     let ran = run.end().expect(3);
     drop(held);
-    assert!(ran.stdout.contains("go on:   pleach -y gardener\n"), "{ran}");
+    assert!(ran.stdout.contains("resume:  pleach -y gardener\n"), "{ran}");
     env.assert_no_process_left();
     let status = env.pleach(&["--json", "status"]).expect(0).json();
     assert_eq!(status["sessions"][0]["standing"]["is"], "paused", "{status}");
@@ -396,7 +396,7 @@ fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
     garden.env.pleach(&["cancel", &open_session(&garden, "T001"), "--grace", "0"]).expect(0);
     let ran = run.end().expect(1);
     drop(held);
-    assert!(ran.ended() == ("cancelled", "T001") && ran.stdout.contains("again:   pleach -y gardener\n"), "{ran}");
+    assert!(ran.ended() == ("cancelled", "T001") && ran.stdout.contains("retry:   pleach -y gardener\n"), "{ran}");
     assert!(!ran.stdout.contains("--retry-failed"), "{ran}");
     garden.agent(WRITES, APPROVES);
     garden.gardener(&[]).expect(0);

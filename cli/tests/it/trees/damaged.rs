@@ -72,7 +72,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
             assert_eq!(json["removed_branch"], BRANCH, "{json}");
             let ran = garden.env.pleach(&["reset", "T001"]).expect(0);
             assert!(ran.stdout.contains(&format!("`{BRANCH}`")), "{ran}");
-            let off = ran.stdout.lines().find_map(|line| line.strip_prefix("called off: "));
+            let off = ran.stdout.lines().find_map(|line| line.strip_prefix("cancelled: "));
             assert_eq!(off.is_some(), json["cancelled_session"].is_string(), "{json}\n{ran}");
             garden.gardener(&[]).expect(0);
             assert_eq!(garden.file("main", "T001.txt"), "T001 2");

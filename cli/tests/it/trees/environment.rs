@@ -158,8 +158,8 @@ fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
     let ran = garden.gardener(&args).expect(0);
     let told = ran.warns_once("session-abandoned").naming("T001").naming(&sid).naming("its settings or its pipeline");
     told.not_naming("`pleach/tasks/main/T001`");
-    ran.warns_once("work-kept").not_naming("nobody had committed");
-    let told = ran.stderr.split("what was done there is ").nth(1).and_then(|rest| rest.split(',').next());
+    ran.warns_once("work-kept").not_naming("uncommitted work");
+    let told = ran.stderr.split("its work is ").nth(1).and_then(|rest| rest.split(',').next());
     assert_eq!(garden.file(told.expect("where it is"), "prepared"), "1", "{ran}");
     assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
 }

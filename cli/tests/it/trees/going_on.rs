@@ -55,9 +55,9 @@ fn a_failed_task_is_looked_at_and_tried_again_by_what_is_printed() {
         let look = type_in(&garden, &dir, told(&ran, "look")).expect(0);
         assert!(look.stdout.contains("T001 ") && look.stdout.contains("(tests failed: exit 1)"), "{line}: {look}");
         assert_eq!(garden.times_asked("T001", "implement"), 1);
-        let again = type_in(&garden, &dir, told(&ran, "again")).expect(1);
+        let again = type_in(&garden, &dir, told(&ran, "retry")).expect(1);
         assert_eq!(garden.times_asked("T001", "implement"), 2, "{line}: {again}");
-        assert_eq!(told(&again, "again"), told(&ran, "again"), "once is enough");
+        assert_eq!(told(&again, "retry"), told(&ran, "retry"), "once is enough");
     }
 }
 
@@ -68,7 +68,7 @@ fn a_red_phase_is_looked_at_and_reopened_by_what_is_printed() {
     let ran = type_in(&garden, root, "pleach -C repo gardener -y --tree specs/b/task-tree.json").expect(1);
     let look = type_in(&garden, root, told(&ran, "look")).expect(0);
     assert!(look.stdout.contains("p1"), "{look}");
-    let reset = told(&ran, "go on").split('`').nth(3).expect("a command").replace("TASK", "T001");
+    let reset = told(&ran, "next").split('`').nth(3).expect("a command").replace("TASK", "T001");
     let reset = type_in(&garden, root, &reset).expect(0);
     assert!(reset.stdout.contains("reset: T001"), "{reset}");
 }
@@ -80,20 +80,20 @@ fn a_stalled_tree_is_gone_on_with_by_what_is_printed() {
     let root = garden.env.root();
     let line = "pleach -C repo gardener -y --tree specs/a/task-tree.json --max-retries 1";
     let ran = type_in(&garden, root, line).expect(1);
-    assert_eq!(told(&ran, "code"), "what it wrote is on `pleach/tasks/main/T001`");
+    assert_eq!(told(&ran, "code"), "on `pleach/tasks/main/T001`");
     assert_eq!(garden.file("pleach/tasks/main/T001", "T001"), "1");
     let ran = type_in(&garden, root, line).expect(1);
     assert_eq!((ran.ended().0, ran.waits("T002")), ("stalled", ("T001", "failed")), "{ran}");
     let look = type_in(&garden, root, told(&ran, "look")).expect(0);
     assert!(look.stdout.contains("T001 ") && look.stdout.contains("(tests failed: exit 1)"), "{look}");
-    type_in(&garden, root, told(&ran, "again")).expect(1);
+    type_in(&garden, root, told(&ran, "retry")).expect(1);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
     let status = type_in(&garden, root, "pleach -C repo status --tree specs/a/task-tree.json").expect(0);
     assert!(
         status.stdout.contains("waits for T001 (failed)\n  --retry-failed gives what failed another budget\n"),
         "{status}"
     );
-    type_in(&garden, root, told(&ran, "without")).expect(0);
+    type_in(&garden, root, told(&ran, "skip")).expect(0);
     type_in(&garden, root, line).expect(0);
 
     let ran = type_in(&garden, root, &format!("{line} --fresh")).expect(1);
@@ -121,16 +121,16 @@ fn what_one_task_waits_for_in_vain_is_tried_again_by_what_is_printed() {
     type_in(&garden, root, &line("T001")).expect(1);
     type_in(&garden, root, &line("T003")).expect(1);
     let ran = type_in(&garden, root, &line("T002")).expect(1);
-    type_in(&garden, root, told(&ran, "again")).expect(1);
+    type_in(&garden, root, told(&ran, "retry")).expect(1);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
     // Of a phase, the task that failed is named.
     let ran = type_in(&garden, root, &line("T004")).expect(1);
     assert!(ran.waits("T004") == ("p1", "failed") && ran.stdout.contains("(T003 "), "{ran}");
     let look = type_in(&garden, root, told(&ran, "look")).expect(0);
     assert!(look.stdout.contains("T003 Grow T003"), "{look}");
-    type_in(&garden, root, told(&ran, "again")).expect(1);
+    type_in(&garden, root, told(&ran, "retry")).expect(1);
     assert_eq!(garden.times_asked("T003", "implement"), 2);
-    type_in(&garden, root, told(&ran, "without")).expect(0);
+    type_in(&garden, root, told(&ran, "skip")).expect(0);
     type_in(&garden, root, &line("T004")).expect(0);
 
     garden.env.git(&["branch", "--quiet", "-D", "pleach/tasks/main/T001"]);
@@ -146,7 +146,7 @@ fn a_phase_names_its_tasks_that_are_in_the_way() {
     let ran = garden.gardener(&[]).expect(1);
     assert!(ran.waits("T003") == ("p1", "failed") && ran.stdout.contains("(T002 "), "{ran}");
     assert_eq!(told(&ran, "look"), "pleach inspect T002 --tree task-tree.json");
-    assert_eq!(told(&ran, "without"), "pleach skip T002 --tree task-tree.json");
+    assert_eq!(told(&ran, "skip"), "pleach skip T002 --tree task-tree.json");
     let status = garden.env.pleach(&["status", "--json"]).expect(0).json();
     let wait = serde_json::json!({"on": "p1", "why": "failed", "failed": ["T002"]});
     assert_eq!(status["trees"][0]["next"]["blocked"][0]["waits_for"][0], wait);
@@ -173,14 +173,14 @@ fn phases_that_wait_for_each_other_since_an_edit_are_gone_on_with_by_what_is_pri
     };
     for (way, done) in [(1, 1), (3, 2)] {
         let (garden, ran) = stall(&["T001", "T004", "T002: T003"], &["T003: T001"]);
-        let command = told(&ran, "go on").split('`').nth(way).expect("a command");
+        let command = told(&ran, "next").split('`').nth(way).expect("a command");
         type_in(&garden, &garden.env.repo_path(), command).expect(0);
         garden.gardener(&[]).expect(0);
         assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (done, 1));
     }
     // Nothing that is done is waited for.
     let (garden, ran) = stall(&["T001", "T004", "T002: T003"], &["T003: T004"]);
-    let way = told(&ran, "go on");
+    let way = told(&ran, "next");
     assert_eq!(way, "merge what is done of p1 with `git merge pleach/phase/main/p1`");
     type_in(&garden, &garden.env.repo_path(), "git merge pleach/phase/main/p1").expect(0);
     garden.gardener(&[]).expect(0);
@@ -193,8 +193,8 @@ fn a_phase_that_is_not_merged_names_its_task_that_failed() {
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
     let ran = garden.gardener(&["--isolation", "phase"]).expect(1);
     assert_eq!(ran.waits("T003"), ("T001", "not_merged"), "{ran}");
-    assert_eq!(told(&ran, "without"), "pleach skip T002 --tree task-tree.json");
-    type_in(&garden, &garden.env.repo_path(), told(&ran, "without")).expect(0);
+    assert_eq!(told(&ran, "skip"), "pleach skip T002 --tree task-tree.json");
+    type_in(&garden, &garden.env.repo_path(), told(&ran, "skip")).expect(0);
     garden.gardener(&["--isolation", "phase"]).expect(0);
 }
 
@@ -267,7 +267,7 @@ fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
     run.stop();
     drop(held);
     let ran = run.end().expect(3);
-    assert_eq!(told(&ran, "go on"), "pleach -y gardener", "{ran}");
+    assert_eq!(told(&ran, "resume"), "pleach -y gardener", "{ran}");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn the_next_run_waits_for_a_landing_of_one_that_was_killed() {
     run.signal("KILL");
     run.end().expect(137);
     let mut next = garden.env.spawn(&["-y", "gardener"]);
-    next.wait_for("T001 Grow T001 goes on");
+    next.wait_for("T001 Grow T001 resumes");
     assert!(gate.held().is_some(), "the first one's git is still at it");
     gate.open(held);
     let ran = next.end().expect(0);

@@ -141,7 +141,7 @@ fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
         ran.fails_with("task-pipeline-invalid").naming(format!("`{step}`")).naming(why);
     };
     for step in ["complete", "failed", "reset", "run-start", "skipped"] {
-        refused(step, "complete, failed, reset, run-start, skipped are taken");
+        refused(step, "complete, failed, reset, run-start, skipped are reserved");
     }
     refused("My lint", "use a-z, 0-9 and `-`");
     assert_eq!(garden.told("main"), [""; 0]);
@@ -154,7 +154,7 @@ fn a_pipeline_that_goes_in_circles_is_refused() {
     let ran = garden.gardener(&["--pipeline", "round.dot"]).expect(2);
     assert!(ran.stderr.contains("round.dot") && !ran.stderr.contains("back to `done`"), "{ran}");
     // Nothing else is wrong with it.
-    ran.fails_with("task-pipeline-invalid").naming("a task is one pass: no circle");
+    ran.fails_with("task-pipeline-invalid").naming("the pipeline of a task has no cycle");
     assert_eq!(garden.told("main"), [""; 0]);
     for jump in [
         LINT.replace("step=lint,", "step=lint, retry_target=implement,"),

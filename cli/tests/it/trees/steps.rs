@@ -230,7 +230,7 @@ fn logs_and_reports_that_come_with_the_target_are_left_alone() {
         assert!(!ran.stderr.contains(&format!("`{path}`")), "{ran}");
     }
     // What comes from nowhere is undone all the same, and is the only one.
-    let undone = "`logs/T008_implement_20200101T000000.log` is undone: by its name it is a log or a report";
+    let undone = "`logs/T008_implement_20200101T000000.log` was undone: by its name it is a log or a report";
     assert!(ran.stderr.contains(undone), "{ran}");
 }
 

@@ -157,7 +157,7 @@ fn a_fresh_run_says_what_it_does_again() {
     garden.gardener(&[]).expect(5);
     let tip = garden.env.git(&["rev-parse", BRANCH]);
     clear(&garden);
-    let said = "T001 is finished and waits to land, and is done again all the same";
+    let said = "T001 is finished and waits to land, and is done again";
     let dry = garden.env.pleach(&["gardener", "--fresh", "--dry-run"]).expect(0);
     assert!(dry.stderr.contains(said), "{dry}");
     let ran = garden.gardener(&["--fresh"]).expect(0);

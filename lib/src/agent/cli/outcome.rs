@@ -144,12 +144,12 @@ mod tests {
         let cut = claim(Some(("cut off", FailingKind::Transient)));
         assert_eq!(
             judge(Exit::Code(0), cut, &[], None),
-            Err(AgentError::Transient("the agent `x` failed: cut off".into()))
+            Err(AgentError::Transient("agent `x` failed: cut off".into()))
         );
         let limit = claim(Some(("too many turns", FailingKind::Limit)));
         assert_eq!(
             judge(Exit::Code(1), limit, &[], None),
-            Ok(End::Limit("the agent `x` stopped: too many turns".into()))
+            Ok(End::Limit("agent `x` stopped: too many turns".into()))
         );
     }
 
@@ -157,7 +157,7 @@ mod tests {
     fn a_success_with_denied_tools_is_doubted() {
         assert_eq!(
             judge(Exit::Code(0), claim(None), &["Write", "Bash", "Write"], None),
-            Ok(End::Doubtful("the agent `x` was not allowed to use `Bash`, `Write`".into()))
+            Ok(End::Doubtful("agent `x` was not allowed to use `Bash`, `Write`".into()))
         );
     }
 
@@ -167,19 +167,19 @@ mod tests {
         let transient = |why: &str| Err(AgentError::Transient(why.into()));
         assert_eq!(
             judge(Exit::Code(0), None, &[], None),
-            transient("the agent `x` ended without reporting a result: on stderr")
+            transient("agent `x` ended without reporting a result: on stderr")
         );
-        assert_eq!(judge(Exit::Code(41), None, &[], None), terminal("the agent `x` ended with exit 41: it has no key"));
-        assert_eq!(judge(Exit::Code(2), None, &[], None), terminal("the agent `x` ended with exit 2: on stderr"));
+        assert_eq!(judge(Exit::Code(41), None, &[], None), terminal("agent `x` ended with exit 41: it has no key"));
+        assert_eq!(judge(Exit::Code(2), None, &[], None), terminal("agent `x` ended with exit 2: on stderr"));
         assert_eq!(
             judge(Exit::Code(1), None, &[], Some("status 503")),
-            transient("the agent `x` ended with exit 1: status 503")
+            transient("agent `x` ended with exit 1: status 503")
         );
         assert_eq!(
             judge(Exit::Code(1), None, &[], Some("status 401")),
-            Err(AgentError::Environment("the agent `x` ended with exit 1: status 401".into()))
+            Err(AgentError::Environment("agent `x` ended with exit 1: status 401".into()))
         );
-        assert_eq!(judge(Exit::Signal(9), None, &[], None), transient("the agent `x` ended with signal 9: on stderr"));
+        assert_eq!(judge(Exit::Signal(9), None, &[], None), transient("agent `x` ended with signal 9: on stderr"));
         assert_eq!(judge(Exit::Cancelled, claim(None), &[], None), Err(AgentError::Cancelled));
         let late = Exit::TimedOut(Timeout::Wall(Duration::from_secs(5)));
         assert!(matches!(judge(late, None, &[], None), Err(AgentError::TimedOut(_))));

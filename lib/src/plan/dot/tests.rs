@@ -241,13 +241,13 @@ fn what_the_dialect_leaves_out_is_named() {
     1:17 error syntax: unexpected text after the graph's closing `}`
 
     digraph G
-    1:10 error syntax: `{` is missing after the graph's name, found the end of the file
+    1:10 error syntax: expected `{` after the graph's name, found the end of the file
 
     pipeline G {}
-    1:1 error syntax: a pipeline begins with `digraph Name {`, found `pipeline`
+    1:1 error syntax: expected `digraph Name {`, found `pipeline`
 
 
-    1:1 error syntax: a pipeline begins with `digraph Name {`, found the end of the file
+    1:1 error syntax: expected `digraph Name {`, found the end of the file
 
     digraph G { a -- b }
     1:15 error syntax: `--` joins nodes of an undirected graph
@@ -342,13 +342,13 @@ fn what_the_dialect_leaves_out_is_named() {
     1:18 error syntax: `node` is a keyword, not a node
 
     digraph G { node -> a }
-    1:13 error syntax: `node`, found `->`
+    1:13 error syntax: expected `[` after the keyword `node`, found `->`
 
     digraph G { a -> }
     1:18 error syntax: expected a node after `->`, found `}`
 
     digraph G { a @ b }
-    1:15 error syntax: `@`
+    1:15 error syntax: unexpected `@`
     "##);
 }
 

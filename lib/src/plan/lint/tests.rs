@@ -223,7 +223,7 @@ q -> p",
     12:12 warning condition_can_hold [d -> exit]: the condition `outcome=approved` can never hold: the outcome here is `fail`, `partial_success`, `retry`, `skipped`, `success`
     15:12 warning condition_can_hold [e -> exit]: the condition `outcome=fail` can never hold: the outcome here is `success`
     17:12 warning condition_can_hold [p -> exit]: the condition `outcome=a && outcome=b` can never hold: `outcome` cannot be both `a` and `b`
-    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot be `1`
+    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot both be and not be `1`
     19:12 warning condition_can_hold [p -> exit]: the condition `(x=1 && x=2) || (y=1 && y=2)` can never hold: `y` cannot be both `1` and `2`
     ");
 }

@@ -111,7 +111,7 @@ fn code_fences_and_comments_are_passed_over() {
     assert_eq!(shown(&tree), "phase1 - [] One\nT1 phase1 [] yes\nT2 phase1 [] yes");
     let open = "## Phase 1: One\n- [ ] T1 a\n```\n- [ ] T2 b\n";
     insta::assert_snapshot!(errors(&[("t.md", open)]),
-        @"t.md:3: this code fence; everything below it is ignored");
+        @"t.md:3: unclosed code fence; everything below it is ignored");
 }
 
 #[test]

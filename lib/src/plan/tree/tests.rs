@@ -261,7 +261,7 @@ fn every_mistake_is_told_at_once_with_its_path() {
     }"#;
     insta::assert_snapshot!(errors(text).join("\n"), @r#"
     nodes: `nodes` is given twice; keep one
-    root_ids: must be a list, and is a text
+    root_ids: must be a list, not a string
     spec_files[0]: must be a string, not a number
     nodes.T6: `T6` is given twice; keep one
     nodes.T1.depends_on[5]: must be a string, not a number
@@ -272,13 +272,13 @@ fn every_mistake_is_told_at_once_with_its_path() {
     nodes.T6.test_commands[0].type: `smoke` is not a type of test command: use unit, integration, e2e, setup or teardown
     nodes.T6.test_commands[1].command: is empty: give a line for the shell
     nodes.T6.test_commands[1].timeout: must be more than 0 and at most a year, in seconds
-    nodes.T6.test_commands[2]: must be an object, not a text
+    nodes.T6.test_commands[2]: must be an object, not a string
     nodes.T6.test_commands[3].command: is missing
-    nodes.T6.test_commands[3].timeout: must be a number, and is a text
+    nodes.T6.test_commands[3].timeout: must be a number, not a string
     nodes["x.lock"].name: `name` is given twice; keep one
     nodes["x.lock"].own.k: `k` is given twice; keep one
     nodes.T7: must be an object, not a list
-    nodes.T8.children: must be a list, and is an object
+    nodes.T8.children: must be a list, not an object
     nodes.T8.pipeline: is empty: name a file, or leave it out
     nodes["a b"].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
     nodes[""].id: `` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end

@@ -250,7 +250,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     let ask = body(Format::Anthropic, &task());
     let got = post(&url, &ask).await;
     assert_eq!(got.status, 504, "{}", got.text());
-    assert!(got.json()["error"]["message"].as_str().unwrap().contains("said nothing for 3 s"));
+    assert!(got.json()["error"]["message"].as_str().unwrap().contains("sent nothing for 3 s"));
     let mut client = Client::connect(&url).await;
     assert!(client.ask(&url, &[], ask.to_string().as_bytes()).await.is_none(), "the stream breaks off");
     let got = post(&url, &ask).await;

@@ -442,7 +442,7 @@ fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
     assert!(matches!(error, LandError::Git(pleach::git::Error::BrokenOff(_))), "{error:?}");
     let words = error.to_string();
     assert!(
-        words.contains("half written") && words.contains("No space left") && words.contains("`the/work`"),
+        words.contains("may be incomplete") && words.contains("No space left") && words.contains("`the/work`"),
         "{words}"
     );
     assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`, and by deleting"), "{words}");
@@ -461,7 +461,7 @@ fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
     world.sandbox.git("repo", &["config", "filter.broken.smudge", "false"]);
     world.sandbox.git("repo", &["config", "filter.broken.required", "true"]);
     let words = world.land_at_once().unwrap_err().to_string();
-    assert!(words.contains("half written") && words.contains(&world.to.to_string()), "{words}");
+    assert!(words.contains("may be incomplete") && words.contains(&world.to.to_string()), "{words}");
     assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`"), "{words}");
 
     // What the user has changed before is no trace of git.
@@ -472,7 +472,7 @@ fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
     std::thread::sleep(SHORT);
     world.sandbox.git("repo", &["branch", "the/work", &world.to.to_string()]);
     let words = world.land_at_once().unwrap_err().to_string();
-    assert!(words.contains("out of memory") && !words.contains("half written"), "{words}");
+    assert!(words.contains("out of memory") && !words.contains("may be incomplete"), "{words}");
     // Where the work is, is told all the same.
     assert!(words.starts_with("git could not move `main`, which is checked out in `"), "{words}");
     assert!(words.ends_with("; no work is lost, it is at `the/work`; fix what git reports, then run again"), "{words}");
