@@ -163,7 +163,7 @@ fn of_refusal(error: &git::Error, detail: &str) -> Failure {
 pub fn of_trust(error: &trust::Error) -> Failure {
     match error {
         trust::Error::Git(error) => of_git(error),
-        trust::Error::Deceives { .. } => plain(Code::HashDeceived, error).hint("do not run this repository"),
+        trust::Error::HashCollision { .. } => plain(Code::HashDeceived, error).hint("do not run this repository"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use pleach::config::Config;
 use pleach::plain_file;
-use pleach::plan::lint::Known;
+use pleach::plan::lint::KnownNames;
 use pleach::plan::{Inputs, files_named};
 use pleach::text::listed;
 
@@ -85,7 +85,7 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// The agents, models and providers a configuration knows.
-pub fn known(config: &Config) -> Known {
+pub fn known(config: &Config) -> KnownNames {
     let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
     let agents = config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
     let providers = &config.providers;
@@ -95,10 +95,10 @@ pub fn known(config: &Config) -> Known {
         .collect();
     // Google's models are asked for by either name.
     let providers = providers.names().chain(["google"]).map(str::to_owned).collect();
-    Known {
+    KnownNames {
         agents: Some(agents),
         models: Some(models).filter(|models| !models.is_empty()),
         providers: Some(providers),
-        ..Known::default()
+        ..KnownNames::default()
     }
 }

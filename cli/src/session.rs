@@ -11,7 +11,7 @@ use pleach::engine::{
     AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor,
     UnmeteredAgent,
 };
-use pleach::event::{Event, PauseReason, Told};
+use pleach::event::{Event, Notification, PauseReason};
 use pleach::git::{Limits, Repo};
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::llm::{Providers, Script};
@@ -69,7 +69,7 @@ impl Place {
 
 /// An engine and what stops it.
 #[derive(Debug)]
-pub struct Built {
+pub struct EngineHandle {
     /// The engine.
     pub engine: Arc<Engine>,
     /// Stops it.
@@ -78,7 +78,7 @@ pub struct Built {
     pub protection: Chosen,
 }
 
-impl Built {
+impl EngineHandle {
     /// What stops it from outside.
     pub fn stopped_by(&self) -> (Canceller, Arc<Supervisor>) {
         (self.canceller.clone(), Arc::clone(&self.engine.supervisor))
@@ -86,7 +86,12 @@ impl Built {
 }
 
 /// Makes the engine of a configuration.
-pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+pub fn build(
+    globals: &Globals,
+    settings: &Settings,
+    config: &Config,
+    answers: Answers,
+) -> Result<EngineHandle, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::keep_private().map_err(|error| {
@@ -130,7 +135,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
         events,
         cancel,
     };
-    Ok(Built { engine: Arc::new(engine), canceller, protection })
+    Ok(EngineHandle { engine: Arc::new(engine), canceller, protection })
 }
 
 /// What keeps agents where they belong.
@@ -260,7 +265,7 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
 pub async fn see_through(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let hear = |told: &Told| {
+    let hear = |told: &Notification| {
         protection.hear(globals, &told.recorded.event);
         progress.event(told);
     };

@@ -47,7 +47,7 @@ pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
 
 /// Which sessions a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum SessionFilter {
     /// All.
     Any,
     /// Those `pleach resume` goes on with.
@@ -56,7 +56,7 @@ pub enum Fit {
     Open,
 }
 
-impl Fit {
+impl SessionFilter {
     /// Whether a session is one of them.
     pub fn takes(self, summary: &Summary) -> bool {
         match self {
@@ -79,7 +79,12 @@ impl Fit {
 }
 
 /// The session an id, or the beginning of one, names; without one the newest that fits, which is then said.
-pub fn named_or_newest(globals: &Globals, repo: &Repo, given: Option<&str>, fit: Fit) -> Result<SessionId, Failure> {
+pub fn named_or_newest(
+    globals: &Globals,
+    repo: &Repo,
+    given: Option<&str>,
+    fit: SessionFilter,
+) -> Result<SessionId, Failure> {
     if let Some(given) = given {
         return resolve(repo, given);
     }
@@ -92,11 +97,11 @@ pub fn named_or_newest(globals: &Globals, repo: &Repo, given: Option<&str>, fit:
 }
 
 /// The session that was started last, of those that fit. What runs is meant before what only waits.
-pub fn newest(repo: &Repo, fit: Fit) -> Result<Summary, Failure> {
+pub fn newest(repo: &Repo, fit: SessionFilter) -> Result<Summary, Failure> {
     let all = View::all(repo).map_err(|error| of_engine(&error))?;
     let mut fitting: Vec<Summary> =
         all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(|s| fit.takes(s)).collect();
-    if fit == Fit::Open {
+    if fit == SessionFilter::Open {
         fitting.sort_by_key(|summary| summary.standing() != Standing::Running);
     }
     fitting.into_iter().next().ok_or_else(|| fit.none())
@@ -104,5 +109,5 @@ pub fn newest(repo: &Repo, fit: Fit) -> Result<Summary, Failure> {
 
 /// The session that is named, or the newest, read whole.
 pub fn load(globals: &Globals, repo: &Repo, given: Option<&str>) -> Result<View, Failure> {
-    View::load(repo, &named_or_newest(globals, repo, given, Fit::Any)?).map_err(|error| of_engine(&error))
+    View::load(repo, &named_or_newest(globals, repo, given, SessionFilter::Any)?).map_err(|error| of_engine(&error))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved, Source};
+use pleach::config::{self, ConfigError, Environment, Layer, Precedence, Resolved, Source};
 use pleach::plain_file;
 use pleach::redact::Redactor;
 use serde_json::{Value, json};
@@ -84,17 +84,17 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         Layer::environment(&environment, &search.dir),
         search.flag_layer(),
     ];
-    let mut add = |level: Level, file: PathBuf, text: String| {
+    let mut add = |level: Precedence, file: PathBuf, text: String| {
         files.push(file.clone());
         layers.push(Layer::file(level, file, text));
     };
     if let Some(file) = user_config(&environment)
         && let Some(text) = read(&file, plain_file::read)?
     {
-        add(Level::User, file, text);
+        add(Precedence::User, file, text);
     }
     if let Some((file, text)) = find(&search.from, &[".arborist/config.json"])? {
-        add(Level::Arborist, file, text);
+        add(Precedence::Arborist, file, text);
     }
     let project = match &search.config {
         Some(file) => Some((file.clone(), read(file, plain_file::read_given)?.ok_or_else(|| no_such_file(file))?)),
@@ -104,7 +104,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     let mut variables = Vec::new();
     if let Some((file, text)) = project {
         let dotenv = file.with_file_name(".env");
-        add(Level::Project, file, text);
+        add(Precedence::Project, file, text);
         if let Some(text) = read(&dotenv, plain_file::read)? {
             match config::parse_dotenv(&text, &dotenv) {
                 Ok(entries) => variables = entries,

@@ -181,7 +181,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 
 /// What stands at a place of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum JsonPart {
     /// What somebody said, keys included.
     Text,
     /// An object of fields, or a list of such: its keys are no text, what stands behind them may be.
@@ -194,7 +194,7 @@ pub enum Part {
 /// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy. Clones learn from each
 /// other.
 #[derive(Debug, Clone)]
-pub struct Redactor(Arc<RwLock<Arc<Known>>>);
+pub struct Redactor(Arc<RwLock<Arc<KnownSecrets>>>);
 
 impl Redactor {
     /// A redactor for these variables (name and value) and all known token shapes. Values too ordinary to be secret
@@ -202,7 +202,7 @@ impl Redactor {
     pub fn new<N: Into<String>, V: Into<String>>(secret_values: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut names = BTreeMap::new();
         secret_values.into_iter().for_each(|(name, value)| add(&mut names, &name.into(), &value.into()));
-        Self(Arc::new(RwLock::new(Arc::new(Known::new(names)))))
+        Self(Arc::new(RwLock::new(Arc::new(KnownSecrets::new(names)))))
     }
 
     /// Takes out this value too from now on, for all clones.
@@ -211,7 +211,7 @@ impl Redactor {
         let mut names = known.names.clone();
         add(&mut names, name, value);
         if names.len() > known.names.len() {
-            *known = Arc::new(Known::new(names));
+            *known = Arc::new(KnownSecrets::new(names));
         }
     }
 
@@ -227,7 +227,7 @@ impl Redactor {
 
     /// Redacts what of a JSON value is text. `part` says what stands at a path of keys, such as `outcome.notes`; places in
     /// lists are no part of it.
-    pub fn json_text(&self, value: &mut Value, part: &dyn Fn(&str, &Value) -> Part) {
+    pub fn json_text(&self, value: &mut Value, part: &dyn Fn(&str, &Value) -> JsonPart) {
         self.known().parts(value, &mut String::new(), part);
     }
 
@@ -243,7 +243,7 @@ impl Redactor {
         !json.contains('\\') && self.known().find(json, 0).is_none()
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<KnownSecrets> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -259,7 +259,7 @@ fn add(names: &mut BTreeMap<String, String>, name: &str, value: &str) {
 
 /// The secrets that are known.
 #[derive(Debug)]
-struct Known {
+struct KnownSecrets {
     pattern: Regex,
     marks: Regex,
     escape: Regex,
@@ -267,7 +267,7 @@ struct Known {
     names: BTreeMap<String, String>,
 }
 
-impl Known {
+impl KnownSecrets {
     fn new(names: BTreeMap<String, String>) -> Self {
         // Longer values first: where one secret begins with another, the whole of it goes.
         let mut values: Vec<&String> = names.keys().collect();
@@ -316,11 +316,11 @@ impl Known {
         }
     }
 
-    fn parts(&self, value: &mut Value, path: &mut String, part: &dyn Fn(&str, &Value) -> Part) {
+    fn parts(&self, value: &mut Value, path: &mut String, part: &dyn Fn(&str, &Value) -> JsonPart) {
         match (part(path, value), value) {
-            (Part::Own, _) => {}
-            (Part::Fields, Value::Array(items)) => items.iter_mut().for_each(|item| self.parts(item, path, part)),
-            (Part::Fields, Value::Object(fields)) => {
+            (JsonPart::Own, _) => {}
+            (JsonPart::Fields, Value::Array(items)) => items.iter_mut().for_each(|item| self.parts(item, path, part)),
+            (JsonPart::Fields, Value::Object(fields)) => {
                 let above = path.len();
                 for (key, value) in fields {
                     path.push_str(if above == 0 { "" } else { "." });
@@ -329,7 +329,7 @@ impl Known {
                     path.truncate(above);
                 }
             }
-            (Part::Fields | Part::Text, value) => self.json(value),
+            (JsonPart::Fields | JsonPart::Text, value) => self.json(value),
         }
     }
 
@@ -674,9 +674,9 @@ mod tests {
     fn what_is_no_text_is_left_alone() {
         let redactor = Redactor::new([("ROOT_PASSWORD", "orchid")]);
         let part = |path: &str, _: &Value| match path {
-            "" | "orchid" | "list" => Part::Fields,
-            "list.id" => Part::Own,
-            _ => Part::Text,
+            "" | "orchid" | "list" => JsonPart::Fields,
+            "list.id" => JsonPart::Own,
+            _ => JsonPart::Text,
         };
         let mut value = json!({"orchid": {"orchid": "an orchid"}, "list": [{"id": "orchid", "orchid": ["orchid"]}, "orchid"],
             "map": {"orchid": 1}});

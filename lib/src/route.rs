@@ -67,7 +67,7 @@ pub struct Decision {
 
 /// What an attempt left beside its outcome.
 #[derive(Debug, Clone, Copy)]
-pub struct Left<'a> {
+pub struct AttemptOutput<'a> {
     /// The trees its worktrees ended with.
     pub trees: &'a Snapshot,
     /// A digest of what it printed or answered.
@@ -75,7 +75,13 @@ pub struct Left<'a> {
 }
 
 /// Decides what follows from `outcome` of the running `visit`.
-pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcome, left: Left<'_>) -> Decision {
+pub fn decide(
+    pipeline: &Pipeline,
+    state: &State,
+    visit: &Visit,
+    outcome: Outcome,
+    left: AttemptOutput<'_>,
+) -> Decision {
     let Some(node) = pipeline.node(&visit.node) else {
         let reason = format!("the pipeline has no node `{}`", visit.node);
         return Decision { outcome, route: Route::Fail { reason }, delay: None };
@@ -94,7 +100,7 @@ fn route(
     state: &State,
     (node, attempts): (&Node, u32),
     outcome: &Outcome,
-    left: Left<'_>,
+    left: AttemptOutput<'_>,
 ) -> Route {
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
@@ -407,7 +413,13 @@ fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Rou
 
 /// A node that ends the same way again and again on the same files, with the same words, will do so for ever. A cycle that
 /// waits for something, or has a limit of its own, is left to that.
-fn goes_in_circles(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, left: Left<'_>) -> bool {
+fn goes_in_circles(
+    pipeline: &Pipeline,
+    state: &State,
+    node: &Node,
+    outcome: &Outcome,
+    left: AttemptOutput<'_>,
+) -> bool {
     let repeats = state.nodes.get(&node.id).is_some_and(|known| {
         known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, left.trees, left.output)
     });

@@ -8,7 +8,7 @@ use crate::ids::{NodeId, PipelineName, SessionId, TurnId};
 
 /// A commit message taken apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct CommitMessage {
     /// The first paragraph, on one line.
     pub subject: String,
     /// What stands between subject and trailers.
@@ -39,7 +39,7 @@ pub fn before_copied(message: &[u8]) -> &[u8] {
     }
 }
 
-impl Message {
+impl CommitMessage {
     /// The message git is given. Subject and trailers are put on one line each; in the body, line ends become `\n`
     /// and NUL, which no commit can hold, becomes U+FFFD. A message without trailers whose body ends in what looks like
     /// some reads as if they were: give it at least one.
@@ -118,7 +118,7 @@ fn ends_message(line: &str) -> bool {
     bare.starts_with(DIVIDER) || bare.ends_with(SCISSORS)
 }
 
-/// Takes off the one space [`Message::write`] put in front of such a line.
+/// Takes off the one space [`CommitMessage::write`] put in front of such a line.
 fn undecorated(line: &str) -> &str {
     if ends_message(line) { line.strip_prefix(' ').unwrap_or(line) } else { line }
 }
@@ -198,7 +198,7 @@ impl TurnFacts {
     }
 
     /// The facts of a turn commit; none when the message is not one of a turn.
-    pub fn read(message: &Message) -> Option<Self> {
+    pub fn read(message: &CommitMessage) -> Option<Self> {
         let parsed = |key| message.trailer(key);
         Some(Self {
             model: parsed("Orchestra-Model")?.to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::budget::Limits;
+use pleach::budget::BudgetLimits;
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{PlannerBudget, UnmeteredAgent};
 use pleach::event::Warning;
@@ -31,7 +31,7 @@ use crate::say;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// Make a task tree from markdown.
 ///
@@ -153,13 +153,13 @@ fn by_agent(
         Failure::new(Code::AgentMissing, error.to_string()).hint("`pleach config` shows which agents are configured")
     })?;
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
-    User::of(globals, settings, place).require(for_planner(&settings.resolved, &settings.environment))?;
+    TerminalTruster::of(globals, settings, place).require(for_planner(&settings.resolved, &settings.environment))?;
     // What the planner leaves there is of no use to anybody, and goes with it.
     let scratch = Scratch::make(&settings.state_dir).map_err(|error| of_workspace(&error))?;
     if globals.verbosity >= 0 {
         say!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
-    let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
+    let limits = BudgetLimits { budget: config.budget.clone(), ..BudgetLimits::default() };
     if limits.is_set() && !agent.tells_spending() {
         let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
         say_unheld([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);

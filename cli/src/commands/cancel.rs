@@ -14,7 +14,7 @@ use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::next_commands::about;
 use crate::render::Out;
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 use crate::settings;
 
 /// Cancel a session permanently.
@@ -32,8 +32,8 @@ pub struct CancelArgs {
 
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
-    let (cancelled, interrupted) = call_off(globals, &repo, &id, Duration::from_secs(args.grace))?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
+    let (cancelled, interrupted) = cancel(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 }
 
 /// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
-pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
+pub fn cancel(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
     let redactor = settings::below(globals, &globals.dir)?.redactor();
     let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {

@@ -9,8 +9,8 @@ use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::render::Out;
 use crate::render::session::what_for;
-use crate::sessions::{self, Fit};
-use crate::tree::look::Ground;
+use crate::sessions::{self, SessionFilter};
+use crate::tree::overview::TreeContext;
 
 /// Print the ids that fit next, each with a tab and what it is.
 #[derive(Debug, Args)]
@@ -36,9 +36,9 @@ pub fn run(globals: &Globals, args: CompleteArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if wanted.sessions {
         let fit = match wanted.command.as_str() {
-            "resume" => Fit::Resumable,
-            "cancel" | "pause" => Fit::Open,
-            _ => Fit::Any,
+            "resume" => SessionFilter::Resumable,
+            "cancel" | "pause" => SessionFilter::Open,
+            _ => SessionFilter::Any,
         };
         let (all, _) = View::open(&sessions::repository(&globals)?).map_err(|error| of_engine(&error))?;
         for (id, summary) in all {
@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: CompleteArgs) -> Result<Exit, Failure> {
         }
     }
     if wanted.tasks {
-        let ground = Ground::find(&globals)?;
+        let ground = TreeContext::find(&globals)?;
         let (trees, _) = ground.trees(None, &mut ground.reader())?;
         for grown in &trees {
             let (tree, progress) = (&grown.file.tree, &grown.progress);

@@ -1,7 +1,7 @@
 //! `pleach config`
 
 use clap::Args;
-use pleach::config::{self, Key, Source};
+use pleach::config::{self, SettingKey, Source};
 use pleach::text::{listed, visible};
 use serde_json::{Map, Value, json};
 
@@ -28,7 +28,7 @@ pub struct ConfigArgs {
 /// A setting and all there is to know about it.
 struct Row {
     path: String,
-    key: Option<Key>,
+    key: Option<SettingKey>,
     value: Option<Value>,
     source: Source,
     overridden: Vec<Source>,
@@ -69,7 +69,7 @@ fn rows(settings: &Settings, globals: &Globals) -> Vec<Row> {
         Source { file, ..source.clone() }
     };
     let mut given = settings.resolved.settings();
-    let row = |path: String, key: Option<Key>, value: Option<Value>, source: &Source| {
+    let row = |path: String, key: Option<SettingKey>, value: Option<Value>, source: &Source| {
         let mut value = value;
         value.iter_mut().for_each(|value| redactor.json(value));
         let weaker = settings.resolved.overridden.get(&path).into_iter().flatten();
@@ -123,7 +123,7 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
 }
 
 /// A setting nobody gives: the one asked for, or the pattern it belongs to.
-fn unset(asked: &str, key: Key) -> Row {
+fn unset(asked: &str, key: SettingKey) -> Row {
     let path = if matches(asked, &key.path) { asked.to_owned() } else { key.path.clone() };
     let value = Some(key.default.clone()).filter(|value| !value.is_null());
     Row { path, value, key: Some(key), source: Source::DEFAULT, overridden: Vec::new() }

@@ -19,13 +19,13 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
-use crate::ready::runnable;
-use crate::render::tree::Shown;
+use crate::preflight::runnable;
+use crate::render::tree::TreeView;
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
 use crate::session::{Protection, build, say_opened, see_through};
 use crate::settings::{self, Search};
-use crate::tree::look::Ground;
+use crate::tree::overview::TreeContext;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
 
 const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
@@ -99,10 +99,10 @@ fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     }
     let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All)?;
     if !globals.json {
-        let ground = Ground::find(&globals)?;
+        let ground = TreeContext::find(&globals)?;
         let (grown, _) = ground.trees(None, &mut ground.reader())?;
         for grown in &grown {
-            let shown = Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
+            let shown = TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
             out.line(format!("\n{}", shown.text().trim_end()))?;
         }
     }

@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
 use crate::globals::Globals;
 use crate::render::{Out, Table, session::plain};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 
 /// Show everything a session has changed.
 ///
@@ -25,7 +25,7 @@ pub struct DiffArgs {
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Any)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Any)?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
     let compare = || {

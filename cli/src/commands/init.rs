@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::agent::find_program;
-use pleach::config::{self, Environment, Layer, Level, ProviderName};
+use pleach::config::{self, Environment, Layer, Precedence, ProviderName};
 use pleach::git::Repo;
 use pleach::llm::usual_model;
 use pleach::plain_file;
@@ -38,7 +38,7 @@ pub struct InitArgs {}
 
 /// What was found.
 #[derive(Debug)]
-struct Found {
+struct Survey {
     agents: Vec<Installed>,
     keys: Vec<(ProviderName, &'static str)>,
     guesses: Vec<Guess>,
@@ -90,7 +90,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
 }
 
 /// Looks around.
-fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
+fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
     let spawner = spawner(&globals.environment)?;
     let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner));
     let guesses = project::guesses(&files(root)?);
@@ -98,7 +98,7 @@ fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
     let programs = commands.filter_map(|command| project::program(command));
     let missing = programs.filter(|program| find_program(program, &globals.environment).is_none());
     let missing = missing.map(str::to_owned).collect();
-    Ok(Found { agents, keys: survey::keys(&globals.environment), guesses, missing })
+    Ok(Survey { agents, keys: survey::keys(&globals.environment), guesses, missing })
 }
 
 /// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
@@ -134,7 +134,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
     Ok(files)
 }
 
-impl Found {
+impl Survey {
     fn proposal(&self) -> Proposal<'_> {
         let first = |pick: fn(&Guess) -> &Option<String>| {
             self.guesses.iter().find_map(|guess| Some((guess.from, pick(guess).as_deref()?)))
@@ -189,7 +189,7 @@ const BUDGET: &str =
 
 impl Proposal<'_> {
     /// The file.
-    fn text(&self, found: &Found) -> String {
+    fn text(&self, found: &Survey) -> String {
         let mut text = "# Settings of pleach for this repository; `pleach config` shows all there are.\n".to_owned();
         let names: Vec<&str> = found.agents.iter().map(|agent| agent.name).collect();
         let keys: Vec<&str> = found.keys.iter().map(|(_, name)| *name).collect();
@@ -232,7 +232,7 @@ fn scalar(text: &str) -> String {
 
 /// Makes sure that pleach can read what it is about to write.
 fn check(root: &Path, text: &str) -> Result<(), Failure> {
-    let layer = Layer::file(Level::Project, root.join(PROJECT_FILES[0]), text.to_owned());
+    let layer = Layer::file(Precedence::Project, root.join(PROJECT_FILES[0]), text.to_owned());
     config::resolve(vec![layer]).map(drop).map_err(|errors| settings::failure(&errors, root))
 }
 
@@ -294,7 +294,7 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
 mod tests {
     use super::*;
 
-    fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Found {
+    fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Survey {
         let agents = agents.iter().map(|(name, is_ready)| Installed {
             name,
             path: "/bin/x".into(),
@@ -302,7 +302,7 @@ mod tests {
             has_login: *is_ready,
             has_key: false,
         });
-        Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
+        Survey { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         for command in ["npm ci", "make: it", "a # b", "go test ./...", "x 'y' \"z\"", "true", "- a", "p && q"] {
             let found = found(&[], &[]);
             let proposal = Proposal { test: Some(("Makefile", command)), ..Proposal::default() };
-            let layer = Layer::file(Level::Project, "pleach.yaml", proposal.text(&found));
+            let layer = Layer::file(Precedence::Project, "pleach.yaml", proposal.text(&found));
             let resolved = config::resolve(vec![layer]).unwrap_or_else(|errors| panic!("{command}: {errors:?}"));
             assert_eq!(resolved.config.tree.test_command.as_deref(), Some(command));
         }

@@ -8,11 +8,11 @@ use pleach::engine::tree::{logs, told};
 use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::{Found, OpenBranch, Place, Status, TaskState};
+use pleach::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
 use pleach::state::Phase;
 use pleach::step::{Feedback, FeedbackKind, shown_name};
 use pleach::text::{first_line, shorten};
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ use crate::globals::Globals;
 use crate::render::session::{fields, plain};
 use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
 use crate::render::{Out, Table, duration};
-use crate::tree::look::{Ground, Grown};
+use crate::tree::overview::{TreeContext, TreeWithProgress};
 
 /// How many tasks of a phase are named.
 const MOST: usize = 20;
@@ -43,15 +43,15 @@ pub struct InspectArgs {
 }
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     show(globals, &ground, &grown, &args.task)?;
     Ok(Exit::Done)
 }
 
 /// Shows a task of a tree.
-pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) -> Result<(), Failure> {
-    let seen = Seen::of(ground, grown, task)?;
+pub fn show(globals: &Globals, ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
+    let seen = TaskView::of(ground, grown, task)?;
     let mut out = Out::new();
     if globals.json {
         return out.json(&seen.json(ground)?);
@@ -62,8 +62,8 @@ pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) ->
 }
 
 /// A task and all that is known of it.
-struct Seen<'a> {
-    grown: &'a Grown,
+struct TaskView<'a> {
+    grown: &'a TreeWithProgress,
     task: &'a TaskId,
     state: &'a TaskState,
     /// Its branch, where there is one.
@@ -72,8 +72,8 @@ struct Seen<'a> {
     logs: Vec<pleach::engine::tree::Log>,
 }
 
-impl<'a> Seen<'a> {
-    fn of(ground: &Ground, grown: &'a Grown, task: &'a TaskId) -> Result<Self, Failure> {
+impl<'a> TaskView<'a> {
+    fn of(ground: &TreeContext, grown: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
         let repo = &ground.place.repo;
         let state = grown.progress.task(task);
         let branch = own_branch(ground, grown, task)?;
@@ -85,7 +85,7 @@ impl<'a> Seen<'a> {
         Ok(Self { grown, task, state, branch, feedback, logs })
     }
 
-    fn fields(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+    fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
         let node = self.grown.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
         fields.push(("tree", format!("{} on {}", self.grown.file.path, ground.target)));
@@ -123,7 +123,7 @@ impl<'a> Seen<'a> {
         let leaves = self.grown.file.tree.leaves_below(self.task);
         let all = leaves.len();
         let states = leaves.into_iter().map(|leaf| (leaf, self.grown.progress.task(leaf)));
-        let is_done = |state: &TaskState| state.status == Status::Complete && state.landed;
+        let is_done = |state: &TaskState| state.status == TaskStatus::Complete && state.landed;
         (states.filter(|(_, state)| !is_done(state)).collect(), all)
     }
 
@@ -144,9 +144,9 @@ impl<'a> Seen<'a> {
     fn say_phase(&self, document: &mut Value) {
         let (not_done, _) = self.not_done();
         let status = match self.tests() {
-            Some("fail") => Status::Failed,
-            None | Some("pass") if not_done.is_empty() => Status::Complete,
-            _ => Status::Pending,
+            Some("fail") => TaskStatus::Failed,
+            None | Some("pass") if not_done.is_empty() => TaskStatus::Complete,
+            _ => TaskStatus::Pending,
         };
         let not_done = not_done.into_iter().map(|(task, state)| json!({"id": task, "status": state.status.as_str()}));
         document["not_done"] = not_done.collect();
@@ -157,9 +157,9 @@ impl<'a> Seen<'a> {
     }
 
     /// The tasks of an inner node that are not done, those that failed first.
-    fn in_the_way(&self, ground: &Ground) -> String {
+    fn in_the_way(&self, ground: &TreeContext) -> String {
         let (mut not_done, _) = self.not_done();
-        not_done.sort_by_key(|(_, state)| state.status != Status::Failed);
+        not_done.sort_by_key(|(_, state)| state.status != TaskStatus::Failed);
         if self.grown.node(self.task).is_leaf() || not_done.is_empty() {
             return String::new();
         }
@@ -174,7 +174,7 @@ impl<'a> Seen<'a> {
         text
     }
 
-    fn text(&self, ground: &Ground) -> Result<String, Failure> {
+    fn text(&self, ground: &TreeContext) -> Result<String, Failure> {
         let mut text = self.in_the_way(ground);
         if !self.grown.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
             return Ok(text);
@@ -222,7 +222,7 @@ impl<'a> Seen<'a> {
         Ok(text)
     }
 
-    fn json(&self, ground: &Ground) -> Result<Value, Failure> {
+    fn json(&self, ground: &TreeContext) -> Result<Value, Failure> {
         let node = self.grown.node(self.task);
         let repo = &ground.place.repo;
         let mut document = task_json(node, &self.grown.file.tree, &self.grown.progress);
@@ -252,12 +252,12 @@ impl<'a> Seen<'a> {
 }
 
 /// The branch of a task, unless it is that of another tree's task of the same name.
-fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
+fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
     let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
-    let branch = OpenBranch { name, place: Place::Task(task.clone()), tip };
+    let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
     let is_own = match grown.progress.unread(task) {
         // Nobody knows whose it is.
         Some(_) => true,
@@ -274,9 +274,9 @@ fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<Op
 }
 
 /// What the next attempt is told: by the session that goes on with the task, where there is one, else as a new one would be.
-fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> {
+fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
     let repo = &ground.place.repo;
-    if state.status.is_over() && state.status != Status::Failed {
+    if state.status.is_over() && state.status != TaskStatus::Failed {
         return Vec::new();
     }
     let session = state.session.as_ref().and_then(|session| Summary::newest(repo, session).ok());
@@ -290,7 +290,7 @@ fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> 
 }
 
 /// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
-fn gate_feedback(ground: &Ground, grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
+fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
     told(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
@@ -305,7 +305,7 @@ fn what_failed(feedback: &Feedback) -> String {
 }
 
 /// `15 passed, 1 failed in 3.2s`
-fn tests(found: &Found) -> String {
+fn tests(found: &StepCommit) -> String {
     let Some(test) = &found.step.test else { return String::new() };
     let counts = test.counts.map(|counts| {
         let skipped = if counts.skipped > 0 { format!(", {} skipped", counts.skipped) } else { String::new() };
@@ -315,11 +315,11 @@ fn tests(found: &Found) -> String {
     counts.into_iter().chain(took).collect::<Vec<_>>().join(" ")
 }
 
-fn place(found: &Found, ground: &Ground) -> String {
+fn place(found: &StepCommit, ground: &TreeContext) -> String {
     match &found.on {
-        Place::Target => ground.target.to_string(),
-        Place::Phase(phase) => format!("the branch of {phase}"),
-        Place::Task(_) => "its branch".to_owned(),
+        StepPlace::Target => ground.target.to_string(),
+        StepPlace::Phase(phase) => format!("the branch of {phase}"),
+        StepPlace::Task(_) => "its branch".to_owned(),
     }
 }
 
@@ -328,12 +328,12 @@ fn indented(text: &str) -> String {
 }
 
 /// All a step's commit says.
-fn message(repo: &Repo, found: &Found) -> Result<Message, Failure> {
+fn message(repo: &Repo, found: &StepCommit) -> Result<CommitMessage, Failure> {
     let commit = repo.commit(found.commit).map_err(|error| of_git(&error))?;
-    Ok(Message::read(&commit.text()))
+    Ok(CommitMessage::read(&commit.text()))
 }
 
-fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
+fn step_json(repo: &Repo, found: &StepCommit) -> Result<Value, Failure> {
     let message = message(repo, found)?;
     let step = &found.step;
     let test = step.test.as_ref().map(|test| {
@@ -341,9 +341,9 @@ fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
         json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": runtime, "log": test.log})
     });
     let on = match &found.on {
-        Place::Target => "target",
-        Place::Phase(_) => "phase",
-        Place::Task(_) => "task",
+        StepPlace::Target => "target",
+        StepPlace::Phase(_) => "phase",
+        StepPlace::Task(_) => "task",
     };
     let extra: serde_json::Map<String, Value> =
         step.extra.iter().map(|(key, value)| (key.clone(), json!(value))).collect();

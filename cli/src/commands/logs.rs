@@ -15,7 +15,7 @@ use crate::failure::{of_git, of_record};
 use crate::globals::Globals;
 use crate::render::tree::CUT_OFF;
 use crate::render::{Out, Table};
-use crate::tree::look::{Ground, Withered, Worked};
+use crate::tree::overview::{BrokenTree, TreeContext, TreeHistory};
 
 /// List the logs of tasks, or print one.
 ///
@@ -36,7 +36,7 @@ pub struct LogsArgs {
 }
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
@@ -59,7 +59,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
             document["task"] = json!(task);
             document
         });
-        let cut_off = trees.iter().any(Worked::is_cut_off);
+        let cut_off = trees.iter().any(TreeHistory::is_cut_off);
         out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
         return Ok(tell_lacking(&trees));
     }
@@ -86,20 +86,20 @@ pub fn log_json(log: &Log) -> Value {
 }
 
 /// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
-pub fn tell_lacking(trees: &[Worked]) -> Exit {
-    if trees.iter().any(Worked::is_cut_off) {
+pub fn tell_lacking(trees: &[TreeHistory]) -> Exit {
+    if trees.iter().any(TreeHistory::is_cut_off) {
         warning!(ShallowClone, "{CUT_OFF}");
     }
     let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
-    let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
+    let invalid: Vec<&BrokenTree> = withered.filter(|tree| tree.invalid).collect();
     invalid.iter().for_each(|tree| warning!(TreeUnusable, "{}: {}", tree.path, tree.why));
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
-fn collect(ground: &Ground, task: Option<&TaskId>, trees: &[Worked]) -> Result<Vec<(TaskId, Log)>, Failure> {
+fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -> Result<Vec<(TaskId, Log)>, Failure> {
     let mut found = Vec::new();
-    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
+    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
         for log in logs(&ground.place.repo, state).map_err(|error| of_git(&error))? {
             let log = (id.clone(), log);
             if !found.contains(&log) {
@@ -117,7 +117,7 @@ pub fn shown_by(log: &Log) -> String {
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
-    ground: &Ground,
+    ground: &TreeContext,
     found: &'a [(TaskId, Log)],
     name: &str,
 ) -> Result<(&'a TaskId, &'a Log, Vec<u8>), Failure> {

@@ -13,7 +13,7 @@ use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::next_commands::about;
 use crate::render::{Out, session as show};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 
 /// Pause a session that runs in another terminal.
 ///
@@ -30,7 +30,7 @@ pub struct PauseArgs {
 
 pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
     let mut signals = 0;
     let asked = &mut |holder: &Holder| {
         signals += 1;

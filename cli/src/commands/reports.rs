@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::{Found, TaskState};
+use pleach::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
 use crate::commands::logs::tell_lacking;
@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_record;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
-use crate::tree::look::{Ground, Worked};
+use crate::tree::overview::{TreeContext, TreeHistory};
 
 /// List the reports of completed tasks.
 ///
@@ -29,11 +29,11 @@ pub struct ReportsArgs {
 }
 
 pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let mut reports = Vec::new();
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);
-    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(is_meant) {
+    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(is_meant) {
         for found in &state.steps {
             let Some(path) = &found.step.report else { continue };
             let report = report(&ground.place.repo, id, found, path)?;
@@ -44,7 +44,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     }
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"reports": reports, "cut_off": trees.iter().any(Worked::is_cut_off)}))?;
+        out.json(&json!({"reports": reports, "cut_off": trees.iter().any(TreeHistory::is_cut_off)}))?;
         return Ok(tell_lacking(&trees));
     }
     if reports.is_empty() {
@@ -74,7 +74,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
 }
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.
-fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value, Failure> {
+fn report(repo: &Repo, task: &TaskId, found: &StepCommit, path: &str) -> Result<Value, Failure> {
     let holds = match pleach::engine::tree::report(repo, found) {
         // What is there is listed also where the remote that has the rest cannot be reached.
         Err(error) if repo.is_partial() => {

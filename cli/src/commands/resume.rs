@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{Config, Level, Resolved, Source};
+use pleach::config::{Config, Precedence, Resolved, Source};
 use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
@@ -19,12 +19,12 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
+use crate::preflight::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::prompt::BUILT_IN;
-use crate::ready::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Search};
 
 /// Resume a paused, interrupted or failed session.
@@ -47,7 +47,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let local = settings::below(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), Fit::Resumable)?;
+    let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         Some(from) => from,
         None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
     };
-    let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
+    let record = Source::named(Precedence::Recorded, format!("as session {id} recorded it"));
     let inputs = for_inputs(&history.started.inputs, &record);
     require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
     let built = build(globals, &settings, &settings.resolved.config, answers)?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::select::{Selectors, select};
 use crate::code::Code;
-use crate::commands::cancel::call_off;
+use crate::commands::cancel::cancel;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
@@ -55,7 +55,7 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
     let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
     let selectors = args.select.given();
-    let mut told = Told { out: Out::new(), documents: Vec::new() };
+    let mut told = RemovalMessage { out: Out::new(), documents: Vec::new() };
     if args.select.keeps {
         return remover.remove_keeps(told.out);
     }
@@ -81,14 +81,14 @@ struct Remover<'a> {
 }
 
 /// What was printed, and what is.
-struct Told {
+struct RemovalMessage {
     out: Out,
     documents: Vec<Value>,
 }
 
 impl Remover<'_> {
     /// Removes the sessions the user names, or none where one of them must not go.
-    fn remove_named(&self, told: &mut Told) -> Result<(), Failure> {
+    fn remove_named(&self, told: &mut RemovalMessage) -> Result<(), Failure> {
         let named = self.args.sessions.iter().map(|given| sessions::resolve(&self.repo, given));
         let mut ids = named.collect::<Result<Vec<_>, _>>()?;
         ids.sort();
@@ -103,7 +103,7 @@ impl Remover<'_> {
 
     /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not
     /// go is left.
-    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut Told) -> Result<(), Failure> {
+    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut RemovalMessage) -> Result<(), Failure> {
         for id in ids {
             let removal = self.prepare(&id).and_then(|removal| match self.args.force {
                 true => Ok(removal),
@@ -151,7 +151,7 @@ impl Remover<'_> {
         match self.look(id) {
             // What runs is called off first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
-                match call_off(self.globals, &self.repo, id, GRACE) {
+                match cancel(self.globals, &self.repo, id, GRACE) {
                     Err(held) if held.exit() == Exit::Locked => Err(held),
                     // One whose record nobody can read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),
@@ -161,7 +161,7 @@ impl Remover<'_> {
         }
     }
 
-    fn remove(&self, removal: Removal, told: &mut Told) -> Result<(), Failure> {
+    fn remove(&self, removal: Removal, told: &mut RemovalMessage) -> Result<(), Failure> {
         let (globals, dry_run) = (self.globals, self.args.dry_run);
         let session = removal.session.clone();
         let is_lost = |found: &&Obstacle| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Level, Source as Origin};
+use pleach::config::{AgentChoice, Precedence, Source as Origin};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
@@ -18,17 +18,17 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
-use crate::prompt;
-use crate::ready::{
+use crate::preflight::{
     Runnable, any_alone, check_agents, check_answers, check_prices, require_trust, runnable, say_simulated,
     warn_of_dirty_files, warn_of_skipped,
 };
+use crate::prompt;
 use crate::render::node::kind;
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, introduce, say_opened, say_unheld, see_through};
 use crate::settings::{self, Search, Settings};
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// Run a prompt or a pipeline on this repository.
 ///
@@ -178,8 +178,8 @@ fn agree_to_inputs(
     place: &Place,
     inputs: &BTreeMap<String, String>,
 ) -> Result<(), Failure> {
-    let here = Origin::named(Level::Flag, "given to `pleach run`");
-    let user = User::of(globals, settings, place.repo.common_dir());
+    let here = Origin::named(Precedence::Flag, "given to `pleach run`");
+    let user = TerminalTruster::of(globals, settings, place.repo.common_dir());
     user.keep_given(for_inputs(inputs, &here), &settings.redactor())
 }
 

@@ -9,7 +9,7 @@ use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::llm;
 use pleach::record;
-use pleach::trailer::{Message, TurnFacts};
+use pleach::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
 use crate::globals::Globals;
 use crate::render::{Out, duration, session as show, tokens};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 
 /// Show a turn: its messages, tools, changes and cost.
 ///
@@ -32,7 +32,7 @@ pub struct ShowArgs {
 }
 
 /// A turn with all that is known of it.
-struct Shown {
+struct TurnView {
     session: SessionId,
     /// None when only the commit is left.
     turn: Option<Spoken>,
@@ -107,12 +107,12 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     match turn(text) {
         // The beginning of a commit's id can be all digits; no session has so many turns.
         Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
-        Some(turn) => Ok(Some((sessions::newest(repo, Fit::Any)?.session, turn))),
+        Some(turn) => Ok(Some((sessions::newest(repo, SessionFilter::Any)?.session, turn))),
         None => Ok(None),
     }
 }
 
-fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failure> {
+fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnView, Failure> {
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
@@ -122,7 +122,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };
-    Ok(Shown { session, turn: Some(Spoken::read(repo, &view, turn)?), commit })
+    Ok(TurnView { session, turn: Some(Spoken::read(repo, &view, turn)?), commit })
 }
 
 /// What is to be shown of a commit, for programs and for people.
@@ -134,7 +134,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
     })?;
     let (commit, facts, patch) = read_commit(repo, id)?;
     let Some(facts) = facts else {
-        if let Some(step) = step::Shown::read(repo, id, &patch)? {
+        if let Some(step) = step::StepView::read(repo, id, &patch)? {
             return Ok((step.json(), step.text(whole)));
         }
         return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is not a turn of a session", id.short()))
@@ -150,7 +150,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
-            Ok(Shown { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
+            Ok(TurnView { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
@@ -169,7 +169,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
                 String::new()
             }
         };
-        Ok((id, TurnFacts::read(&Message::read(&commit.text())), patch))
+        Ok((id, TurnFacts::read(&CommitMessage::read(&commit.text())), patch))
     };
     read().map_err(|error| of_git(&error))
 }
@@ -177,7 +177,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
 /// How to get what a shallow clone has left behind.
 const UNSHALLOW: &str = "`git fetch --unshallow` fetches the rest";
 
-impl Shown {
+impl TurnView {
     /// For programs and for people.
     fn both(&self, whole: bool) -> (Value, String) {
         (self.json(), self.text(whole))

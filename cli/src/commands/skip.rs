@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_tree;
 use crate::globals::Globals;
 use crate::render::Out;
-use crate::tree::look::Ground;
+use crate::tree::overview::TreeContext;
 
 /// Count a task as complete without doing it.
 ///
@@ -44,7 +44,7 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     let marking = ground.marking(&grown.file);
     let task = &args.task;

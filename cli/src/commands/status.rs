@@ -20,14 +20,14 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::globals::Globals;
 use crate::next_commands::about;
-use crate::render::tree::{Shown, withered_json};
+use crate::render::tree::{TreeView, withered_json};
 use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
 use crate::settings;
-use crate::tree::look::{Ground, Grown, Withered};
+use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
 use crate::tree::plan::target;
-use crate::tree::watch::{Picture, watch};
+use crate::tree::watch::{StatusPage, watch};
 
 /// Show the task trees of this branch and the sessions of this repository, or one task or session.
 ///
@@ -54,7 +54,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {
-        Ok(target) => Some(Ground::on(globals, settings, place, target)),
+        Ok(target) => Some(TreeContext::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
         Err(_) => None,
     };
@@ -82,14 +82,14 @@ fn picked(
     globals: &Globals,
     args: &StatusArgs,
     repo: &Repo,
-    ground: Option<&Ground>,
+    ground: Option<&TreeContext>,
     given: &str,
 ) -> Result<(), Failure> {
     let (trees, withered) = match ground {
         Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
         None => Default::default(),
     };
-    let with_task = |grown: &Grown, task: &TaskId| grown.file.tree.node(task).is_some();
+    let with_task = |grown: &TreeWithProgress, task: &TaskId| grown.file.tree.node(task).is_some();
     if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
         && trees.iter().any(|grown| with_task(grown, &task))
     {
@@ -130,10 +130,10 @@ fn all(
     globals: &Globals,
     args: &StatusArgs,
     (repo, prefix): (&Repo, &str),
-    ground: Option<&Ground>,
-) -> Result<Picture, Failure> {
+    ground: Option<&TreeContext>,
+) -> Result<StatusPage, Failure> {
     let whole = globals.verbosity > 0;
-    let mut reader = ground.map(Ground::reader);
+    let mut reader = ground.map(TreeContext::reader);
     let (grown, withered) = match ground.zip(reader.as_mut()) {
         Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
@@ -148,8 +148,8 @@ fn all(
     };
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
-    let worked = ground.and_then(Ground::worked_by);
-    let mut picture = Picture::default();
+    let worked = ground.and_then(TreeContext::worked_by);
+    let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
             picture.locks.push(lock_name(id));
@@ -160,17 +160,17 @@ fn all(
     }
     picture.invalid = withered.iter().any(|tree| tree.invalid);
     picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
-    let trees: Vec<Shown<'_>> = ground
+    let trees: Vec<TreeView<'_>> = ground
         .into_iter()
         .flat_map(|ground| {
-            let shown = |grown| Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
+            let shown = |grown| TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
             grown.iter().map(shown)
         })
         .collect();
     picture.document = json!({
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
-        "trees": trees.iter().map(Shown::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
+        "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
         "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
@@ -206,8 +206,8 @@ fn session_json((id, summary): &Listed) -> Value {
 }
 
 fn text(
-    trees: &[Shown<'_>],
-    withered: &[Withered],
+    trees: &[TreeView<'_>],
+    withered: &[BrokenTree],
     (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
@@ -238,15 +238,21 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         document["worktrees"] = json!(copies);
         let asked = Question::waiting(&summary.pipeline, &summary.state);
         document["question"] = asked.as_ref().map_or(Value::Null, question::json);
-        document["go_on"] = go_on(globals, repo, summary).map_or(Value::Null, Value::String);
+        document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
     let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
-    let go_on = go_on(globals, repo, summary);
-    out.line(show::fields(&details(summary, go_on, missing, &standing_of_branch(summary, missing, repo)?, copies)))?;
+    let resume_hint = resume_hint(globals, repo, summary);
+    out.line(show::fields(&details(
+        summary,
+        resume_hint,
+        missing,
+        &standing_of_branch(summary, missing, repo)?,
+        copies,
+    )))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -256,7 +262,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
 
 fn details(
     summary: &Summary,
-    go_on: Option<String>,
+    resume_hint: Option<String>,
     missing: Option<CommitId>,
     stands: &str,
     copies: Vec<String>,
@@ -280,7 +286,7 @@ fn details(
         fields.push(("choices", show::plain(&asked.choices_in_words())));
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
     }
-    fields.extend(go_on.map(|command| ("go on", command)));
+    fields.extend(resume_hint.map(|command| ("go on", command)));
     fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         fields.push(("branch", format!("{branch}{stands}")));
@@ -315,7 +321,7 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
 }
 
 /// The command that goes on with a session that can go on.
-fn go_on(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
+fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
     let answer = match (summary.standing(), summary.node()) {
         (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {

@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;
-use crate::trust::{Agreement, Store};
+use crate::trust::{Approval, Store};
 
 /// How many digits of a key are shown.
 const SHOWN_KEY: usize = 10;
@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
+fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
     let mut out = Out::new();
     if globals.json {
         return out.json(&json!({"trusted": agreements}));
@@ -72,18 +72,18 @@ fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
     out.line(table)
 }
 
-fn short(agreement: &Agreement) -> String {
+fn short(agreement: &Approval) -> String {
     agreement.key.chars().take(SHOWN_KEY).collect()
 }
 
-fn headline(agreement: &Agreement) -> String {
+fn headline(agreement: &Approval) -> String {
     let first = visible(first_line(&agreement.text));
     if agreement.text.trim().lines().nth(1).is_some() { format!("{first} …") } else { first }
 }
 
 /// The one agreement a key stands for.
-fn pick(store: &Store, key: &str) -> Result<Agreement, Failure> {
-    let mut found: Vec<Agreement> =
+fn pick(store: &Store, key: &str) -> Result<Approval, Failure> {
+    let mut found: Vec<Approval> =
         store.list()?.into_iter().filter(|agreement| !key.is_empty() && agreement.key.starts_with(key)).collect();
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::plan::diagnostic::{Diagnostic, Severity};
-use pleach::plan::lint::{Known, unsupported};
+use pleach::plan::lint::{KnownNames, unsupported};
 use pleach::plan::validate;
 use pleach::text::counted;
 use serde_json::{Value, json};
@@ -71,18 +71,18 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
 }
 
 /// The agents and models configured for a directory.
-fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> Known {
+fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> KnownNames {
     match settings::below(globals, dir) {
         Ok(settings) => known(&settings.resolved.config),
         Err(failure) => {
             failure.report(false);
             errors.push(failure.sentence());
-            Known::default()
+            KnownNames::default()
         }
     }
 }
 
-fn check(file: PipelineFile, known: &Known) -> Checked {
+fn check(file: PipelineFile, known: &KnownNames) -> Checked {
     let (pipeline, mut findings) = validate(&file.source, &file.inputs(BTreeMap::new()), known);
     if let Some(pipeline) = &pipeline {
         // The file is right; it is pleach that cannot run it yet.

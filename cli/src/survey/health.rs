@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
-use pleach::budget::Limits;
+use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
 use pleach::engine::{Leftover, Places, Session, Standing, Summary, View};
 use pleach::git::{self, Repo};
@@ -168,7 +168,7 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         let name = settings.runner.as_ref()?.to_string();
         Some((format!("tree.steps.{step}.runner"), roster.choice_of(&name).ok()?, Some(name)))
     }));
-    let is_limited = Limits { budget: config.budget.clone(), ..Limits::default() }.is_set();
+    let is_limited = BudgetLimits { budget: config.budget.clone(), ..BudgetLimits::default() }.is_set();
     let mut findings = Vec::new();
     // A program the settings bring along is not even asked for its version: nobody may have agreed to it.
     let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use pleach::config::{Commits as ConfigCommits, Config, Isolation};
+use pleach::config::{CommitGranularity, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
 use pleach::engine::tree::{self, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
@@ -14,7 +14,7 @@ use pleach::ids::{BranchName, RepoPath, TaskId};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
-use pleach::schedule::Limits;
+use pleach::schedule::ScheduleOptions;
 use pleach::text::{listed, shell_word};
 use pleach::workspace::{branch_ref, target_of};
 
@@ -166,10 +166,10 @@ pub fn make(
         for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
     })?;
     Ok(TreePlan {
-        limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },
+        limits: ScheduleOptions { retry_failed: args.retry_failed, only, ..limits(config) },
         commits: match config.commits {
-            ConfigCommits::Steps => Commits::Steps,
-            ConfigCommits::Turns => Commits::Turns,
+            CommitGranularity::Steps => Commits::Steps,
+            CommitGranularity::Turns => Commits::Turns,
         },
         test: tree.test_command.as_ref().filter(|command| !command.trim().is_empty()).map(|command| TestCommand {
             kind: TestKind::Unit,
@@ -200,13 +200,13 @@ pub fn make(
 }
 
 /// What the settings say about attempts, gates and branches.
-pub fn limits(config: &Config) -> Limits {
+pub fn limits(config: &Config) -> ScheduleOptions {
     let tree = &config.tree;
-    Limits {
+    ScheduleOptions {
         max_retries: tree.max_retries,
         isolation: tree.isolation,
         early_stop: tree.early_stop,
-        ..Limits::default()
+        ..ScheduleOptions::default()
     }
 }
 

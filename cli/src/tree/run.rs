@@ -9,31 +9,31 @@ use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{self, Brought, Left, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left};
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
-use pleach::event::Told;
+use pleach::event::Notification;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::Chosen;
-use pleach::progress::{Progress, Status};
+use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 
-use super::ended;
 use super::find::{TreeFile, find};
+use super::outcome;
 use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
-use super::show::Shown;
+use super::progress::TreeProgress;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree, of_trust};
 use crate::globals::Globals;
 use crate::next_commands::addressed;
-use crate::ready::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
+use crate::preflight::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
 use crate::session::{Place, Protection, build, introduce, say_unheld};
 use crate::settings::Settings;
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// Works a tree, once everything it would run is agreed to.
 pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
@@ -53,9 +53,9 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     let place = Place::find(&dir, target_repo, &settings)?;
     let truster: Box<dyn Truster<Failure>> = match is_trusted {
         true => Box::new(AgreesToAll),
-        false => Box::new(User::of(globals, &settings, place.repo.common_dir())),
+        false => Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir())),
     };
-    let site = Site { globals, args, tasks, truster, dir, settings, place, answers };
+    let site = RunSite { globals, args, tasks, truster, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = Arc::new(site.plan(file, target(&site.place)?)?);
     check_answers(&site.asking(&plan)?, &site.answers)?;
@@ -71,17 +71,17 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     wait_for(site.agree(&run, &brought))?;
     warn_of_dirty_files(globals, &site.place)?;
     warn_of_skipped(globals, &site.place.repo, &site.settings)?;
-    let mut shown = Shown::new(globals, &plan);
+    let mut shown = TreeProgress::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
     let stopped_by = built.stopped_by();
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
     let ended = block_on(stopped_by, run)?;
-    ended::tell(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
+    outcome::print_outcome(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
     Ok(exit(&ended))
 }
 
 /// Where and by whom a tree is worked.
-struct Site<'a> {
+struct RunSite<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
     tasks: &'a Tasks,
@@ -94,7 +94,7 @@ struct Site<'a> {
     answers: Answers,
 }
 
-impl Site<'_> {
+impl RunSite<'_> {
     /// The plan a tree makes for a target, once it is known that it can be worked.
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
         let plan = make(self.globals, self.args, self.tasks, &self.settings, &self.place, file, target)?;
@@ -134,7 +134,7 @@ impl Site<'_> {
         (plan, mut run, left): (&TreePlan, TreeRun, Vec<Left>),
         engine: Arc<Engine>,
         protection: &Chosen,
-        shown: &mut Shown,
+        shown: &mut TreeProgress,
     ) -> Result<TreeEnded, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
@@ -149,7 +149,7 @@ impl Site<'_> {
         shown.begin(plan, progress, &changes);
         let alone = plan.used_pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
-        let mut hear = |told: &Told| {
+        let mut hear = |told: &Notification| {
             protection.hear(self.globals, &told.recorded.event);
             shown.event(plan, told);
         };
@@ -250,7 +250,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     // Another budget is for the task that was asked for, or for all.
     let retried = |task: &TaskId| plan.limits.retry_failed && plan.limits.only.as_ref().is_none_or(|only| only == task);
     let is_left = |task: &&TaskId| match progress.task(task).status {
-        Status::Failed => retried(task),
+        TaskStatus::Failed => retried(task),
         status => !status.is_over(),
     };
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(is_left).collect();

@@ -26,7 +26,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 /// What is to be shown, and what it depends on beside the refs.
 #[derive(Debug, Default)]
-pub struct Picture {
+pub struct StatusPage {
     /// For people.
     pub text: String,
     /// For programs.
@@ -39,7 +39,7 @@ pub struct Picture {
     pub invalid: bool,
 }
 
-impl Picture {
+impl StatusPage {
     /// Shows it once.
     pub fn print(&self, globals: &Globals) -> Result<(), Failure> {
         let mut out = Out::new();
@@ -69,7 +69,7 @@ fn refs(repo: &Repo) -> Result<Refs, Failure> {
 pub fn watch(
     globals: &Globals,
     repo: &Repo,
-    look: &mut dyn FnMut() -> Result<Picture, Failure>,
+    look: &mut dyn FnMut() -> Result<StatusPage, Failure>,
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

@@ -18,7 +18,7 @@ use pleach::redact::Redactor;
 use pleach::text::{counted, visible};
 use pleach::trust::TrustItem;
 
-pub use self::store::{Agreement, Store};
+pub use self::store::{Approval, Store};
 use crate::code::Code;
 use crate::exit::Failure;
 use crate::failure::of_trust;
@@ -28,13 +28,13 @@ use crate::{say, stdin_lines};
 
 /// The user of a command, who may have agreed before and may be there to be asked.
 #[derive(Debug)]
-pub struct User {
+pub struct TerminalTruster {
     store: Store,
     repo: PathBuf,
     ask: Ask,
 }
 
-impl User {
+impl TerminalTruster {
     /// The one who works with the repository that has this common git directory.
     pub fn of(globals: &Globals, settings: &Settings, repo: &Path) -> Self {
         Self { store: Store::new(&settings.state_dir), repo: repo.to_owned(), ask: Ask::of(globals) }
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-impl Truster<Failure> for User {
+impl Truster<Failure> for TerminalTruster {
     fn agree(&self, items: Vec<TrustItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { self.require(items) })
     }
@@ -143,7 +143,7 @@ fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Red
         return Ok(());
     }
     let at = pleach::clock::now();
-    let new = new.into_iter().map(|(key, item)| Agreement {
+    let new = new.into_iter().map(|(key, item)| Approval {
         key,
         repo: repo.to_owned(),
         kind: item.kind.to_string(),
@@ -221,11 +221,11 @@ mod tests {
 
     #[test]
     fn an_agreement_to_a_value_holds_for_its_setting_alone() {
-        use pleach::config::{Level, Source, Supplied, SuppliedKind};
+        use pleach::config::{Precedence, Source, Supplied, SuppliedKind};
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         let agrees = |kind, key: &str, text: &str, ask| {
-            let source = Source::file(Level::Project, "pleach.yaml");
+            let source = Source::file(Precedence::Project, "pleach.yaml");
             let item = TrustItem::from(Supplied { kind, key: key.into(), source, text: text.into() });
             let mut shown = Vec::new();
             let out = &mut shown;

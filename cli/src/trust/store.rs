@@ -12,7 +12,7 @@ use crate::exit::Failure;
 
 /// An agreement, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
+pub struct Approval {
     /// The hash of what was agreed to, as `pleach trust` shows it.
     pub key: String,
     /// The repository, by its common git directory.
@@ -28,9 +28,9 @@ pub struct Agreement {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Agreements {
+struct Approvals {
     version: u32,
-    trusted: Vec<Agreement>,
+    trusted: Vec<Approval>,
 }
 
 /// The file of agreements.
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// All agreements, oldest first.
-    pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
+    pub fn list(&self) -> Result<Vec<Approval>, Failure> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -59,7 +59,7 @@ impl Store {
             }
             Err(error) => return Err(self.unusable(&error)),
         };
-        let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
+        let agreements: Approvals = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
         if agreements.version != 1 {
             let message = format!("{} was written by a newer pleach", self.file.display());
             return Err(Failure::new(Code::TrustStore, message).hint("use that pleach, or move the file away"));
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// Takes back the agreements `pick` chooses and gives them.
-    pub fn revoke(&self, pick: impl Fn(&Agreement) -> bool) -> Result<Vec<Agreement>, Failure> {
+    pub fn revoke(&self, pick: impl Fn(&Approval) -> bool) -> Result<Vec<Approval>, Failure> {
         let mut revoked = Vec::new();
         self.change(|trusted| {
             let (gone, kept) = std::mem::take(trusted).into_iter().partition(|agreement| pick(agreement));
@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// Adds agreements that are not there yet.
-    pub(super) fn add(&self, new: Vec<Agreement>) -> Result<(), Failure> {
+    pub(super) fn add(&self, new: Vec<Approval>) -> Result<(), Failure> {
         self.change(|trusted| {
             for agreement in new {
                 if !trusted.iter().any(|known| known.key == agreement.key) {
@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
-    fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
+    fn change(&self, change: impl FnOnce(&mut Vec<Approval>)) -> Result<(), Failure> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         let unwritable = |error: std::io::Error| {
             Failure::new(Code::TrustStore, format!("cannot save approvals in {}", dir.display()))
@@ -103,7 +103,7 @@ impl Store {
         let mut trusted = self.list()?;
         change(&mut trusted);
         let mut text =
-            serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
+            serde_json::to_vec_pretty(&Approvals { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
         text.push(b'\n');
         let new = self.file.with_extension("json.new");
         let mut file = private(&new).map_err(unwritable)?;

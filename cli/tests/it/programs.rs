@@ -254,10 +254,7 @@ fn a_dry_run_says_which_agent_would_work() {
     assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);
     env.configure("agent: builtin\n");
     let refused = env.run(&dot, &["--dry-run"]).expect(7);
-    assert!(
-        refused.stderr.contains("`code` cannot run: no model is configured\nhint: set a key such as"),
-        "{refused}"
-    );
+    assert!(refused.stderr.contains("`code` cannot run: no model is configured\nhint: set a key such as"), "{refused}");
     assert!(env.sessions().is_empty());
 }
 

@@ -606,7 +606,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Layer, Level, resolve};
+    use crate::config::{Layer, Precedence, resolve};
     use crate::ids::NodeId;
 
     /// The agents of a configuration, where some programs are installed, `gemini` not among them.
@@ -617,7 +617,7 @@ mod tests {
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let config = resolve(vec![Layer::file(Level::Project, Path::new("/p/pleach.yaml"), yaml)]).unwrap().config;
+        let config = resolve(vec![Layer::file(Precedence::Project, Path::new("/p/pleach.yaml"), yaml)]).unwrap().config;
         let pairs = keys.iter().copied().chain([("PATH", bin.path().to_str().unwrap())]);
         let environment = Environment::from_pairs(pairs);
         let spawner = Spawner::new(Vec::new(), &environment);

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Config;
-use super::node::Node;
-use super::read::{Reading, Setting, each_string};
+use super::node::ConfigNode;
+use super::read::{ReadContext, Setting, each_string};
 use crate::text::closest;
 
 /// A kind of agent, with the command of those that are any program.
@@ -267,7 +267,7 @@ impl From<AgentRef> for String {
 }
 
 impl Setting for AgentChoice {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         parsed(node, reading)
     }
 
@@ -284,7 +284,7 @@ impl Setting for AgentChoice {
 }
 
 impl Setting for AgentRef {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         parsed(node, reading)
     }
 
@@ -310,7 +310,7 @@ fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
 }
 
 /// The agent a node of the configuration names; a mistake is among the errors.
-fn parsed<A: FromStr<Err = InvalidAgent>>(node: &Node, reading: &mut Reading<'_>) -> Option<A> {
+fn parsed<A: FromStr<Err = InvalidAgent>>(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<A> {
     let agent = String::read(node, reading)?.parse::<A>();
     agent.map_err(|error| reading.report(node.at, error.to_string(), Some(agents_hint(std::iter::empty())))).ok()
 }

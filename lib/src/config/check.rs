@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
 use super::model::Config;
-use super::node::{Kind, Node, Place};
-use super::provider::{Provider, ProviderKind, ProviderName, Variable, holds_secret};
-use super::read::Reading;
+use super::node::{ConfigNode, ConfigNodeKind, SourceSpan};
+use super::provider::{ProviderKind, ProviderName, ServerSettings, Variable, holds_secret};
+use super::read::ReadContext;
 use crate::ids::BranchName;
 use crate::redact::is_secret_name;
 use crate::text::closest;
 
 /// Adds an error for everything in `config` that cannot work; `tree` has the places.
-pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+pub(super) fn check(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     values(config, tree, reading);
     tools(config, tree, reading);
     repos(config, tree, reading);
@@ -20,7 +20,7 @@ pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 
 /// Adds an error for every value that cannot work, whatever else is set: also where another could not be read, and
 /// nothing can be said of what must be there or is named elsewhere.
-pub(super) fn values(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     agents(config, tree, reading);
     branches(config, tree, reading);
     numbers(config, tree, reading);
@@ -29,7 +29,7 @@ pub(super) fn values(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// What is left out of worktrees, or copied into them, is named from the root of the repository.
-fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn left_out(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let is_path = |path: &str| {
         let path = path.strip_suffix('/').unwrap_or(path);
         !path.contains('\n') && path.split('/').all(|part| !["", ".", ".."].contains(&part))
@@ -49,11 +49,11 @@ fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// The place of a setting, or of the nearest one around it that was written.
-fn place(tree: &Node, path: &[&str]) -> Place {
+fn place(tree: &ConfigNode, path: &[&str]) -> SourceSpan {
     (1..=path.len()).rev().find_map(|length| tree.at_path(&path[..length])).map_or(tree.at, |entry| entry.value.at)
 }
 
-fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn agents(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let mut check = |choice: Option<&AgentChoice>, path: &[&str]| {
         let empty = match choice {
             Some(AgentChoice::Command(argv)) => argv.is_empty(),
@@ -80,13 +80,13 @@ fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// Adds an error for every agent a layer names that is of no kind and that no layer gives this name to.
-pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut Reading<'_>) {
+pub(super) fn named_agents(layer: &ConfigNode, named: &BTreeSet<String>, reading: &mut ReadContext<'_>) {
     let steps = match layer.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) {
-        Some(Kind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
+        Some(ConfigNodeKind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
         _ => Vec::new(),
     };
     for agent in layer.at_path(&["agent"]).into_iter().chain(steps) {
-        let Kind::Scalar { text, .. } = &agent.value.kind else { continue };
+        let ConfigNodeKind::Scalar { text, .. } = &agent.value.kind else { continue };
         let Ok(AgentRef::Named(name)) = text.parse() else { continue };
         if !named.contains(&name) {
             let named = || named.iter().map(String::as_str);
@@ -97,7 +97,7 @@ pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut
 }
 
 /// Agents that are programs.
-fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn programs(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, agent) in &config.agents {
         let at = |key: &str| place(tree, &["agents", name, key]);
         for variable in agent.env.keys().filter(|variable| is_secret_name(variable)) {
@@ -153,9 +153,9 @@ fn strange_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     })
 }
 
-fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let items = match tree.at_path(&["tools"]).map(|entry| &entry.value.kind) {
-        Some(Kind::List(items)) => items.as_slice(),
+        Some(ConfigNodeKind::List(items)) => items.as_slice(),
         _ => &[],
     };
     for (index, tool) in config.tools.iter().enumerate() {
@@ -192,7 +192,7 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn repos(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, _) in config.workspace.repos.iter().filter(|(_, repo)| repo.path.is_none()) {
         let at = place(tree, &["workspace", "repos", name.as_str(), "path"]);
         reading.fail(at, format!("the repository `{name}` has no `path`"));
@@ -204,7 +204,7 @@ fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn branches(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, repo) in &config.workspace.repos {
         let at = |key: &str| place(tree, &["workspace", "repos", name.as_str(), key]);
         if BranchName::new(format!("{}x", repo.branch_prefix)).is_err() {
@@ -217,7 +217,7 @@ fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     if config.tree.max_retries == 0 {
         let hint = Some("Give a number from 1 up.".to_owned());
         reading.report(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt", hint);
@@ -231,7 +231,7 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// Providers, and the settings that name one.
-fn providers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn providers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, provider) in config.providers.remote() {
         provider_fits(name, provider, tree, reading);
     }
@@ -263,7 +263,7 @@ const OWN_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading: &mut Reading<'_>) {
+fn provider_fits(name: &ProviderName, provider: &ServerSettings, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let at = |path: &[&str]| place(tree, &[&["providers", name.as_str()], path].concat());
     if !name.is_known() && provider.kind.is_none() {
         let kinds = ProviderKind::WORDS.join(", ");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::{ConfigError, Level, Source};
+use super::error::{ConfigError, Precedence, Source};
 
 /// One variable of a `.env` file.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub fn parse_dotenv(text: &str, file: &Path) -> Result<Vec<DotEnvEntry>, Vec<Con
             Ok(Some((name, value))) => entries.push(DotEnvEntry { name, value, line }),
             Ok(None) => {}
             Err(message) => {
-                let place = Source { line: Some(line), ..Source::file(Level::DotEnv, file) };
+                let place = Source { line: Some(line), ..Source::file(Precedence::DotEnv, file) };
                 errors.push(ConfigError::new(place, message).with_hint("A line is NAME=VALUE; comments begin with #."));
             }
         }

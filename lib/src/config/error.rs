@@ -19,7 +19,7 @@ static KEY: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The layers of configuration, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Precedence {
     /// Built in.
     Default,
     /// The user's own config file.
@@ -38,7 +38,7 @@ pub enum Level {
     Flag,
 }
 
-impl Level {
+impl Precedence {
     /// The level's name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Level {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The layer.
-    pub level: Level,
+    pub level: Precedence,
     /// The file, for layers that are files.
     pub file: Option<PathBuf>,
     /// The variable or flag, for layers that are not.
@@ -74,15 +74,15 @@ pub struct Source {
 
 impl Source {
     /// The built-in defaults.
-    pub const DEFAULT: Self = Self { level: Level::Default, file: None, name: None, line: None };
+    pub const DEFAULT: Self = Self { level: Precedence::Default, file: None, name: None, line: None };
 
     /// A file of this level.
-    pub fn file(level: Level, file: impl Into<PathBuf>) -> Self {
+    pub fn file(level: Precedence, file: impl Into<PathBuf>) -> Self {
         Self { level, file: Some(file.into()), name: None, line: None }
     }
 
     /// A variable or flag of this level.
-    pub fn named(level: Level, name: impl Into<String>) -> Self {
+    pub fn named(level: Precedence, name: impl Into<String>) -> Self {
         Self { level, file: None, name: Some(name.into()), line: None }
     }
 }
@@ -94,7 +94,7 @@ impl fmt::Display for Source {
             (Some(file), Some(line), _) => write!(f, "{file}:{line}"),
             (Some(file), None, _) => write!(f, "{file}"),
             (None, _, Some(name)) => f.write_str(name),
-            (None, _, None) if self.level == Level::Recorded => f.write_str("session record"),
+            (None, _, None) if self.level == Precedence::Recorded => f.write_str("session record"),
             (None, _, None) => f.write_str("default"),
         }
     }

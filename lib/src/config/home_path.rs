@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Environment;
-use super::node::Node;
-use super::read::{Reading, Setting, normal};
+use super::node::ConfigNode;
+use super::read::{ReadContext, Setting, normal};
 
 /// Directories of the home that a variable can put elsewhere.
 const MOVED: [(&str, &str); 4] = [
@@ -55,7 +55,7 @@ impl fmt::Display for HomePath {
 }
 
 impl Setting for HomePath {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         match String::read(node, reading)? {
             text if text == "~" || text.starts_with("~/") => Some(Self(normal(Path::new(&text)))),
             _ => PathBuf::read(node, reading).map(Self),

@@ -25,16 +25,17 @@ mod tests;
 pub use agent::{AgentChoice, AgentRef, InvalidAgent};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
-pub use error::{ConfigError, Level, Source};
+pub use error::{ConfigError, Precedence, Source};
 pub use home_path::HomePath;
-pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
+pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, Env, HideFrom,
-    History, Isolation, Merge, Network, OnExceeded, ParserName, Price, ProviderSettings, Push, Record, RecordPush,
-    Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, TurnMode, Workspace, Worktrees,
-    keys,
+    AgentSettings, AgentStdin, Attribution, BudgetSettings, CommitGranularity, Config, ContextSettings,
+    DEFAULT_BRANCH_PREFIX, EnvSettings, HideFrom, HistoryShape, Isolation, MergeSettings, Network, OnExceeded,
+    ParserName, Price, ProviderSettings, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool, SandboxMode,
+    SandboxSettings, ScriptProvider, StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, WorkspaceSettings,
+    Worktrees, keys,
 };
-pub use provider::{InvalidProviderName, Provider, ProviderKind, ProviderName, Providers, Variable};
-pub use read::Key;
+pub use provider::{InvalidProviderName, ProviderKind, ProviderName, ProvidersSettings, ServerSettings, Variable};
+pub use read::SettingKey;
 pub use record::RecordedConfigError;
 pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};

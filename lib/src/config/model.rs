@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
 use super::home_path::HomePath;
-use super::provider::{ProviderName, Providers};
-use super::read::{Key, Setting};
+use super::provider::{ProviderName, ProvidersSettings};
+use super::read::{Setting, SettingKey};
 use crate::ids::{BranchName, RepoName};
 
 section! {
@@ -20,33 +20,33 @@ section! {
         /// What commits say about the agent beyond their trailers.
         attribution: Attribution = Attribution::None,
         /// What a task's branch holds: one commit per step, or the turns as well.
-        commits: Commits = Commits::Steps,
+        commits: CommitGranularity = CommitGranularity::Steps,
         /// What is too much to commit without a person looking at it.
-        commit: Commit = Commit::default(),
+        commit: CommitSettings = CommitSettings::default(),
         /// Model providers.
-        providers: Providers = Providers::default(),
+        providers: ProvidersSettings = ProvidersSettings::default(),
         /// Agents by name, for nodes, steps and runs that ask for one.
         agents: BTreeMap<String, AgentSettings> = BTreeMap::new(),
         /// Commands agents get as tools.
-        tools: Vec<Tool> = Vec::new(),
+        tools: Vec<ToolSettings> = Vec::new(),
         /// The repositories a run works in.
-        workspace: Workspace = Workspace::default(),
+        workspace: WorkspaceSettings = WorkspaceSettings::default(),
         /// Task trees.
-        tree: Tree = Tree::default(),
+        tree: TreeSettings = TreeSettings::default(),
         /// The working copies agents get.
         worktrees: Worktrees = Worktrees::default(),
         /// The merge queue.
-        merge: Merge = Merge::default(),
+        merge: MergeSettings = MergeSettings::default(),
         /// What agents are told of the run so far.
-        context: Context = Context::default(),
+        context: ContextSettings = ContextSettings::default(),
         /// What may be spent. 0 is no limit.
-        budget: Budget = Budget::default(),
+        budget: BudgetSettings = BudgetSettings::default(),
         /// Where sessions are recorded.
-        record: Record = Record::default(),
+        record: RecordSettings = RecordSettings::default(),
         /// What agents may touch outside their working copy.
-        sandbox: Sandbox = Sandbox::default(),
+        sandbox: SandboxSettings = SandboxSettings::default(),
         /// Which variables agents and commands get.
-        env: Env = Env::default(),
+        env: EnvSettings = EnvSettings::default(),
     } beside {
         /// The directory the project's configuration stands in: paths below it are recorded relative to it.
         root: PathBuf,
@@ -67,7 +67,7 @@ choice! {
 
 choice! {
     /// What a task's branch holds.
-    Commits {
+    CommitGranularity {
         /// One commit per step.
         Steps = "steps",
         /// The turns as well.
@@ -77,7 +77,7 @@ choice! {
 
 section! {
     /// What is too much to commit without a person looking at it.
-    Commit {
+    CommitSettings {
         /// The largest new file that is committed, in MiB; 0 is no limit.
         max_file_mb: u64 = 50,
         /// The most new files a turn may commit; 0 is no limit. Files whose content the repository has already are not new.
@@ -219,7 +219,7 @@ choice! {
 
 section! {
     /// A command agents get as a tool.
-    Tool {
+    ToolSettings {
         /// What the tool is called. Needed.
         name: String = String::new(),
         /// The command the tool runs. Needed.
@@ -231,9 +231,9 @@ section! {
 
 section! {
     /// The repositories a run works in.
-    Workspace {
+    WorkspaceSettings {
         /// Repositories by name. Without any, the one the run was started in.
-        repos: BTreeMap<RepoName, Repo> = BTreeMap::new(),
+        repos: BTreeMap<RepoName, RepoSettings> = BTreeMap::new(),
         /// Tools of one repository.
         tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
     }
@@ -244,7 +244,7 @@ pub const DEFAULT_BRANCH_PREFIX: &str = "pleach/";
 
 section! {
     /// One repository of the workspace.
-    Repo {
+    RepoSettings {
         /// Where the repository is. Needed.
         path: Option<PathBuf> = None,
         /// What the names of session branches in this repository begin with.
@@ -252,23 +252,23 @@ section! {
         /// Where the repository is cloned from and pushed to.
         remote: Option<String> = None,
         /// When session branches are pushed. Without it: on_completion with a remote, otherwise never.
-        push: Option<Push> = None,
+        push: Option<PushPolicy> = None,
         /// How many commits a clone takes; all without it.
         clone_depth: Option<u32> = None,
     }
 }
 
-impl Repo {
+impl RepoSettings {
     /// When session branches are pushed.
-    pub fn push_policy(&self) -> Push {
-        let default = if self.remote.is_some() { Push::OnCompletion } else { Push::Never };
+    pub fn push_policy(&self) -> PushPolicy {
+        let default = if self.remote.is_some() { PushPolicy::OnCompletion } else { PushPolicy::Never };
         self.push.unwrap_or(default)
     }
 }
 
 choice! {
     /// When session branches are pushed.
-    Push {
+    PushPolicy {
         /// Never.
         Never = "never",
         /// When the pipeline is done.
@@ -290,7 +290,7 @@ section! {
 
 section! {
     /// Task trees.
-    Tree {
+    TreeSettings {
         /// The test of prompts, and of tasks that have none of their own.
         test_command: Option<String> = None,
         /// Seconds a test may take that has no `timeout` of its own.
@@ -317,7 +317,7 @@ section! {
         /// Whether the branches of tasks and phases are deleted once their commits are on the target.
         delete_branches: bool = true,
         /// Agent and model of each step.
-        steps: BTreeMap<String, Step> = BTreeMap::new(),
+        steps: BTreeMap<String, StepSettings> = BTreeMap::new(),
     }
 }
 
@@ -335,7 +335,7 @@ choice! {
 
 section! {
     /// Agent and model of one step.
-    Step {
+    StepSettings {
         /// The agent of this step.
         runner: Option<AgentRef> = None,
         /// The model of this step.
@@ -345,7 +345,7 @@ section! {
 
 section! {
     /// What agents are told of the run so far.
-    Context {
+    ContextSettings {
         /// Characters of a failed command's output the next agent is told: its first ten lines and as much of its end as
         /// fits.
         output_chars: u32 = 8000,
@@ -375,7 +375,7 @@ section! {
 
 section! {
     /// The merge queue.
-    Merge {
+    MergeSettings {
         /// Whether hooks of the repository run in a merge.
         run_hooks: bool = false,
         /// Whether the merge queue runs at all.
@@ -389,7 +389,7 @@ section! {
         /// The test every candidate must pass.
         test_command: Option<String> = None,
         /// What the target's history looks like: one line of commits, or merge commits.
-        history: History = History::Linear,
+        history: HistoryShape = HistoryShape::Linear,
         /// Whether files are merged by their structure where lines do not.
         structural: Structural = Structural::Auto,
     }
@@ -397,7 +397,7 @@ section! {
 
 choice! {
     /// What the target's history looks like.
-    History {
+    HistoryShape {
         /// One line of commits.
         Linear = "linear",
         /// Merge commits.
@@ -417,7 +417,7 @@ choice! {
 
 section! {
     /// What may be spent.
-    Budget {
+    BudgetSettings {
         /// Tokens a run may use, in a task tree all its tasks together; 0 is no limit.
         tokens: u64 = 0,
         /// US dollars a run may cost, in a task tree all its tasks together; 0 is no limit.
@@ -449,7 +449,7 @@ choice! {
 
 section! {
     /// Where sessions are recorded.
-    Record {
+    RecordSettings {
         /// The repository of the workspace that holds the records; the first one without it.
         repo: Option<RepoName> = None,
         /// Whether records are pushed.
@@ -475,7 +475,7 @@ choice! {
 
 section! {
     /// What agents may touch outside their working copy.
-    Sandbox {
+    SandboxSettings {
         /// Whether agents run in a sandbox: where the system has one, always, or never.
         mode: SandboxMode = SandboxMode::Auto,
         /// What agents can reach: their model through pleach, or everything.
@@ -514,7 +514,7 @@ const HIDDEN: [&str; 18] = [
     "~/.local/state/pleach",
 ];
 
-impl Sandbox {
+impl SandboxSettings {
     /// Whether agents that are any command reach nothing at all: nobody but they themselves would know what.
     pub fn closes_commands(&self) -> bool {
         self.mode == SandboxMode::Required && self.network == Network::Gateway
@@ -533,7 +533,7 @@ choice! {
 
 section! {
     /// Which variables agents and commands get.
-    Env {
+    EnvSettings {
         /// Variables agents and commands get though they are named like secrets or hold one.
         pass: Vec<String> = Vec::new(),
     }
@@ -562,7 +562,7 @@ choice! {
 }
 
 /// Every key of the configuration.
-pub fn keys() -> Vec<Key> {
+pub fn keys() -> Vec<SettingKey> {
     let mut keys = Vec::new();
     Config::keys("", "", serde_json::Value::Null, &mut keys);
     keys

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::define::{choice, section};
 use super::environment::Environment;
 use super::model::{Price, ProviderSettings, ScriptProvider};
-use super::node::{Kind, Node};
-use super::read::{Fields, Key, Reading, Setting, each_string};
+use super::node::{ConfigNode, ConfigNodeKind};
+use super::read::{ReadContext, SectionFields, Setting, SettingKey, each_string};
 use crate::redact::is_secret_name;
 
 /// The name of a provider.
@@ -91,7 +91,7 @@ impl fmt::Display for ProviderName {
 }
 
 impl Setting for ProviderName {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let name = String::read(node, reading)?.parse();
         if let Err(error) = &name {
             reading.fail(node.at, InvalidProviderName::to_string(error));
@@ -114,13 +114,13 @@ impl Setting for ProviderName {
 
 /// Model providers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Given")]
-pub struct Providers {
+#[serde(from = "RecordedProviders")]
+pub struct ProvidersSettings {
     /// The provider for nodes that name none. Without it, the first one that has a key.
     pub default: Option<ProviderName>,
     /// Those behind a server: the ones pleach knows, and the configuration's own.
     #[serde(flatten)]
-    pub servers: BTreeMap<ProviderName, Provider>,
+    pub servers: BTreeMap<ProviderName, ServerSettings>,
     /// Answers from a file, for demos and tests.
     pub script: ScriptProvider,
 }
@@ -131,47 +131,47 @@ const OF_EVERYBODY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", 
 /// Model providers as a record has them: those nobody has set anything of may be missing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Given {
+struct RecordedProviders {
     default: Option<ProviderName>,
     script: ScriptProvider,
     #[serde(flatten)]
-    servers: BTreeMap<ProviderName, Provider>,
+    servers: BTreeMap<ProviderName, ServerSettings>,
 }
 
-impl From<Given> for Providers {
-    fn from(given: Given) -> Self {
+impl From<RecordedProviders> for ProvidersSettings {
+    fn from(given: RecordedProviders) -> Self {
         let mut providers = Self { default: given.default, script: given.script, ..Self::default() };
         providers.servers.extend(given.servers);
         providers
     }
 }
 
-impl Default for Providers {
+impl Default for ProvidersSettings {
     fn default() -> Self {
-        let servers = ProviderName::REMOTE.into_iter().map(|name| (name, Provider::default())).collect();
+        let servers = ProviderName::REMOTE.into_iter().map(|name| (name, ServerSettings::default())).collect();
         Self { default: None, servers, script: ScriptProvider::default() }
     }
 }
 
-impl Providers {
+impl ProvidersSettings {
     /// The settings of a provider that speaks to a server.
-    pub fn get(&self, name: &ProviderName) -> Option<&Provider> {
+    pub fn get(&self, name: &ProviderName) -> Option<&ServerSettings> {
         self.servers.get(name)
     }
 
     /// Those that speak to a server, in the order in which one is picked when none is named: the ones pleach knows, then
     /// the configuration's own by their names.
-    pub fn remote(&self) -> impl Iterator<Item = (&ProviderName, &Provider)> {
+    pub fn remote(&self) -> impl Iterator<Item = (&ProviderName, &ServerSettings)> {
         let (known, own): (Vec<_>, Vec<_>) = self.servers.iter().partition(|(name, _)| name.is_known());
         let place = |name: &ProviderName| ProviderName::REMOTE.iter().position(|known| known == name);
-        let mut known: Vec<(&ProviderName, &Provider)> = known;
+        let mut known: Vec<(&ProviderName, &ServerSettings)> = known;
         known.sort_by_key(|(name, _)| place(name));
         known.into_iter().chain(own)
     }
 
     /// The variables whose values are for providers alone: keys and headers, named by settings or settings themselves.
     pub fn secret_variables(&self, environment: &Environment) -> Vec<OsString> {
-        let of = |given: &Provider| {
+        let of = |given: &ServerSettings| {
             let headers = given.headers.values().filter_map(|text| Variable::of(text));
             given.api_key.iter().cloned().chain(headers).map(|variable| variable.0).collect::<Vec<_>>()
         };
@@ -191,13 +191,13 @@ const DEFAULT: (&str, &str) =
     ("default", "The provider for nodes that name none. Without it, the first one that has a key.");
 const SCRIPT: &str = "script";
 
-impl Setting for Providers {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+impl Setting for ProvidersSettings {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let named: Vec<&str> = match &node.kind {
-            Kind::Map(map) => map.keys().map(String::as_str).collect(),
+            ConfigNodeKind::Map(map) => map.keys().map(String::as_str).collect(),
             _ => Vec::new(),
         };
-        let fields = Fields::open(node, &named, reading)?;
+        let fields = SectionFields::open(node, &named, reading)?;
         let mut providers = Self::default();
         for name in named {
             match name {
@@ -219,14 +219,14 @@ impl Setting for Providers {
         "a section".to_owned()
     }
 
-    fn keys(path: &str, _: &str, _: Value, out: &mut Vec<Key>) {
+    fn keys(path: &str, _: &str, _: Value, out: &mut Vec<SettingKey>) {
         let (default, about) = DEFAULT;
         Option::<ProviderName>::keys(&format!("{path}.{default}"), about, Value::Null, out);
         for name in ProviderName::REMOTE {
-            Provider::keys(&format!("{path}.{name}"), "", Value::Null, out);
+            ServerSettings::keys(&format!("{path}.{name}"), "", Value::Null, out);
         }
         ScriptProvider::keys(&format!("{path}.{SCRIPT}"), "", Value::Null, out);
-        Provider::keys(&format!("{path}.*"), "", Value::Null, out);
+        ServerSettings::keys(&format!("{path}.*"), "", Value::Null, out);
     }
 
     fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
@@ -235,7 +235,7 @@ impl Setting for Providers {
             match key.as_str() {
                 "default" => ProviderName::each_text(value, visit),
                 SCRIPT => ScriptProvider::each_text(value, visit),
-                _ => Provider::each_text(value, visit),
+                _ => ServerSettings::each_text(value, visit),
             }
         }
     }
@@ -243,7 +243,7 @@ impl Setting for Providers {
 
 section! {
     /// One model provider.
-    Provider {
+    ServerSettings {
         /// The language its server speaks. Needed for a provider that pleach does not know by its name.
         kind: Option<ProviderKind> = None,
         /// The server's address, with the path and the query its calls need. In place of the provider's own.
@@ -275,7 +275,7 @@ choice! {
     }
 }
 
-impl Provider {
+impl ServerSettings {
     /// The address of its server and the setting that gives it, if one does.
     pub fn address(&self) -> Option<(&str, &'static str)> {
         let older = || Some((self.settings.api_base.as_deref()?, "settings.api_base"));
@@ -326,7 +326,7 @@ impl From<Variable> for String {
 }
 
 impl Setting for Variable {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let variable = Self::of(&String::read(node, reading)?);
         if variable.is_none() {
             let hint = "Keys do not belong in configuration files: put it into a variable and write `$NAME` with the \

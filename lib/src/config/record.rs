@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::error::{ConfigError, Level, Source};
+use super::error::{ConfigError, Precedence, Source};
 use super::home_path::HomePath;
-use super::layer::{Layer, Merged, Resolved};
+use super::layer::{Layer, MergedLayers, Resolved};
 use super::model::Config;
 use super::read::Setting;
 
@@ -131,13 +131,13 @@ impl Resolved {
         let mut value = recorded.clone();
         let left_out = take_machine(&mut value);
         let text = serde_json::to_string_pretty(&value).expect("a JSON value prints as JSON");
-        let mut merged = Merged::read(vec![Layer::recorded(text, &local.config.root), flags])?;
+        let mut merged = MergedLayers::read(vec![Layer::recorded(text, &local.config.root), flags])?;
         let mine = local.config.recordable();
-        for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Level::Recorded) {
+        for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Precedence::Recorded) {
             // What is set here in the same way comes from here: nobody has to agree to it because a record has it too.
             *source = match (at(&value, key), at(&mine, key)) {
                 (Some(recorded), Some(set)) if recorded == set => local.source(key).clone(),
-                _ => Source { level: Level::Recorded, file: None, name: None, line: None },
+                _ => Source { level: Precedence::Recorded, file: None, name: None, line: None },
             };
         }
         merged.config.root.clone_from(&local.config.root);
@@ -152,13 +152,13 @@ fn at<'v>(settings: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(settings, |section, name| section.get(name))
 }
 
-impl Merged {
+impl MergedLayers {
     /// Puts the machine's own settings and those that were left out of the record in place, unless a flag gives them.
     fn fill_in(&mut self, local: &Resolved, left_out: &[String]) {
         let provenance = &mut self.provenance;
         // Whether the local value counts; if so it keeps the source it has here.
         let mut mine = |key: &str| {
-            let flag = provenance.get(key).is_some_and(|source| source.level == Level::Flag);
+            let flag = provenance.get(key).is_some_and(|source| source.level == Precedence::Flag);
             if flag {
                 return false;
             }

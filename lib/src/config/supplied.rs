@@ -6,10 +6,10 @@ use std::fmt;
 
 use super::Environment;
 use super::agent::{AgentChoice, AgentRef, join_words};
-use super::error::{Level, Source};
+use super::error::{Precedence, Source};
 use super::layer::Resolved;
-use super::model::{Config, HideFrom, Network, OnExceeded, Price, Sandbox, SandboxMode, TurnMode};
-use super::provider::{Provider, ProviderName};
+use super::model::{Config, HideFrom, Network, OnExceeded, Price, SandboxMode, SandboxSettings, TurnMode};
+use super::provider::{ProviderName, ServerSettings};
 use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.
@@ -157,7 +157,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));
     let users = resolved.users.as_ref().map(|users| &users.config.sandbox);
     // What is added to what is hidden is simply taken.
-    let usual = Sandbox::default();
+    let usual = SandboxSettings::default();
     let hidden = &users.unwrap_or(&usual).hide;
     let shown = hidden.iter().filter(|path| !sandbox.hide.contains(path));
     let shown: Vec<String> = shown.map(|path| format!("{path} can be read")).collect();
@@ -222,7 +222,7 @@ type PricesByModel = BTreeMap<String, Price>;
 fn prices<'a>(own: &'a Config, given: &'a Config) -> Vec<(&'a str, &'a PricesByModel, &'a PricesByModel)> {
     static NONE: PricesByModel = PricesByModel::new();
     let (own, given) = (&own.providers, &given.providers);
-    let of = |(name, given): (&'a ProviderName, &'a Provider)| {
+    let of = |(name, given): (&'a ProviderName, &'a ServerSettings)| {
         (name.as_str(), own.get(name).map_or(&NONE, |own| &own.prices), &given.prices)
     };
     given.remote().map(of).chain([("script", &own.script.prices, &given.script.prices)]).collect()
@@ -248,7 +248,7 @@ fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
     environment.dotenv().filter_map(|(name, value)| {
         let name = name.to_string_lossy();
         let kind = kind_of_variable(&name)?;
-        let source = Source::named(Level::DotEnv, format!("{name} in .env"));
+        let source = Source::named(Precedence::DotEnv, format!("{name} in .env"));
         Some(Supplied { kind, key: name.into_owned(), source, text: value.to_string_lossy().into_owned() })
     })
 }

@@ -37,7 +37,7 @@ model: M
 "#;
 
 fn project(text: &str) -> Layer {
-    Layer::file(Level::Project, "/p/pleach.yaml", text)
+    Layer::file(Precedence::Project, "/p/pleach.yaml", text)
 }
 
 fn resolved(layers: Vec<Layer>) -> Resolved {
@@ -84,7 +84,7 @@ fn every_key_is_read() {
         assert!(!key.about.is_empty() || key.path.contains("[]"), "{}", key.path);
     }
     for (key, value, source) in given {
-        assert_eq!(source.level == Level::Default, !resolved.provenance.contains_key(&key), "{key} {value}");
+        assert_eq!(source.level == Precedence::Default, !resolved.provenance.contains_key(&key), "{key} {value}");
     }
 }
 
@@ -109,10 +109,10 @@ fn stronger_layers_win_key_by_key_and_say_where_they_are() {
         flag("agent", "builtin"),
         project(text),
         Layer::environment(&environment, "/cwd"),
-        Layer::file(Level::User, "/u/config.yaml", "agent: claude\nbudget: {usd: 3}\ntree: {test_timeout: 7}"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: claude\nbudget: {usd: 3}\ntree: {test_timeout: 7}"),
         Layer::dotenv(Path::new("/p/.env"), &dotenv),
         Layer::file(
-            Level::Arborist,
+            Precedence::Arborist,
             "/p/.arborist/config.json",
             r#"{"defaults": {"base_branch": "dev", "max_retries": 9}}"#,
         ),
@@ -141,7 +141,7 @@ fn weaker_sources_are_remembered() {
     let resolved = resolved(vec![
         flag("agent", "builtin"),
         project("\nagent: codex"),
-        Layer::file(Level::User, "/u/config.yaml", "agent: claude"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: claude"),
     ]);
     let weaker: Vec<String> = resolved.overridden["agent"].iter().map(ToString::to_string).collect();
     assert_eq!(weaker, ["/u/config.yaml:1", "/p/pleach.yaml:2"]);
@@ -153,7 +153,7 @@ fn paths_start_from_the_file_they_stand_in() {
         env(&[("PLEACH_TREE__PIPELINE", "c.dot"), ("PLEACH_SANDBOX__RO", "[a, /b]"), ("PLEACH_SANDBOX__RW", "x")]);
     let config = resolved(vec![
         project("tree: {log_dir: ./logs/../l}"),
-        Layer::file(Level::User, "/u/.config/pleach/config.yaml", "worktrees: {base: ../../wt}"),
+        Layer::file(Precedence::User, "/u/.config/pleach/config.yaml", "worktrees: {base: ../../wt}"),
         Layer::environment(&environment, "/cwd"),
     ])
     .config;
@@ -167,7 +167,7 @@ fn paths_start_from_the_file_they_stand_in() {
 
 #[test]
 fn backend_of_orchestra_is_an_agent() {
-    let agent = |text: &str| resolved(vec![Layer::file(Level::Project, "/p/orchestra.yaml", text)]).config.agent;
+    let agent = |text: &str| resolved(vec![Layer::file(Precedence::Project, "/p/orchestra.yaml", text)]).config.agent;
     assert_eq!(agent("backend: simulation"), Some(AgentChoice::Simulation.into()));
     assert_eq!(agent("backend: direct"), Some(AgentChoice::Builtin.into()));
     assert_eq!(agent("backend: langgraph"), Some(AgentChoice::Builtin.into()));
@@ -193,7 +193,7 @@ fn arborist_settings_inherit_as_they_do_there() {
     let environment =
         env(&[("ARBORIST_MODEL", "haiku"), ("ARBORIST_STEP_REVIEW_MODEL", "flash"), ("ARBORIST_QUIET", "1")]);
     let resolved = resolved(vec![
-        Layer::file(Level::Arborist, "/p/.arborist/config.json", file),
+        Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file),
         Layer::arborist_environment(&environment, "/cwd"),
     ]);
     let tree = &resolved.config.tree;
@@ -209,7 +209,7 @@ fn arborist_settings_inherit_as_they_do_there() {
 #[test]
 fn a_stronger_agent_is_that_of_every_step() {
     let arborist = r#"{"steps": {"run": {"runner": "codex", "model": "m"}}}"#;
-    let arborist = Layer::file(Level::Arborist, "/p/.arborist/config.json", arborist);
+    let arborist = Layer::file(Precedence::Arborist, "/p/.arborist/config.json", arborist);
     let with = |layers: &[Layer]| {
         let resolved = resolved([std::slice::from_ref(&arborist), layers].concat());
         let runner = |step: &str| {
@@ -261,7 +261,7 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
     assert_eq!(told(project("tree: {runner_timeout: 0}")), ["1:24: an agent needs at least one second"]);
     assert_eq!(told(project("record: {repo: b}")), ["1:16: `workspace.repos` has no repository `b`"]);
 
-    let arborist = |text: &str| told(Layer::file(Level::Arborist, "/p/.arborist/config.json", text));
+    let arborist = |text: &str| told(Layer::file(Precedence::Arborist, "/p/.arborist/config.json", text));
     let timeouts = r#"{"timeouts": {"runner_timeout": 0, "test_command": 0}}"#;
     assert_eq!(
         arborist(timeouts),
@@ -292,7 +292,7 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
 #[test]
 fn agents_with_names_are_known_to_all_layers() {
     let mine = "agents: {mine: {command: [x]}, codex: {args: [y]}}\n";
-    let user = |text: &str| Layer::file(Level::User, "/u/config.yaml", text);
+    let user = |text: &str| Layer::file(Precedence::User, "/u/config.yaml", text);
     let config = resolved(vec![user(mine), project("agent: mine\ntree: {steps: {a: {runner: mine}}}")]).config;
     assert_eq!(config.agent, Some(AgentRef::Named("mine".into())));
     assert_eq!(config.agent_of(None), Ok(AgentChoice::Command(vec!["x".into()])));
@@ -332,7 +332,7 @@ worktrees: {base: ~/wt}
     let text = text.replace("REDACT-THIS", "abcdefghijklmnop");
     let errors = resolve(vec![
         project(&text),
-        Layer::file(Level::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
         Layer::environment(&env(&[("PLEACH_TREE__EARLY_STOP", "maybe"), ("PLEACH_TREE", "x")]), "/"),
         flag("merge.historie", "linear"),
     ])
@@ -415,7 +415,7 @@ fn variables_that_name_no_setting_are_left_out_with_a_warning() {
 #[test]
 fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
     let warnings = |file: &str| {
-        let resolved = resolved(vec![Layer::file(Level::Arborist, "/p/.arborist/config.json", file)]);
+        let resolved = resolved(vec![Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file)]);
         resolved.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
     };
     let both = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true, "injections": {}}}"#;
@@ -580,12 +580,12 @@ fn a_record_holds_nothing_of_the_machine() {
     // Another clone, whose own settings have changed since: only what is the machine's counts, and flags.
     let there = resolved(vec![
         Layer::file(
-            Level::Project,
+            Precedence::Project,
             "/q/pleach.yaml",
             "agent: gemini\nagents: {reviewer: {role: new.yaml}, extra: {model: x}}\n",
         ),
         Layer::file(
-            Level::User,
+            Precedence::User,
             "/u/c.yaml",
             "worktrees: {base: /fast}\nproviders: {openai: {settings: {api_base: \"https://proxy\"}}}\nagents: {reviewer: {persona: /u/me.yaml}}",
         ),
@@ -601,9 +601,9 @@ fn a_record_holds_nothing_of_the_machine() {
     assert_eq!(config.agents["reviewer"].role, Some("/q/roles/r.yaml".into()));
     assert_eq!(config.agents["reviewer"].persona, Some("/u/me.yaml".into()));
     assert_eq!(config.agents.len(), 1);
-    assert_eq!(resumed.source("worktrees.base").level, Level::User);
-    assert_eq!(resumed.source("agent").level, Level::Recorded);
-    assert_eq!(resumed.source("tree.max_retries").level, Level::Flag);
+    assert_eq!(resumed.source("worktrees.base").level, Precedence::User);
+    assert_eq!(resumed.source("agent").level, Precedence::Recorded);
+    assert_eq!(resumed.source("tree.max_retries").level, Precedence::Flag);
 }
 
 #[test]
@@ -653,7 +653,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     let local = resolved(vec![
         project(ALL_KEYS),
         Layer::dotenv(Path::new("/p/.env"), &dotenv),
-        Layer::file(Level::User, "/u/c.yaml", "sandbox: {mode: auto}"),
+        Layer::file(Precedence::User, "/u/c.yaml", "sandbox: {mode: auto}"),
         Layer::flags([("--setup".into(), "worktrees.setup".into(), "mine".into())], "/"),
     ]);
     let lines = |items: Vec<Supplied>| -> String {
@@ -705,20 +705,20 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x
     "#);
 
-    let user = resolved(vec![Layer::file(Level::User, "/u/c.yaml", ALL_KEYS)]);
+    let user = resolved(vec![Layer::file(Precedence::User, "/u/c.yaml", ALL_KEYS)]);
     assert_eq!(supplied(&user, &env(&[("ANTHROPIC_BASE_URL", "x"), ("PATH", "/bin")])), []);
 
     // A record is not more to be trusted than the file it was made from.
     let plain = resolved(vec![project("")]);
     let resumed = Resolved::resume(&user.config.recordable(), &plain, flag("tree.pipeline", "x.dot"));
     let items = supplied(&resumed.unwrap(), &env(&[]));
-    assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
+    assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Precedence::Recorded));
 }
 
 #[test]
 fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
     let asked = |users: &str, theirs: &str| -> Vec<String> {
-        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let layers = vec![Layer::file(Precedence::User, "/u/c.yaml", users), project(theirs)];
         let items = supplied(&resolved(layers), &env(&[]));
         items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
     };
@@ -735,7 +735,7 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
     }
     assert_eq!(asked("", "sandbox: {mode: auto}").len(), 0, "it is the default");
 
-    let usual: Vec<String> = Sandbox::default().hide.iter().map(ToString::to_string).collect();
+    let usual: Vec<String> = SandboxSettings::default().hide.iter().map(ToString::to_string).collect();
     let hide = |paths: &[String]| format!("sandbox: {{hide: [{}]}}", paths.join(", "));
     assert_eq!(asked("", &hide(&usual[1..])), ["sandbox sandbox.hide: ~/.ssh can be read"]);
     let more = [usual.as_slice(), &["~/.kube".to_owned()]].concat();
@@ -757,7 +757,7 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
 #[test]
 fn a_repository_cannot_lift_the_users_limits_unasked() {
     let asked = |users: &str, theirs: &str| -> Vec<String> {
-        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let layers = vec![Layer::file(Precedence::User, "/u/c.yaml", users), project(theirs)];
         let items = supplied(&resolved(layers), &env(&[]));
         items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
     };
@@ -892,7 +892,8 @@ fn settings() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
 
 const KEYS: [&str; 5] =
     ["tree.max_retries", "tree.test_timeout", "merge.interval_secs", "worktrees.pool", "record.push_interval"];
-const LEVELS: [Level; 5] = [Level::User, Level::Arborist, Level::Project, Level::Env, Level::Flag];
+const LEVELS: [Precedence; 5] =
+    [Precedence::User, Precedence::Arborist, Precedence::Project, Precedence::Env, Precedence::Flag];
 
 proptest! {
     #[test]
@@ -900,7 +901,7 @@ proptest! {
         let mut given = std::collections::BTreeMap::new();
         for (level, key, value) in settings {
             // `.arborist/config.json` has its own words; it takes part with the two keys it knows.
-            if LEVELS[level] != Level::Arborist || key < 2 {
+            if LEVELS[level] != Precedence::Arborist || key < 2 {
                 given.insert((key, level), value);
             }
         }
@@ -913,9 +914,9 @@ proptest! {
         let arborist = of(1).map(|(key, value)| if key == KEYS[0] { format!("\"defaults\": {{\"max_retries\": {value}}}") } else { format!("\"test\": {{\"timeout\": {value}}}") }).collect::<Vec<_>>();
         let variables = of(3).map(|(key, value)| (format!("PLEACH_{}", key.replace('.', "__").to_uppercase()), value.to_string()));
         let resolved = resolve(vec![
-            Layer::file(Level::User, "/u/config.yaml", yaml(0)),
-            Layer::file(Level::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
-            Layer::file(Level::Project, "/p/pleach.yaml", yaml(2)),
+            Layer::file(Precedence::User, "/u/config.yaml", yaml(0)),
+            Layer::file(Precedence::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
+            Layer::file(Precedence::Project, "/p/pleach.yaml", yaml(2)),
             Layer::environment(&Environment::from_pairs(variables), "/cwd"),
             Layer::flags(of(4).map(|(key, value)| (key.to_owned(), key.to_owned(), value.to_string())), "/cwd"),
         ]).unwrap();
@@ -954,7 +955,7 @@ fn excerpts_show_no_secrets() {
         ),
         ("api_key: hunter2", "1 | api_key: [redacted:api_key]\n"),
     ] {
-        let layer = Layer::file(Level::Project, "/p/pleach.yaml", text.to_owned());
+        let layer = Layer::file(Precedence::Project, "/p/pleach.yaml", text.to_owned());
         let errors = resolve(vec![layer]).unwrap_err();
         let said: String = errors.iter().map(|error| error.to_string()).collect();
         assert!(said.contains(shown) && !said.contains("hunter2") && !said.contains("ter2"), "{said}");

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Engine;
 use crate::clock;
-use crate::event::{AgentSpoke, AgentWaits, Event, Recorded, Told, Warning};
+use crate::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warning};
 use crate::ids::{ContextId, NodeId, SessionId};
 use crate::llm::Message;
 
@@ -21,7 +21,7 @@ pub struct Broadcast {
 
 #[derive(Debug)]
 struct Listener {
-    sender: mpsc::UnboundedSender<Told>,
+    sender: mpsc::UnboundedSender<Notification>,
     /// How many events were sent.
     sent: u64,
     /// How many of them were dealt with.
@@ -31,7 +31,7 @@ struct Listener {
 /// What one listener has not read yet.
 #[derive(Debug)]
 pub struct Subscription {
-    receiver: mpsc::UnboundedReceiver<Told>,
+    receiver: mpsc::UnboundedReceiver<Notification>,
     read: watch::Sender<u64>,
     /// An event was given out, and is dealt with when the next one is asked for.
     is_reading: bool,
@@ -54,7 +54,7 @@ impl Broadcast {
     }
 
     /// Tells something. A listener that is gone is forgotten.
-    pub fn send(&self, told: Told) {
+    pub fn send(&self, told: Notification) {
         self.with(|listeners| {
             listeners.retain_mut(|listener| {
                 listener.sent += 1;
@@ -81,7 +81,7 @@ impl Broadcast {
 
 impl Subscription {
     /// The next event. None when nobody is left who could tell one.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.recv().await;
         self.is_reading = told.is_some();
@@ -89,7 +89,7 @@ impl Subscription {
     }
 
     /// The next event, if there is one already.
-    pub fn next_now(&mut self) -> Option<Told> {
+    pub fn next_now(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.try_recv().ok();
         self.is_reading = told.is_some();
@@ -107,7 +107,7 @@ impl Engine {
     /// Tells what happens to a whole tree. Nothing secret is told.
     pub(super) fn tell(&self, event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: None, recorded: Arc::new(recorded) });
+        self.events.send(Notification { by: None, recorded: Arc::new(recorded) });
     }
 
     /// Tells what a person should know.
@@ -132,7 +132,7 @@ impl Engine {
 
     fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
+        self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }
 }
 
@@ -141,16 +141,16 @@ mod tests {
     use super::*;
     use crate::event::WarningCode;
 
-    fn told(text: &str) -> Told {
+    fn told(text: &str) -> Notification {
         let event = WarningCode::Simulation.with(text.to_owned()).into();
-        Told { by: None, recorded: Arc::new(Recorded { at: jiff::Timestamp::UNIX_EPOCH, event }) }
+        Notification { by: None, recorded: Arc::new(Recorded { at: jiff::Timestamp::UNIX_EPOCH, event }) }
     }
 
     #[tokio::test]
     async fn everybody_hears_everything_in_order_and_nobody_is_waited_for() {
         let broadcast = Broadcast::default();
         let (mut first, mut second) = (broadcast.subscribe(), broadcast.subscribe());
-        let all: Vec<Told> = (0..1000).map(|number| told(&number.to_string())).collect();
+        let all: Vec<Notification> = (0..1000).map(|number| told(&number.to_string())).collect();
         all.iter().cloned().for_each(|one| broadcast.send(one));
         for one in &all {
             assert_eq!(first.next().await.as_ref(), Some(one));

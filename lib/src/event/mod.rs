@@ -7,15 +7,15 @@
 
 mod budget;
 mod node;
+mod notification;
 mod outcome;
+mod pre_encoded;
 mod recorded;
 mod secrets;
 mod session;
 mod task;
-mod told;
 mod turn;
 mod warning;
-mod written;
 
 use std::collections::BTreeMap;
 
@@ -24,17 +24,17 @@ use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown, SideCall};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
+pub use notification::{AgentSpoke, AgentWaits, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
+pub use pre_encoded::PreEncoded;
 pub use recorded::{Recorded, to_the_millisecond};
 pub use session::{
     Checkpoint, ContextForked, ForkKind, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed,
     PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
-pub use told::{AgentSpoke, AgentWaits, PhaseMerged, RunStarted, TaskLanded, TaskStarted, Told};
 pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
 pub use warning::{Warning, WarningCode};
-pub use written::Written;
 
 use crate::ids::{CommitId, RepoName};
 

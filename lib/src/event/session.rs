@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, Snapshot, Status, TaskOf, Written};
+use super::{Extra, PreEncoded, Snapshot, Status, TaskOf};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName};
 
 /// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
@@ -129,15 +129,15 @@ pub struct Checkpoint {
     /// The node just completed.
     pub current_node: NodeId,
     /// The nodes completed, each once, in the order in which they completed last.
-    pub completed_nodes: Written<Vec<NodeId>>,
+    pub completed_nodes: PreEncoded<Vec<NodeId>>,
     /// The newest outcome of each node.
-    pub node_outcomes: Written<BTreeMap<NodeId, Status>>,
+    pub node_outcomes: PreEncoded<BTreeMap<NodeId, Status>>,
     /// What the nodes have told each other.
     pub context: BTreeMap<String, Value>,
     /// Retries used by each node in its newest visit.
     pub node_retries: BTreeMap<NodeId, u32>,
     /// How often the run has come to each node.
-    pub visits: Written<BTreeMap<NodeId, u32>>,
+    pub visits: PreEncoded<BTreeMap<NodeId, u32>>,
     /// The node that comes next, none at the end.
     pub next_node: Option<NodeId>,
     /// Where the session branches stand, when that has changed since the last checkpoint.

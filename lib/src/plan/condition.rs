@@ -108,7 +108,7 @@ fn is_outcome(key: &str) -> bool {
 impl Condition {
     /// Reads a condition. An empty text always holds.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
-        let mut parser = Parser { text, at: 0, depth: 0, open: 0 };
+        let mut parser = ConditionParser { text, at: 0, depth: 0, open: 0 };
         if parser.peek().is_none() {
             return Ok(Self(Expr::All(Vec::new())));
         }
@@ -269,7 +269,7 @@ impl fmt::Display for Literal<'_> {
     }
 }
 
-struct Parser<'t> {
+struct ConditionParser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
@@ -277,7 +277,7 @@ struct Parser<'t> {
     open: usize,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> ConditionParser<'t> {
     fn error(&self, message: impl Into<String>) -> ConditionError {
         ConditionError { message: message.into(), offset: self.at.min(self.text.len()) }
     }

@@ -11,7 +11,6 @@ pub mod build;
 pub mod condition;
 pub mod diagnostic;
 pub mod dot;
-mod for_tasks;
 pub mod graph;
 pub mod label;
 pub mod lint;
@@ -23,6 +22,7 @@ mod shell;
 pub mod spec;
 pub mod stylesheet;
 mod suggestions;
+mod task_pipeline;
 #[cfg(test)]
 mod tests;
 pub mod transform;
@@ -60,7 +60,7 @@ pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<D
 
 /// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,
 /// since half a graph has mistakes its author did not make.
-pub fn validate(source: &str, inputs: &Inputs, known: &lint::Known) -> (Option<Pipeline>, Vec<Diagnostic>) {
+pub fn validate(source: &str, inputs: &Inputs, known: &lint::KnownNames) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (pipeline, mut diagnostics) = load(source, inputs, &[]);
     let parsed = !diagnostics.iter().any(|diagnostic| diagnostic.is_error() && diagnostic.rule == "syntax");
     if let Some(pipeline) = pipeline.as_ref().filter(|_| parsed) {

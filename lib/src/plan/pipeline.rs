@@ -394,7 +394,7 @@ pub struct Pipeline {
 
 /// A command the file's author wants to be run, for the question whether they are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Command<'a> {
+pub struct PipelineCommand<'a> {
     /// The node that runs it; none for one of the whole graph.
     pub node: Option<&'a NodeId>,
     /// The attribute it stands in.
@@ -472,11 +472,11 @@ impl Pipeline {
     }
 
     /// Every command the file brings along, in the order of the file.
-    pub fn commands(&self) -> Vec<Command<'_>> {
-        fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = Command<'a>> {
+    pub fn commands(&self) -> Vec<PipelineCommand<'_>> {
+        fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = PipelineCommand<'a>> {
             ["tool_hooks.pre", "tool_hooks.post"].into_iter().filter_map(move |attribute| {
                 match &attrs.get(attribute)?.value {
-                    AttrValue::Text(text) if !text.is_empty() => Some(Command { node, attribute, text }),
+                    AttrValue::Text(text) if !text.is_empty() => Some(PipelineCommand { node, attribute, text }),
                     _ => None,
                 }
             })
@@ -487,13 +487,17 @@ impl Pipeline {
         });
         let is_command = |agent: &&str| agent.parse::<AgentChoice>().is_ok_and(|agent| agent.command_line().is_some());
         let mut commands: Vec<_> = hooks(&self.attrs, None).collect();
-        commands.extend(graph_agent.filter(is_command).map(|text| Command { node: None, attribute: "agent", text }));
+        commands.extend(graph_agent.filter(is_command).map(|text| PipelineCommand {
+            node: None,
+            attribute: "agent",
+            text,
+        }));
         for node in &self.nodes {
             let id = Some(&node.id);
             let tool = node.tool_command.as_deref();
-            commands.extend(tool.map(|text| Command { node: id, attribute: "tool_command", text }));
+            commands.extend(tool.map(|text| PipelineCommand { node: id, attribute: "tool_command", text }));
             let own = node.agent.as_deref().filter(is_command).filter(|agent| Some(*agent) != graph_agent);
-            commands.extend(own.map(|text| Command { node: id, attribute: "agent", text }));
+            commands.extend(own.map(|text| PipelineCommand { node: id, attribute: "agent", text }));
             commands.extend(hooks(&node.attrs, id));
         }
         commands

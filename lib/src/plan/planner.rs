@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::plan::spec::fence;
-use crate::plan::tree::{Draft, DraftNode, Fields, Json, TaskTree, TreeError, check, node_fields, tree_errors};
+use crate::plan::tree::{Draft, DraftNode, Json, ObjectFields, TaskTree, TreeError, check, node_fields, tree_errors};
 use crate::text::{counted, listed};
 
 /// How many files a message names.
@@ -111,7 +111,7 @@ pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
 
 /// The draft and where its nodes stand.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
-    let mut fields = Fields::new(String::new(), entries, errors);
+    let mut fields = ObjectFields::new(String::new(), entries, errors);
     // A wrong number there is no reason to refuse a good plan; `shortfall` tells of it.
     fields.take("total_tasks_found");
     let tasks = fields.list("tasks");
@@ -156,7 +156,7 @@ fn node(place: String, task: Json, errors: &mut Vec<TreeError>) -> Option<DraftN
         errors.push(TreeError { path: place, message });
         return None;
     };
-    let mut fields = Fields::new(place.clone(), entries, errors);
+    let mut fields = ObjectFields::new(place.clone(), entries, errors);
     let id = fields.needed_text("id");
     let name = fields.text("name");
     let mut node = node_fields(fields);

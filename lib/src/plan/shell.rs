@@ -13,12 +13,12 @@ pub(super) struct Template {
     /// The variable.
     pub name: String,
     /// What is around it.
-    pub place: Place,
+    pub place: ShellContext,
 }
 
 /// What is around a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ShellContext {
     /// Words of a command: `"$name"` is one of them, or a part of one.
     Word,
     /// A comment, which nobody reads.
@@ -33,7 +33,7 @@ pub(super) enum Place {
     Escaped,
 }
 
-impl Place {
+impl ShellContext {
     /// Where it is, for a sentence, and how to write it instead; none where a value can be handed over.
     pub fn refusal(self, name: &str) -> Option<(&'static str, String)> {
         let value = format!("`{{{{ {name} }}}}`");
@@ -199,23 +199,25 @@ impl Scanner<'_> {
         name.is_some_and(|name| name.ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> ShellContext {
         let evaluates = |frame: &Frame| {
             matches!(frame, Frame::Parameter | Frame::Arithmetic(_) | Frame::Bracket | Frame::NumericTest)
         };
         match self.top() {
-            Frame::Single | Frame::AnsiC => Place::SingleQuotes,
-            Frame::Double => Place::DoubleQuotes,
-            _ if self.frames.contains(&Frame::Backtick) => Place::Backticks,
-            _ if self.frames.iter().any(evaluates) || self.is_subscript() => Place::Evaluated,
-            _ if self.text[..self.at].ends_with('$') => Place::Escaped,
-            _ if evaluates_words(&self.text[self.begun.last().copied().unwrap_or(0)..self.at]) => Place::Evaluated,
-            _ => Place::Word,
+            Frame::Single | Frame::AnsiC => ShellContext::SingleQuotes,
+            Frame::Double => ShellContext::DoubleQuotes,
+            _ if self.frames.contains(&Frame::Backtick) => ShellContext::Backticks,
+            _ if self.frames.iter().any(evaluates) || self.is_subscript() => ShellContext::Evaluated,
+            _ if self.text[..self.at].ends_with('$') => ShellContext::Escaped,
+            _ if evaluates_words(&self.text[self.begun.last().copied().unwrap_or(0)..self.at]) => {
+                ShellContext::Evaluated
+            }
+            _ => ShellContext::Word,
         }
     }
 
     /// Takes the template that begins here, if one does.
-    fn take(&mut self, place: Place) -> bool {
+    fn take(&mut self, place: ShellContext) -> bool {
         let Some((name, length)) = template(self.rest()) else { return false };
         let (name, range) = (name.to_owned(), self.at..self.at + length);
         self.at = range.end;
@@ -279,7 +281,7 @@ impl Scanner<'_> {
             b'\n' => self.line(),
             b'#' if self.begins_word() => {
                 while self.at < self.text.len() && !self.rest().starts_with('\n') {
-                    if !self.take(Place::Comment) {
+                    if !self.take(ShellContext::Comment) {
                         self.skip_char();
                     }
                 }
@@ -334,7 +336,7 @@ impl Scanner<'_> {
     fn escape(&mut self) {
         self.at += 1;
         let place = match self.place() {
-            Place::Word => Place::Escaped,
+            ShellContext::Word => ShellContext::Escaped,
             place => place,
         };
         if self.at < self.text.len() && !self.take(place) {
@@ -353,7 +355,7 @@ impl Scanner<'_> {
         }
         let mut word = String::new();
         while let Some(next) = self.rest().chars().next() {
-            if self.take(Place::HereDocument) {
+            if self.take(ShellContext::HereDocument) {
                 continue;
             }
             if next.is_whitespace() || ";&|()<>".contains(next) {
@@ -376,7 +378,7 @@ impl Scanner<'_> {
                 let (end, is_last) =
                     (self.at + line.len(), line.trim_end_matches('\n').trim_start_matches('\t') == word);
                 while self.at < end {
-                    if !self.take(Place::HereDocument) {
+                    if !self.take(ShellContext::HereDocument) {
                         self.skip_char();
                     }
                 }
@@ -393,7 +395,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn assert_all(place: Place, commands: &[&str]) {
+    fn assert_all(place: ShellContext, commands: &[&str]) {
         for command in commands {
             let found = templates(command);
             assert!(!found.is_empty() && found.iter().all(|template| template.place == place), "{command}: {found:?}");
@@ -403,7 +405,7 @@ mod tests {
     #[test]
     fn words_of_commands_take_values() {
         assert_all(
-            Place::Word,
+            ShellContext::Word,
             &[
                 "echo {{ a }}",
                 "echo [{{ a }}]",
@@ -427,15 +429,18 @@ mod tests {
 
     #[test]
     fn elsewhere_no_value_can_be_handed_over() {
-        assert_all(Place::SingleQuotes, &["echo '{{ a }}'", "sh -c 'echo {{ a }}'", "echo $'\\'{{ a }}'"]);
-        assert_all(Place::DoubleQuotes, &["echo \"a {{ a }}\"", "echo \"$(x \"{{ a }}\")\"", "echo \"$(x) {{ a }}\""]);
-        assert_all(Place::Backticks, &["echo `cat {{ a }}`", "echo \"`cat {{ a }}`\""]);
+        assert_all(ShellContext::SingleQuotes, &["echo '{{ a }}'", "sh -c 'echo {{ a }}'", "echo $'\\'{{ a }}'"]);
         assert_all(
-            Place::HereDocument,
+            ShellContext::DoubleQuotes,
+            &["echo \"a {{ a }}\"", "echo \"$(x \"{{ a }}\")\"", "echo \"$(x) {{ a }}\""],
+        );
+        assert_all(ShellContext::Backticks, &["echo `cat {{ a }}`", "echo \"`cat {{ a }}`\""]);
+        assert_all(
+            ShellContext::HereDocument,
             &["cat <<EOF\n{{ a }}\nEOF", "cat << 'A' <<B\nx\nA\n{{ a }}\nB\n", "cat <<{{ a }}\nx"],
         );
         assert_all(
-            Place::Evaluated,
+            ShellContext::Evaluated,
             &[
                 "echo $(( {{ a }} + 1 ))",
                 "(( {{ a }} ))",
@@ -453,8 +458,8 @@ mod tests {
                 "(trap {{ a }} EXIT)",
             ],
         );
-        assert_all(Place::Escaped, &["echo ${{ a }}", "echo \\{{ a }}"]);
-        assert_all(Place::Comment, &["true # {{ a }}"]);
+        assert_all(ShellContext::Escaped, &["echo ${{ a }}", "echo \\{{ a }}"]);
+        assert_all(ShellContext::Comment, &["true # {{ a }}"]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Selector {
 impl Stylesheet {
     /// Reads a stylesheet; a rule with a mistake is left out and the ones after it are read.
     pub fn parse(text: &str) -> (Self, Vec<StyleError>) {
-        let mut parser = Parser { text, at: 0, errors: Vec::new() };
+        let mut parser = StylesheetParser { text, at: 0, errors: Vec::new() };
         let mut rules = Vec::new();
         while parser.peek().is_some() {
             match parser.rule() {
@@ -92,13 +92,13 @@ impl Stylesheet {
     }
 }
 
-struct Parser<'t> {
+struct StylesheetParser<'t> {
     text: &'t str,
     at: usize,
     errors: Vec<StyleError>,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> StylesheetParser<'t> {
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }

@@ -476,8 +476,5 @@ fn subgraph_labels_become_classes() {
 fn a_text_without_a_graph_gives_no_pipeline() {
     let (pipeline, diagnostics) = load("not a graph", &Inputs::default(), &[]);
     assert_eq!(pipeline, None);
-    assert_eq!(
-        show("not a graph", &diagnostics),
-        "1:1 error syntax: expected `digraph Name {`, found `not`"
-    );
+    assert_eq!(show("not a graph", &diagnostics), "1:1 error syntax: expected `digraph Name {`, found `not`");
 }

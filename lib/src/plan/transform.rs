@@ -7,7 +7,7 @@ use crate::plan::build::classes;
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::dot::{AttrValue, is_identifier};
 use crate::plan::graph::{Attr, Attrs, Graph, RawNode};
-use crate::plan::shell::{self, Place, Template};
+use crate::plan::shell::{self, ShellContext, Template};
 use crate::plan::stylesheet::Stylesheet;
 
 /// A change of the embedding program's own.
@@ -111,7 +111,7 @@ fn hand_to_command(node: &mut RawNode, variables: &BTreeMap<String, String>, dia
         let refuse = |why: String, fix: String| {
             Diagnostic::error("command_template", why, attr.span_at(range.start)).with_fix(fix)
         };
-        if place == Place::Comment {
+        if place == ShellContext::Comment {
             continue;
         } else if let Some((whereabouts, fix)) = place.refusal(&name) {
             let why =

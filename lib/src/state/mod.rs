@@ -18,7 +18,7 @@ pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
 use crate::event::{
-    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, Snapshot, Written,
+    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, PreEncoded, Snapshot,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -297,11 +297,11 @@ impl State {
         let retries = nodes.filter(|(_, node)| node.retries > 0).map(|(id, node)| (id.clone(), node.retries));
         Checkpoint {
             current_node,
-            completed_nodes: Written::list(&self.completed),
-            node_outcomes: Written::map(outcomes),
+            completed_nodes: PreEncoded::list(&self.completed),
+            node_outcomes: PreEncoded::map(outcomes),
             context: self.context.clone(),
             node_retries: retries.collect(),
-            visits: Written::map(visits),
+            visits: PreEncoded::map(visits),
             next_node: self.next_node().cloned(),
             workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
             extra: Default::default(),

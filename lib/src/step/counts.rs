@@ -3,15 +3,15 @@
 //! Every reader sees the output once, line by line, while it comes, and believes only the lines a framework writes itself.
 //! Where a command runs several test programs, their numbers are added up.
 
-mod failing;
-mod heard;
+mod failing_tests;
+mod test_output;
 
 use std::borrow::Cow;
 
 use super::Counts;
 
-pub use failing::failing;
-pub use heard::Heard;
+pub use failing_tests::failing;
+pub use test_output::TestOutput;
 
 impl Counts {
     /// The sum of two runs.
@@ -25,10 +25,11 @@ impl Counts {
 }
 
 /// What a line of a framework's summary says.
-type Reader = fn(&str) -> Option<Counts>;
+type SummaryParser = fn(&str) -> Option<Counts>;
 
 /// The readers of single lines, the most unmistakable first; behind them come those of several.
-const READERS: [(&str, Reader); 4] = [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
+const READERS: [(&str, SummaryParser); 4] =
+    [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
 
 /// Counts while lines come, by all readers that are asked for.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, TestFacts, TestKind};
 use crate::ids::{SessionId, StepName, TaskId};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// Names in subjects are cut to this many characters.
 const NAME: usize = 50;
@@ -84,7 +84,7 @@ impl StepKind {
 
 /// Which attempt of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptNumber {
     /// Counted from 1 within the budget.
     pub number: u32,
     /// How many the budget has.
@@ -173,15 +173,16 @@ impl Step {
     }
 
     /// The subject of the commit. `attempt` stands behind what failed; in a failed task it is the last one.
-    pub fn subject(&self, target: &str, name: &str, attempt: Option<Attempt>) -> String {
+    pub fn subject(&self, target: &str, name: &str, attempt: Option<AttemptNumber>) -> String {
         let task = self.task.as_ref().map_or("", TaskId::as_str);
         let name = shown_name(name);
-        let tried = attempt.map_or_else(String::new, |Attempt { number, of }| format!(" (attempt {number}/{of})"));
+        let tried =
+            attempt.map_or_else(String::new, |AttemptNumber { number, of }| format!(" (attempt {number}/{of})"));
         let what = match (&self.kind, self.passed) {
             (StepKind::RunStart, _) => "run started".to_owned(),
             (StepKind::Implement, true) => format!("implement \"{name}\""),
             (StepKind::Implement, false) => match attempt {
-                Some(Attempt { number, of }) => format!("implement \"{name}\" (failed, attempt {number}/{of})"),
+                Some(AttemptNumber { number, of }) => format!("implement \"{name}\" (failed, attempt {number}/{of})"),
                 None => format!("implement \"{name}\" (failed)"),
             },
             (StepKind::Test, true) => format!("tests pass for \"{name}\""),
@@ -191,7 +192,7 @@ impl Step {
             (StepKind::Complete, true) if self.skipped => format!("skipped \"{name}\""),
             (StepKind::Complete, true) => format!("complete \"{name}\""),
             (StepKind::Complete, false) => match attempt {
-                Some(Attempt { number, .. }) => format!("failed \"{name}\" after {number} retries"),
+                Some(AttemptNumber { number, .. }) => format!("failed \"{name}\" after {number} retries"),
                 None => format!("failed \"{name}\""),
             },
             (StepKind::Reset, _) => format!("reset \"{name}\""),
@@ -246,12 +247,12 @@ impl Step {
     }
 
     /// The whole message of the commit.
-    pub fn message(&self, target: &str, name: &str, attempt: Option<Attempt>, body: &str) -> Message {
-        Message { subject: self.subject(target, name, attempt), body: body.to_owned(), trailers: self.trailers() }
+    pub fn message(&self, target: &str, name: &str, attempt: Option<AttemptNumber>, body: &str) -> CommitMessage {
+        CommitMessage { subject: self.subject(target, name, attempt), body: body.to_owned(), trailers: self.trailers() }
     }
 
     /// The facts of a step commit made for `target`; none when the message is not one.
-    pub fn read(message: &Message, target: &str) -> Option<Self> {
+    pub fn read(message: &CommitMessage, target: &str) -> Option<Self> {
         let rest = message.subject.strip_prefix("task(")?.strip_prefix(target)?.strip_prefix('@')?;
         let (task, rest) = rest.split_once('@')?;
         let (status, what) = rest.split_once("): ")?;
@@ -263,13 +264,13 @@ impl Step {
     }
 
     /// The facts of a commit of the older form, which names no branch: `task(T001): …`.
-    pub fn read_old(message: &Message) -> Option<Self> {
+    pub fn read_old(message: &CommitMessage) -> Option<Self> {
         let (task, what) = message.subject.strip_prefix("task(")?.split_once("): ")?;
         let step = Self::from_trailers(message, Some(TaskId::new(task).ok()?), what)?;
         (step.kind != StepKind::RunStart).then_some(step)
     }
 
-    fn from_trailers(message: &Message, task: Option<TaskId>, what: &str) -> Option<Self> {
+    fn from_trailers(message: &CommitMessage, task: Option<TaskId>, what: &str) -> Option<Self> {
         let text = |key: &str| message.trailer(key).map(str::to_owned);
         let says = |key: &str, word: &str| message.trailer(key).is_some_and(|value| value.eq_ignore_ascii_case(word));
         let kind = StepKind::from_word(message.trailer("Arborist-Step")?)?;
@@ -299,7 +300,7 @@ impl Step {
     }
 }
 
-fn test_facts(message: &Message) -> TestFacts {
+fn test_facts(message: &CommitMessage) -> TestFacts {
     let number = |key: &str| message.trailer(key).and_then(|value| value.parse::<u64>().ok());
     let counts = ["Arborist-Test-Passed", "Arborist-Test-Failed", "Arborist-Test-Skipped"].map(number);
     let [passed, failed, skipped] = counts.map(Option::unwrap_or_default);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::event::{Feedback, FeedbackKind};
 pub use crate::plan::tree::TestKind;
-pub use message::{Attempt, Step, StepKind, short_id, shown_name};
+pub use message::{AttemptNumber, Step, StepKind, short_id, shown_name};
 pub use reason::{failure, reason, reason_of};
 
 /// How many tests did what.

@@ -14,7 +14,7 @@ const STAMP: &str = "%Y%m%dT%H%M%S";
 
 /// What became of a task, for programs that read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ReportJson {
     /// The task.
     pub task_id: TaskId,
     /// Whether it was completed.
@@ -45,7 +45,7 @@ pub enum TaskResult {
     Pass,
 }
 
-impl Report {
+impl ReportJson {
     /// The text of the report's file.
     pub fn json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("a report holds nothing JSON cannot");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_report_begins_as_the_original_wrote_it() {
-        let report = Report {
+        let report = ReportJson {
             task_id: task(),
             result: TaskResult::Pass,
             retries: 2,

@@ -1,12 +1,12 @@
 //! What a reviewer decided. A verdict is explicit or it is none: a word inside a sentence, a negation, a quotation of
 //! somebody else's verdict never count.
 
-mod doubt;
+mod hedging;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use doubt::{begins_with_one, is_crossed_out, is_taken_back, plain_word, speaks_against};
+use hedging::{begins_with_one, is_crossed_out, is_taken_back, plain_word, speaks_against};
 
 /// A reviewer's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,10 +108,10 @@ fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
     let mut agreed = None;
     for found in read {
         match (found, agreed) {
-            (Line::Says(verdict), Some(other)) if verdict != other => return None,
-            (Line::Says(verdict), _) => agreed = Some(verdict),
-            (Line::SaysBoth, _) => return None,
-            (Line::SaysNothing, _) => {}
+            (LineVerdict::Says(verdict), Some(other)) if verdict != other => return None,
+            (LineVerdict::Says(verdict), _) => agreed = Some(verdict),
+            (LineVerdict::SaysBoth, _) => return None,
+            (LineVerdict::SaysNothing, _) => {}
         }
     }
     agreed.filter(|verdict| *verdict == Verdict::Rejected || !speaks_against(lines))
@@ -119,7 +119,7 @@ fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineVerdict {
     SaysNothing,
     Says(Verdict),
     SaysBoth,
@@ -143,25 +143,25 @@ fn ends_in_negation(line: &str) -> bool {
 }
 
 /// What a line behind another one says: by the word it begins with, or by its last sentence.
-fn in_line(whole: &str, before: &str, is_last: bool) -> Line {
+fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
     let [begins, ends] = given(whole, before, is_last).map(|given| given.map(|given| given.verdict));
     match (begins, ends) {
-        (Some(one), Some(two)) if one != two => Line::SaysBoth,
-        (Some(verdict), _) | (None, Some(verdict)) => Line::Says(verdict),
-        (None, None) => Line::SaysNothing,
+        (Some(one), Some(two)) if one != two => LineVerdict::SaysBoth,
+        (Some(verdict), _) | (None, Some(verdict)) => LineVerdict::Says(verdict),
+        (None, None) => LineVerdict::SaysNothing,
     }
 }
 
 /// The verdicts a line begins with and ends in.
-fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>; 2] {
+fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<FoundVerdict<'t>>; 2] {
     let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
     let (rest, last) = last_sentence(bare(whole));
     let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
-    let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| Given { before: rest, ..given });
+    let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| FoundVerdict { before: rest, ..given });
     // What a sentence goes on with is no verdict, and least of all what it says is not so.
     let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
     let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
-    let is_own = |given: &Given<'_>| match given.verdict {
+    let is_own = |given: &FoundVerdict<'_>| match given.verdict {
         _ if goes_on(given.word) => false,
         Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
         Verdict::Rejected => true,
@@ -179,7 +179,7 @@ const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "re
 
 /// A verdict where it stands.
 #[derive(Debug, Clone, Copy)]
-struct Given<'t> {
+struct FoundVerdict<'t> {
     verdict: Verdict,
     /// The word as it is written.
     word: &'t str,
@@ -190,7 +190,7 @@ struct Given<'t> {
 }
 
 /// The verdict a text begins with, behind marks and a label.
-fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
+fn word_first(text: &str, is_last: bool) -> Option<FoundVerdict<'_>> {
     let (marks, text) = past_marks(text);
     let (more, text) = match past_label(text) {
         Some(behind) => past_marks(behind),
@@ -206,7 +206,7 @@ fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
         let is_quoted = marks.contains('>') || more.contains('>');
         let reasons = is_last && (word == REJECTED || begins_with_one(rest, &["because", "since", "as", "for", "due"]));
         let is_given = !is_quoted && (is_followed_up(rest) || reasons);
-        return is_given.then_some(Given { verdict: Verdict::Rejected, word, rest, before: "" });
+        return is_given.then_some(FoundVerdict { verdict: Verdict::Rejected, word, rest, before: "" });
     }
     // A quotation, a negation, a cross.
     let is_against = |marks: &str| marks.contains(['>', '!', '~']) || is_crossed_out(marks);
@@ -215,7 +215,7 @@ fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
         && !is_against(more)
         && is_followed_up(rest)
         && !is_taken_back(rest);
-    is_approval.then_some(Given { verdict: Verdict::Approved, word, rest, before: "" })
+    is_approval.then_some(FoundVerdict { verdict: Verdict::Approved, word, rest, before: "" })
 }
 
 /// The marks a text begins with, and what is behind them.
@@ -322,13 +322,13 @@ fn opens_quotation(text: &str, closes: Option<char>) -> bool {
 
 /// A verdict as programs write it.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct JsonVerdict {
     verdict: String,
     #[serde(flatten)]
     more: serde_json::Map<String, Value>,
 }
 
-impl Answer {
+impl JsonVerdict {
     fn verdict(&self) -> Option<Verdict> {
         let verdict = self.verdict.trim();
         if verdict.eq_ignore_ascii_case(APPROVED) {
@@ -369,7 +369,7 @@ fn has_doubts(value: &Value) -> bool {
 }
 
 /// The JSON object with a verdict the reply ends with, in a code fence or without one, and the text above it.
-fn answer_in_json(reply: &str) -> Option<(&str, Answer)> {
+fn answer_in_json(reply: &str) -> Option<(&str, JsonVerdict)> {
     let reply = reply.trim_end();
     let text = reply.strip_suffix("```").unwrap_or(reply).trim_end();
     if !text.ends_with('}') {

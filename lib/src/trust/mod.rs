@@ -3,15 +3,15 @@
 //!
 //! This only finds what there is. Whether somebody agrees is asked by [`crate::engine::Truster`].
 
+mod agent_files;
 mod files;
 mod item;
-mod obeyed;
-mod place;
-mod workplace;
+mod scope;
+mod worktree_base;
 
 pub use item::{TrustItem, for_inputs, for_planner};
-pub use workplace::Workplace;
-pub(crate) use workplace::commands;
+pub use scope::TrustScope;
+pub(crate) use scope::commands;
 
 use crate::git::{self, MadeToCollide, checksum};
 
@@ -23,7 +23,7 @@ pub enum Error {
     Git(#[from] git::Error),
     /// An agreement to it could be taken for one to something else.
     #[error("the content of {place} is crafted to fake its hash")]
-    Deceives {
+    HashCollision {
         /// Where it stands.
         place: String,
         /// What gives it away.
@@ -33,5 +33,5 @@ pub enum Error {
 
 /// The hash of what stands at a place.
 fn hash(bytes: &[u8], place: &str) -> Result<String, Error> {
-    checksum(bytes).map_err(|source| Error::Deceives { place: place.to_owned(), source })
+    checksum(bytes).map_err(|source| Error::HashCollision { place: place.to_owned(), source })
 }

@@ -23,7 +23,7 @@ use crate::git::{
     are_ignore_rules,
 };
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
-use crate::trailer::{Message, TurnFacts};
+use crate::trailer::{CommitMessage, TurnFacts};
 
 /// A working copy and the branch its commits go to.
 #[derive(Debug)]
@@ -441,7 +441,7 @@ impl WorkingCopy {
         trailers.extend(author.trailers.iter().cloned());
         // Only our own trailers are trailers: what an agent's words look like stays text.
         let (subject, body) = text.split_once('\n').unwrap_or((&text, ""));
-        let message = Message { subject: subject.to_owned(), body: body.trim_matches('\n').to_owned(), trailers };
+        let message = CommitMessage { subject: subject.to_owned(), body: body.trim_matches('\n').to_owned(), trailers };
         let who = format!("{} ({})", author.facts.node, author.facts.model);
         let commit = change.writer.commit(&CommitSpec {
             tree: change.tree,
@@ -618,7 +618,7 @@ impl WorkingCopy {
     fn stands_at_a_step(&mut self) -> Result<bool, Error> {
         let Some(Head { commit, branch: None }) = self.worktree.agent_head()? else { return Ok(false) };
         let commit = self.repo.commit(commit)?;
-        if Message::read(&commit.text()).trailer("Arborist-Step").is_none() {
+        if CommitMessage::read(&commit.text()).trailer("Arborist-Step").is_none() {
             return Ok(false);
         }
         let mut writer = self.repo.writer();
@@ -651,7 +651,7 @@ impl WorkingCopy {
             return Ok(None);
         }
         let mut writer = self.repo.writer();
-        let message = Message {
+        let message = CommitMessage {
             subject: format!("Restore the files `{node}` began with"),
             body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history."
                 .into(),

@@ -149,7 +149,7 @@ scripts:
     steps: [{text: b is done, usage: {input: 10, output: 5}}]
 "#;
     let mut engine = Arc::into_inner(world.scripted(script)).expect("nobody else has it yet");
-    let limits = config::Budget { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
+    let limits = config::BudgetSettings { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
     engine.budget = Budget::new(limits, &engine.supervisor);
     let mut session = world.start(dot, Arc::new(engine)).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());

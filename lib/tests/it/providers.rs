@@ -37,8 +37,8 @@ const ALL: [(ProviderName, Format, &str, &str); 4] = [
     (ProviderName::COMPATIBLE, Format::Chat, "COMPATIBLE_API_KEY", "POST /v1/chat/completions HTTP/1.1"),
 ];
 
-fn settings(base: &str) -> config::Provider {
-    let mut provider = config::Provider::default();
+fn settings(base: &str) -> config::ServerSettings {
+    let mut provider = config::ServerSettings::default();
     provider.settings.api_base = Some(base.to_owned());
     provider.models.insert("worker".into(), "m-worker".into());
     provider.models.insert("smart".into(), "m-smart".into());
@@ -50,7 +50,11 @@ fn keys() -> Environment {
     Environment::from_pairs(ALL.map(|(_, _, key, _)| (key, KEY)))
 }
 
-fn remote(name: impl Borrow<ProviderName>, given: &config::Provider, env: &Environment) -> Result<Remote, Unusable> {
+fn remote(
+    name: impl Borrow<ProviderName>,
+    given: &config::ServerSettings,
+    env: &Environment,
+) -> Result<Remote, Unusable> {
     Remote::new(name.borrow(), given, env, &spawner(), Path::new("/"))
 }
 
@@ -237,7 +241,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
     let system = seen[1].body["system"][1]["text"].as_str().unwrap();
     assert!(system.contains("\n# Role\nYou review.\n") && system.contains("\n# Task\nFind bugs.\n"), "{system}");
     let compatible = settings(&server.url());
-    let compatible = config::Provider { models: Default::default(), ..compatible };
+    let compatible = config::ServerSettings { models: Default::default(), ..compatible };
     let compatible = Provider::Remote(remote(ProviderName::COMPATIBLE, &compatible, &keys()).unwrap());
     let error = ask(&compatible).await.unwrap_err();
     assert_eq!(error.message, "compatible has no model `worker`; set `providers.compatible.models.worker`");

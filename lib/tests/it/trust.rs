@@ -5,15 +5,15 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach::config::{Environment, Layer, Level, Resolved, resolve};
+use pleach::config::{Environment, Layer, Precedence, Resolved, resolve};
 use pleach::engine::tree::{TaskPipeline, TreeEnded, TreePlan, TreeRun};
 use pleach::engine::{AgreesToAll, Truster};
 use pleach::event::Commits;
 use pleach::ids::RepoName;
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{Inputs, load};
-use pleach::schedule::Limits;
-use pleach::trust::{TrustItem, Workplace};
+use pleach::schedule::ScheduleOptions;
+use pleach::trust::{TrustItem, TrustScope};
 use serde_json::Value;
 
 use crate::engine::World;
@@ -51,7 +51,7 @@ fn world() -> World {
 
 fn settings() -> (Resolved, Environment) {
     let text = "agent: claude\nworktrees:\n  base: /nowhere/copies\n  setup: make deps\n";
-    let resolved = resolve(vec![Layer::file(Level::Project, "/p/pleach.yaml", text)]).unwrap();
+    let resolved = resolve(vec![Layer::file(Precedence::Project, "/p/pleach.yaml", text)]).unwrap();
     (resolved, Environment::from_pairs([("A", "b")]).with_dotenv([("LD_PRELOAD", "./x.so")]))
 }
 
@@ -65,7 +65,7 @@ fn a_pipeline_is_agreed_to_with_its_settings_and_what_its_agents_obey() {
     let (resolved, environment) = settings();
     let repo = world.repo();
     let state_dir = world.root().join("state");
-    let workplace = Workplace { repo: &repo, resolved: &resolved, environment: &environment, state_dir: &state_dir };
+    let workplace = TrustScope { repo: &repo, resolved: &resolved, environment: &environment, state_dir: &state_dir };
     let pipeline = load(PIPELINE, &Inputs::default(), &[]).0.unwrap();
     let given = TrustItem::command("somebody".into(), "said".into());
     let items = workplace.for_pipeline(repo.head().unwrap().commit, &pipeline, "g.dot", vec![given]).unwrap();
@@ -90,7 +90,7 @@ fn plan(world: &World) -> TreePlan {
         base_branch: None,
         branch_prefix: "pleach/".into(),
         repo_name: RepoName::new("repo").unwrap(),
-        limits: Limits::default(),
+        limits: ScheduleOptions::default(),
         commits: Commits::Steps,
         test: None,
         test_timeout: Duration::from_secs(60),

@@ -13,7 +13,7 @@ use crate::failure::{of_engine, of_git};
 
 /// A ref that keeps something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeepRef {
     /// Its name.
     pub reference: String,
     /// What it keeps.
@@ -21,21 +21,21 @@ pub struct Kept {
 }
 
 /// Everything that is kept and was made before a time, but for what sessions that have not ended may still go by.
-pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<Kept>, Failure> {
+pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<KeepRef>, Failure> {
     let needed = needed(repo)?;
     let mut found = Vec::new();
     for (reference, commit) in repo.references(KEEP).map_err(|error| of_git(&error))? {
         let owner = reference.strip_prefix(KEEP).and_then(|name| name.rsplit_once('-')).map_or("", |(owner, _)| owner);
         let at = repo.commit(commit).map_err(|error| of_git(&error))?.at;
         if !needed.contains(owner) && before.is_none_or(|before| at < before) {
-            found.push(Kept { reference, commit });
+            found.push(KeepRef { reference, commit });
         }
     }
     Ok(found)
 }
 
 /// Removes a ref, unless it was moved since.
-pub fn remove(repo: &Repo, kept: &Kept) -> Result<(), Failure> {
+pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
     let gone = Move { name: kept.reference.clone(), old: Some(kept.commit), new: None };
     repo.swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }

@@ -6,7 +6,7 @@ use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::record;
 use pleach::step::shown_name;
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use serde_json::{Value, json};
 
 use super::Spoken;
@@ -16,20 +16,20 @@ use crate::failure::{of_engine, of_git};
 use crate::render::session as show;
 
 /// A step with the turns it was made of.
-pub struct Shown {
+pub struct StepView {
     session: SessionId,
     commit: CommitId,
-    message: Message,
+    message: CommitMessage,
     /// The task and the turns by the session's record, if that is here.
     recorded: Option<(Option<TaskOf>, Vec<Spoken>)>,
     patch: String,
 }
 
-impl Shown {
+impl StepView {
     /// Reads a commit; none when it is no step of a session.
     pub fn read(repo: &Repo, commit: CommitId, patch: &str) -> Result<Option<Self>, Failure> {
         let text = repo.commit(commit).map_err(|error| of_git(&error))?.text();
-        let message = Message::read(&text);
+        let message = CommitMessage::read(&text);
         let session = message.trailer("Arborist-Step").and_then(|_| message.trailer("Pleach-Session")?.parse().ok());
         let Some(session) = session else { return Ok(None) };
         let recorded = match View::load(repo, &session) {

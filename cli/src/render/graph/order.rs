@@ -53,36 +53,36 @@ fn back_edges(
     outgoing: &[Vec<usize>],
 ) -> (Vec<usize>, Vec<bool>) {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
+    enum VisitState {
         Not,
         OnPath,
         Done,
     }
     let mut back = vec![false; edges.len()];
-    let mut seen = vec![Seen::Not; outgoing.len()];
+    let mut seen = vec![VisitState::Not; outgoing.len()];
     let mut roots = Vec::new();
     for root in candidates {
-        if seen[root] != Seen::Not {
+        if seen[root] != VisitState::Not {
             continue;
         }
         roots.push(root);
-        seen[root] = Seen::OnPath;
+        seen[root] = VisitState::OnPath;
         let mut path = vec![(root, 0)];
         while let Some((node, next)) = path.last_mut() {
             let Some(edge) = outgoing[*node].get(*next) else {
-                seen[*node] = Seen::Done;
+                seen[*node] = VisitState::Done;
                 path.pop();
                 continue;
             };
             *next += 1;
             let to = edges[*edge].1;
             match seen[to] {
-                Seen::Not => {
-                    seen[to] = Seen::OnPath;
+                VisitState::Not => {
+                    seen[to] = VisitState::OnPath;
                     path.push((to, 0));
                 }
-                Seen::OnPath => back[*edge] = true,
-                Seen::Done => {}
+                VisitState::OnPath => back[*edge] = true,
+                VisitState::Done => {}
             }
         }
     }

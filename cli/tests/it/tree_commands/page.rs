@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pleach::ids::TaskId;
-use pleach::step::{Attempt, Counts, Step, StepKind, TestFacts, TestKind};
+use pleach::step::{AttemptNumber, Counts, Step, StepKind, TestFacts, TestKind};
 use regex::Regex;
 
 use crate::support::TestEnv;
@@ -144,7 +144,7 @@ fn the_page_about_step_commits_tells_every_subject_and_every_trailer() {
     let told: BTreeSet<String> =
         table(&page, "Subjects").into_iter().map(|row| format!("{}): {}", row[1][0], row[2][0])).collect();
     let written = steps.iter().map(|step| {
-        let attempt = Attempt { number: if step.kind == StepKind::Complete { 5 } else { 1 }, of: 5 };
+        let attempt = AttemptNumber { number: if step.kind == StepKind::Complete { 5 } else { 1 }, of: 5 };
         let subject = step.subject("main", "NAME", Some(attempt));
         subject.rsplit_once('@').expect("a status").1.to_owned()
     });

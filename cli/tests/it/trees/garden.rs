@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use pleach::step::Step;
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use serde_json::{Map, Value, json};
 
 use crate::support::{Ran, TestEnv};
@@ -215,7 +215,7 @@ esac
         let raw = self.env.git(&["log", "-1", "--format=%B", id]);
         let parsed = self.env.git(&["log", "-1", "--format=%(trailers:only=false,unfold=true)", id]);
         let by_program = self.interpret_trailers(&raw);
-        let message = Message::read(&raw);
+        let message = CommitMessage::read(&raw);
         let ours: Vec<String> = message.trailers.iter().map(|(key, value)| format!("{key}: {value}")).collect();
         assert_eq!(by_program, ours, "git reads other trailers than pleach: {raw}");
         assert_eq!(parsed.trim_end().lines().collect::<Vec<_>>(), ours, "so does git log: {raw}");

@@ -329,7 +329,9 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
     for path in ["two  spaces/task-tree.json", " before.json", "behind.json ", "a\ttab.json", "a\nline.json"] {
         garden.commit(path, &Tree::of(&["T001"]).json());
         let ran = garden.gardener(&["--tree", path]).expect(2);
-        ran.fails_with("name-invalid").naming("a commit message cannot hold the path of the tree").naming("rename the file or its directory");
+        ran.fails_with("name-invalid")
+            .naming("a commit message cannot hold the path of the tree")
+            .naming("rename the file or its directory");
     }
     for name in [&b"a\xff"[..], b"a\xfe"] {
         let path = Path::new(OsStr::from_bytes(name)).join("task-tree.json");

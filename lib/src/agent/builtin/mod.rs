@@ -41,7 +41,7 @@ pub struct Builtin {
     limits: Limits,
     profile: Profile,
     /// Commands of the configuration that are tools.
-    commands: Vec<config::Tool>,
+    commands: Vec<config::ToolSettings>,
 }
 
 impl Builtin {
@@ -62,7 +62,7 @@ impl Builtin {
     }
 
     /// The same with commands as further tools, none of which is called like one of its own.
-    pub fn with_commands(self, commands: Vec<config::Tool>) -> Self {
+    pub fn with_commands(self, commands: Vec<config::ToolSettings>) -> Self {
         Self { commands, ..self }
     }
 

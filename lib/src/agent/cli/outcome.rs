@@ -147,10 +147,7 @@ mod tests {
             Err(AgentError::Transient("agent `x` failed: cut off".into()))
         );
         let limit = claim(Some(("too many turns", FailingKind::Limit)));
-        assert_eq!(
-            judge(Exit::Code(1), limit, &[], None),
-            Ok(End::Limit("agent `x` stopped: too many turns".into()))
-        );
+        assert_eq!(judge(Exit::Code(1), limit, &[], None), Ok(End::Limit("agent `x` stopped: too many turns".into())));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, Error, Session, Supervisor};
-use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, Spent, day_of};
+use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, Spent, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown, Warning};
@@ -36,7 +36,7 @@ pub(super) use unpriced::unpriced_in;
 /// The budget of the settings, and what is known of the spending of others.
 #[derive(Debug, Default)]
 pub struct Budget {
-    limits: config::Budget,
+    limits: config::BudgetSettings,
     /// What was spent today, by repository.
     ledgers: Arc<Ledgers>,
     /// Chains of records that could not be read, with what is still to be told of each.
@@ -45,13 +45,13 @@ pub struct Budget {
 
 impl Budget {
     /// The budget of a configuration, for a run of this supervisor's.
-    pub fn new(limits: config::Budget, supervisor: &Supervisor) -> Self {
+    pub fn new(limits: config::BudgetSettings, supervisor: &Supervisor) -> Self {
         Self { limits, ledgers: Arc::clone(&supervisor.ledgers), ..Self::default() }
     }
 
     /// Whether what the sessions before in the same run over a tree have spent makes a difference.
     pub(super) fn counts_runs(&self) -> bool {
-        let config::Budget { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
+        let config::BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
         tokens > 0 || usd > 0.0 || per_task_tokens > 0 || per_task_usd > 0.0
     }
 
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Refuses to begin with a pipeline whose agents could not be held to the limits of a day.
     pub(super) fn refuse_uncounted(&self, repo: &Repo, pipeline: &Pipeline) -> Result<(), Error> {
-        let limits = Limits { budget: self.budget.limits.clone(), ..Limits::default() };
+        let limits = BudgetLimits { budget: self.budget.limits.clone(), ..BudgetLimits::default() };
         if limits.is_for_days() && self.agent_nodes(pipeline).next().is_some() {
             self.budget.spent_on(repo, day_of(clock::now()), None)?;
         }
@@ -112,7 +112,7 @@ impl Session {
 
     /// What an agent's node may spend, and what counts against it.
     pub(super) fn allowance(&self, node: &Node) -> Result<Allowance, Error> {
-        let limits = Limits {
+        let limits = BudgetLimits {
             budget: self.engine.budget.limits.clone(),
             pipeline: self.plan.pipeline.budget,
             node: node.budget,

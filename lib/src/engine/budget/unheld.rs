@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::budget::Limits;
+use crate::budget::BudgetLimits;
 use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::plan::pipeline::Pipeline;
@@ -43,7 +43,7 @@ impl Engine {
             let pipeline = pipeline.borrow();
             for node in pipeline.agent_nodes() {
                 let budget = self.budget.limits.clone();
-                let is_limited = Limits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
+                let is_limited = BudgetLimits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
                 let silent = self.agents.of(node).is_ok_and(|agent| !agent.tells_spending());
                 let Ok(name) = self.agents.name(node) else { continue };
                 if is_limited && silent {

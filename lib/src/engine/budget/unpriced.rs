@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use crate::budget::{Amount, Limits};
+use crate::budget::{Amount, BudgetLimits};
 use crate::engine::{Engine, Session};
 use crate::event::AgentTurn;
 use crate::ids::NodeId;
@@ -34,7 +34,7 @@ impl Engine {
             let pipeline = pipeline.borrow();
             let needs_price = |node: &&Node| {
                 let budget = self.budget.limits.clone();
-                Limits { budget, pipeline: pipeline.budget, node: node.budget }.needs_prices()
+                BudgetLimits { budget, pipeline: pipeline.budget, node: node.budget }.needs_prices()
             };
             let mut nodes = self.agent_nodes(pipeline).filter(needs_price);
             nodes.find_map(|node| Some(Unpriced { node: node.id.clone(), model: self.unpriced_model(node)? }))

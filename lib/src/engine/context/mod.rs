@@ -16,7 +16,7 @@ pub(super) use recording::{MadeStep, PendingRecord, Writers};
 use self::memory::Memory;
 use super::session::SessionPlan;
 use super::{Engine, Error};
-use crate::event::{Recorded, Told, Warning};
+use crate::event::{Notification, Recorded, Warning};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 use crate::record::Recorder;
@@ -102,7 +102,7 @@ impl Context {
     pub(super) fn announce(&mut self) {
         for recorded in std::mem::take(&mut self.written) {
             let by = Some((self.plan.id.clone(), self.id.clone()));
-            self.engine.events.send(Told { by, recorded: Arc::new(recorded) });
+            self.engine.events.send(Notification { by, recorded: Arc::new(recorded) });
         }
     }
 

@@ -25,7 +25,7 @@ use crate::ids::{CommitId, NodeId, RepoName, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
-use crate::route::{self, Decision, Left};
+use crate::route::{self, AttemptOutput, Decision};
 use crate::state::{Position, Visit, digest};
 use crate::workspace::Changes;
 
@@ -443,7 +443,7 @@ impl Context {
             // Nothing is left to spend, wherever the run would go from here.
             Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
             None => {
-                let left = Left { trees: &trees, output: output_digest.as_deref() };
+                let left = AttemptOutput { trees: &trees, output: output_digest.as_deref() };
                 route::decide(&self.plan.pipeline, &self.state, visit, outcome, left)
             }
         };

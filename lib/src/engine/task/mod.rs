@@ -32,7 +32,7 @@ use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
 use crate::step::text::Body;
-use crate::step::{Attempt, Counts, Step, StepKind, report, text};
+use crate::step::{AttemptNumber, Counts, Step, StepKind, report, text};
 use crate::workspace::{Lock, Position, WorkingCopy, Workspace, branch_key};
 
 pub use step::{StepReport, TaskReport};
@@ -275,7 +275,7 @@ impl Session {
         &mut self,
         facts: Step,
         body: Body,
-        attempt: Option<Attempt>,
+        attempt: Option<AttemptNumber>,
         report: Option<TaskReport>,
     ) -> Result<(), Error> {
         self.at_root(|context| context.end_task(facts, body, attempt, report))
@@ -332,7 +332,7 @@ impl Session {
     }
 
     /// The newest attempt, as it is told.
-    pub fn attempt(&self) -> Option<Attempt> {
+    pub fn attempt(&self) -> Option<AttemptNumber> {
         self.root().attempt()
     }
 
@@ -507,10 +507,10 @@ impl Context {
         self.task_work().step
     }
 
-    fn attempt(&self) -> Option<Attempt> {
+    fn attempt(&self) -> Option<AttemptNumber> {
         let attempt = self.task_work().attempt.as_ref()?;
         let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
-        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
+        Some(AttemptNumber { number: attempt.number, of: of.max(attempt.number) })
     }
 }
 

@@ -12,8 +12,8 @@ use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::prompt;
 use crate::step::text::{Body, FEEDBACK};
-use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
-use crate::trailer::{Message, attribution};
+use crate::step::{AttemptNumber, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
+use crate::trailer::{CommitMessage, attribution};
 use crate::workspace::{Changes, branch_ref};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -57,7 +57,7 @@ impl StepReport {
 struct Making {
     facts: Step,
     body: Body,
-    attempt: Option<Attempt>,
+    attempt: Option<AttemptNumber>,
     /// Files that are committed with it, without secrets.
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
@@ -106,7 +106,7 @@ impl Context {
         &mut self,
         facts: Step,
         body: Body,
-        attempt: Option<Attempt>,
+        attempt: Option<AttemptNumber>,
         report: Option<TaskReport>,
     ) -> Result<(), Error> {
         let (files, report) = match report {
@@ -381,8 +381,11 @@ impl Context {
             by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, &redactor.text(model)));
         // Of the rest of it every word is one that runs after this one read.
         let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
-        let message =
-            Message { subject, body: body.write(redactor), trailers: facts.trailers().into_iter().chain(by).collect() };
+        let message = CommitMessage {
+            subject,
+            body: body.write(redactor),
+            trailers: facts.trailers().into_iter().chain(by).collect(),
+        };
         let not_before = self.plan.job.as_ref().map(|job| job.not_before).unwrap_or_default();
         let date = to_the_second(now).max(not_before);
         let commit = writer.commit(&CommitSpec {

@@ -25,10 +25,10 @@ use crate::plan;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
-use crate::progress::{Found, Status, TaskState};
+use crate::progress::{StepCommit, TaskState, TaskStatus};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
-use crate::step::{Attempt, Feedback, StepKind};
+use crate::step::{AttemptNumber, Feedback, StepKind};
 use crate::workspace::{KEEP, branch_ref};
 
 /// Where a session on a task begins.
@@ -68,7 +68,7 @@ impl TreeRun {
     pub(super) fn open_session(
         &mut self,
         job: &Arc<TaskJob>,
-        attempt: Attempt,
+        attempt: AttemptNumber,
         retry: u32,
     ) -> Result<OpeningSession, Error> {
         match self.take_up(&job.task.id, job)? {
@@ -271,7 +271,12 @@ impl TreeRun {
     }
 
     /// A new session on a task, with what is there of it already.
-    pub(super) fn begin(&mut self, job: &Arc<TaskJob>, attempt: Attempt, retry: u32) -> Result<OpeningSession, Error> {
+    pub(super) fn begin(
+        &mut self,
+        job: &Arc<TaskJob>,
+        attempt: AttemptNumber,
+        retry: u32,
+    ) -> Result<OpeningSession, Error> {
         let task = &job.task;
         self.tell_lost(task)?;
         let beginning = self.beginning(&task.id)?;
@@ -421,7 +426,7 @@ impl TreeRun {
             let branch = self.branch_of(task)?;
             let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
             let state = self.progress.task(task);
-            if is_gone && state.status == Status::Failed && state.had_branch() {
+            if is_gone && state.status == TaskStatus::Failed && state.had_branch() {
                 self.engine.warn(WarningCode::CodeMissing.with(format!(
                     "{task} starts clean: `{branch}`, which had the code of its last attempt, is missing"
                 )));
@@ -448,7 +453,7 @@ impl TreeRun {
         }
         let Some(shared) = self.repo.merge_base(tip, base)? else { return Ok(false) };
         for commit in self.chain(tip, shared)? {
-            let is_run = |found: Found| found.step.task.as_ref() == Some(gate);
+            let is_run = |found: StepCommit| found.step.task.as_ref() == Some(gate);
             // They may have run on a merge that nobody has made.
             if self.repo.commit(commit)?.parents.len() < 2 && !self.found(commit)?.is_some_and(is_run) {
                 return Ok(false);
@@ -466,7 +471,7 @@ impl TreeRun {
         kept: Option<&(CommitId, String)>,
     ) -> Result<Option<(CommitId, String)>, Error> {
         let state = self.progress.task(task);
-        let Some(newest) = state.newest().filter(|_| state.status == Status::Failed) else { return Ok(None) };
+        let Some(newest) = state.newest().filter(|_| state.status == TaskStatus::Failed) else { return Ok(None) };
         if let Some(kept) = kept
             && self.has_no_step_of_others(kept.0, base)?
         {

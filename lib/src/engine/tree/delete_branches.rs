@@ -6,7 +6,7 @@ use super::run::{TreeRun, target_tip};
 use crate::event::WarningCode;
 use crate::git::SwapError;
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Place, Status, print};
+use crate::progress::{StepPlace, TaskStatus, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 impl TreeRun {
@@ -72,9 +72,9 @@ impl TreeRun {
     /// was given up is on its branch alone.
     fn has_landed(&self, id: &TaskId) -> bool {
         let state = self.progress.task(id);
-        let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target);
+        let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target);
         let is_under_way = self.course.unfinished.contains_key(id);
-        is_there && !is_under_way && (state.status == Status::Complete || !self.plan.tree.is_leaf(id))
+        is_there && !is_under_way && (state.status == TaskStatus::Complete || !self.plan.tree.is_leaf(id))
     }
 
     /// Whether the target has the step a branch ends in as a copy, built anew there.

@@ -7,7 +7,7 @@ use crate::engine::landing;
 use crate::event::WarningCode;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandedBranch;
-use crate::progress::{Place, Status};
+use crate::progress::{StepPlace, TaskStatus};
 use crate::text::listed;
 
 /// How many tasks a message names.
@@ -49,7 +49,7 @@ impl TreeRun {
     /// The phases with a branch of their own that do not end there.
     fn left_phases(&self) -> Vec<(TaskId, BranchName, CommitId)> {
         let open = self.progress.open.iter().filter_map(|branch| match &branch.place {
-            Place::Phase(phase) if !self.schedule.gathers(phase) => {
+            StepPlace::Phase(phase) if !self.schedule.gathers(phase) => {
                 Some((phase.clone(), branch.name.clone(), branch.tip))
             }
             _ => None,
@@ -59,9 +59,9 @@ impl TreeRun {
 
     /// The tasks whose last budget failed on the branch of a phase, and their steps there, oldest first.
     fn failed_on(&self, phase: &TaskId) -> (Vec<TaskId>, Vec<CommitId>) {
-        let place = Place::Phase(phase.clone());
+        let place = StepPlace::Phase(phase.clone());
         let failed = self.progress.tasks().filter(|(_, state)| {
-            state.status == Status::Failed && state.newest().is_some_and(|newest| newest.on == place)
+            state.status == TaskStatus::Failed && state.newest().is_some_and(|newest| newest.on == place)
         });
         let (mut tasks, mut steps) = (Vec::new(), Vec::new());
         for (task, state) in failed {

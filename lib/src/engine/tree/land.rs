@@ -19,7 +19,7 @@ use crate::merge::{
     self, BranchMove, BuildAsk, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingVerdict, LandingWork,
     MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
 };
-use crate::progress::{Form, Found, Place, Status};
+use crate::progress::{BranchNaming, StepCommit, StepPlace, TaskStatus};
 use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
@@ -286,7 +286,8 @@ impl TreeRun {
     /// Whether a step completes a task that was tested.
     fn has_passed_tests(&self, step: CommitId) -> Result<bool, crate::git::Error> {
         let found = self.found(step)?;
-        Ok(found.is_some_and(|Found { step, .. }| Status::after(&step) == Status::Complete && !step.untested))
+        Ok(found
+            .is_some_and(|StepCommit { step, .. }| TaskStatus::after(&step) == TaskStatus::Complete && !step.untested))
     }
 
     /// Has a task go on from steps that were built anew, where they are not fit to land.
@@ -315,7 +316,7 @@ impl TreeRun {
         }
         let steps = self.progress.task(task).at_attempt();
         let looks =
-            |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
+            |found: &Arc<StepCommit>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
         let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
         if behind(session.pipeline(), &steps[first - 1].step.kind).is_none() {
             return Ok(None);
@@ -432,12 +433,12 @@ impl TreeRun {
     }
 
     /// The steps among them.
-    fn steps(&self, tip: CommitId, base: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+    fn steps(&self, tip: CommitId, base: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
         self.chain(tip, base)?.into_iter().filter_map(|commit| self.found(commit).transpose()).collect()
     }
 
     /// The steps of a branch behind where it left another, oldest first.
-    pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+    pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
         self.steps(tip, self.repo.merge_base(tip, of)?.unwrap_or(of))
     }
 
@@ -449,10 +450,10 @@ impl TreeRun {
     }
 
     /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
-    pub(super) fn found(&self, commit: CommitId) -> Result<Option<Found>, crate::git::Error> {
+    pub(super) fn found(&self, commit: CommitId) -> Result<Option<StepCommit>, crate::git::Error> {
         let kept = self.repo.message_of(commit)?;
-        let read = step_scan::read(commit, &kept, &Place::Target, Names::branch(self.plan.target.as_str()));
-        Ok(read.filter(|(_, form)| *form == Form::Branch).map(|(found, _)| found))
+        let read = step_scan::read(commit, &kept, &StepPlace::Target, Names::branch(self.plan.target.as_str()));
+        Ok(read.filter(|(_, form)| *form == BranchNaming::Branch).map(|(found, _)| found))
     }
 
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.

@@ -9,9 +9,9 @@ use super::run::{TreeRun, target_tip};
 use super::unfinished::{Left, Unfinished};
 use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::Status;
+use crate::progress::TaskStatus;
 use crate::record::History;
-use crate::schedule::{Limits, Next, Schedule};
+use crate::schedule::{NextAction, Schedule, ScheduleOptions};
 use crate::workspace::{branch_ref, phase_branch};
 
 /// What was brought here that a run may work with.
@@ -79,21 +79,27 @@ impl TreeRun {
     fn scope(&self) -> Option<Option<TaskId>> {
         let chosen = self.course.chosen.clone();
         match self.next() {
-            Next::Work { task, .. } | Next::GiveUp { task, .. } | Next::Land(task) if self.plan.one => {
+            NextAction::Work { task, .. } | NextAction::GiveUp { task, .. } | NextAction::Land(task)
+                if self.plan.one =>
+            {
                 Some(chosen.or(Some(task)))
             }
             // Which task comes behind tests and merges cannot be told.
-            Next::Work { .. } | Next::GiveUp { .. } | Next::Land(_) | Next::Gate(_) | Next::MergePhase(_) => {
-                Some(chosen)
+            NextAction::Work { .. }
+            | NextAction::GiveUp { .. }
+            | NextAction::Land(_)
+            | NextAction::Gate(_)
+            | NextAction::MergePhase(_) => Some(chosen),
+            NextAction::Stranded(_) | NextAction::OtherTree(_) | NextAction::Unreadable(_) | NextAction::Stalled(_) => {
+                None
             }
-            Next::Settle(_) | Next::Yield(_) | Next::Mend(_) | Next::Stalled(_) => None,
-            Next::Done | Next::Failed(_) | Next::GateRed(_) => None,
+            NextAction::Done | NextAction::Failed(_) | NextAction::GateRed(_) => None,
         }
     }
 
     /// The tasks that were begun and that the run may come to.
     fn begun(&self, only: Option<&TaskId>) -> Vec<TaskId> {
-        let limits = Limits { only: only.cloned(), ..self.plan.limits.clone() };
+        let limits = ScheduleOptions { only: only.cloned(), ..self.plan.limits.clone() };
         let schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         let begun = self.progress.tasks().map(|(task, _)| task).chain(self.course.unfinished.keys());
         begun.filter(|task| schedule.may_come_to(task)).cloned().collect()
@@ -130,7 +136,7 @@ impl TreeRun {
         if let Some(tip) = tip.filter(|_| is_open(state)) {
             return self.give_start(brought, branch, (tip, None));
         }
-        let (is_failed, base) = (state.status == Status::Failed, self.base_of(task)?);
+        let (is_failed, base) = (state.status == TaskStatus::Failed, self.base_of(task)?);
         self.give_start(brought, self.lands_on(task)?, (base, None))?;
         if is_failed {
             let is_ahead = tip.map(|tip| self.repo.is_ancestor(tip, base)).transpose()? == Some(false);

@@ -16,9 +16,9 @@ use crate::merge::{
     self, LandedBranch, LandingAsk, LandingEnd, LandingVerdict, LandingWork, RefusalReason, TargetState,
 };
 use crate::plan::tree::TaskTree;
-use crate::progress::{Found, Gate, Place, Progress, Status};
+use crate::progress::{GateProgress, Progress, StepCommit, StepPlace, TaskStatus};
 use crate::record::History;
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Schedule, ScheduleOptions};
 use crate::step::Step;
 use crate::text::shell_word;
 use crate::workspace::{branch_ref, phase_branch};
@@ -86,7 +86,7 @@ impl TreeRun {
         if is_others || !self.is_of_run(tip)? || self.repo.is_ancestor(tip, target)? {
             return Ok(false);
         }
-        let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
+        let is_of_use = self.progress.finished_on(&StepPlace::Phase(phase.clone())).next().is_some();
         Ok(is_of_use || !self.is_replaced(tip, target)?)
     }
 
@@ -107,9 +107,9 @@ impl TreeRun {
         let landed = needed.filter_map(|needed| {
             let state = self.progress.task(needed);
             // One that was skipped has brought nothing, and one that was set back has nothing new.
-            let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
+            let is_work = |newest: &&StepCommit| state.status == TaskStatus::Complete && !newest.step.skipped;
             let newest = state.newest().filter(is_work)?;
-            (newest.on == Place::Target).then_some((needed, newest.commit))
+            (newest.on == StepPlace::Target).then_some((needed, newest.commit))
         });
         let mut landed = landed.peekable();
         if landed.peek().is_none() {
@@ -134,11 +134,11 @@ impl TreeRun {
     fn is_replaced(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
         let is_done = |task: &TaskId| {
             let state = self.progress.task(task);
-            let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
-            state.status == Status::Complete && is_there
+            let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target && !newest.step.skipped);
+            state.status == TaskStatus::Complete && is_there
         };
-        let completes = |step: &Step| Status::after(step) == Status::Complete;
-        let is_again = |found: &Found| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
+        let completes = |step: &Step| TaskStatus::after(step) == TaskStatus::Complete;
+        let is_again = |found: &StepCommit| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
         Ok(self.steps_ahead(tip, target)?.iter().any(is_again))
     }
 
@@ -155,7 +155,7 @@ impl TreeRun {
     /// The end of a run at tests of a phase that fail.
     pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
         let on_merge = self.schedule.is_ahead(self.plan.tree.phase_of(&gate));
-        let reason = self.progress.task(&gate).newest().and_then(Found::reason);
+        let reason = self.progress.task(&gate).newest().and_then(StepCommit::reason);
         TreeEnded::GateRed { gate, on_merge, reason }
     }
 
@@ -373,7 +373,7 @@ fn unmerged(error: Unmerged) -> Result<RefusalReason, Error> {
 }
 
 /// The record of the newest run of a phase's tests, where they passed. One that is not there tells nothing, and they run again.
-fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
+fn passed_in(repo: &Repo, run: GateProgress) -> Option<History> {
     let newest = run.newest.filter(|found| run.green && found.step.passed)?;
     History::newest(repo, newest.step.session.as_ref()?).ok()
 }
@@ -383,7 +383,7 @@ fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
 /// it for sure, but would have to write what it gives.
 pub fn as_merged_now(
     repo: &Repo,
-    (tree, limits): (&Arc<TaskTree>, &Limits),
+    (tree, limits): (&Arc<TaskTree>, &ScheduleOptions),
     target: &BranchName,
     prefix: &str,
     progress: Progress,

@@ -8,7 +8,9 @@ use super::step_cache;
 use super::step_scan::{Cut, Names, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
-use crate::progress::{Chain, Form, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
+use crate::progress::{
+    BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
+};
 use crate::step::short_id;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
@@ -134,7 +136,7 @@ impl Reader {
         let tip = branch.tip;
         let ahead = self.chain(&scan, branch)?.map(|chain| chain.steps);
         // One that has landed stands at its last step.
-        let is_its = |seen: &&Seen| seen.found.step.task.as_ref() == Some(task);
+        let is_its = |seen: &&CandidateStep| seen.found.step.task.as_ref() == Some(task);
         let newest = match &ahead {
             Some(steps) => steps.iter().rev().find(is_its),
             None => scan.steps.iter().rev().filter(|seen| seen.found.commit == tip).find(is_its),
@@ -177,7 +179,7 @@ impl Reader {
     fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
         let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
-        let mut gathered = gather(&commits, &Place::Target, self.names(), nothing)?;
+        let mut gathered = gather(&commits, &StepPlace::Target, self.names(), nothing)?;
         let scope = if gathered.needs_scope { self.scope(tip)? } else { Scope::Unneeded };
         if let Scope::After(base) = scope {
             limit(&commits, &mut gathered.steps, base);
@@ -205,9 +207,9 @@ impl Reader {
             }
             let (repo, from, runs) = (self.repo.clone(), scan.tip, Arc::clone(&scan.runs));
             let outside = &mut |id| if id == from { Ok(Arc::clone(&runs)) } else { runs_below(&repo, &runs, id) };
-            let is_named = scan.steps.iter().any(|seen| seen.form == Form::Branch);
+            let is_named = scan.steps.iter().any(|seen| seen.form == BranchNaming::Branch);
             let names = if is_named { Names::branch(self.target.as_str()) } else { self.names() };
-            let gathered = gather(&new, &Place::Target, names, outside)?;
+            let gathered = gather(&new, &StepPlace::Target, names, outside)?;
             if !gathered.steps.is_empty() && new.iter().any(|commit| commit.parents.len() > 1) {
                 // What it brings belongs among what is known.
                 return Ok(None);
@@ -255,13 +257,13 @@ impl Reader {
     }
 
     /// The task and phase branches that may be ahead of the target, and those that cannot be read.
-    fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<Unread>), Error> {
+    fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<UnreadableBranch>), Error> {
         let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
         let mut landed: Option<Landed> = None;
         // What tasks have brought to their phase, whose branch is read before theirs, where that is not closed.
         let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
-            let is_task = matches!(branch.place, Place::Task(_));
+            let is_task = matches!(branch.place, StepPlace::Task(_));
             if branch.tip == scan.tip || is_task && gathered.contains(&branch.tip) {
                 continue;
             }
@@ -277,7 +279,7 @@ impl Reader {
                         // What the target itself lacks is no matter of one branch.
                         self.repo.history(scan.tip, (&self.keep(), &is_turn))?;
                     }
-                    unread.push(Unread { branch, id, why: self.repo.blame(error).to_string() });
+                    unread.push(UnreadableBranch { branch, id, why: self.repo.blame(error).to_string() });
                 }
                 chain => {
                     let chain = chain?;
@@ -293,8 +295,8 @@ impl Reader {
 
     /// The branches of phases and tasks there are, whether they can be read or not.
     fn branches(&self) -> Result<Vec<(TaskId, OpenBranch)>, Error> {
-        let phases = (phase_branches(&self.prefix, &self.target), Place::Phase as fn(TaskId) -> Place);
-        let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
+        let phases = (phase_branches(&self.prefix, &self.target), StepPlace::Phase as fn(TaskId) -> StepPlace);
+        let tasks = (task_branches(&self.prefix, &self.target), StepPlace::Task as fn(TaskId) -> StepPlace);
         let mut branches = Vec::new();
         for (prefix, place) in [phases, tasks] {
             for (reference, tip) in self.repo.unread_references(&format!("refs/heads/{prefix}"))? {
@@ -346,7 +348,7 @@ impl Landed {
     }
 
     /// Whether a step is there, or a copy of it.
-    fn has_copy_of(&self, step: &Seen) -> bool {
+    fn has_copy_of(&self, step: &CandidateStep) -> bool {
         self.prints.contains(&step.found.print)
     }
 

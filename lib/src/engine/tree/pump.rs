@@ -16,8 +16,8 @@ use crate::engine::task::{Retested, TaskJob};
 use crate::engine::{self, Ended, Pause, Session};
 use crate::event::WarningCode;
 use crate::ids::{CommitId, TaskId};
-use crate::schedule::{Next, Reason};
-use crate::step::Attempt;
+use crate::schedule::{GiveUpReason, NextAction};
+use crate::step::AttemptNumber;
 
 /// How many tasks are worked at once: as many as there are working copies for them.
 const SLOTS: usize = 1;
@@ -47,7 +47,7 @@ enum Purpose {
     /// The task is worked until it is complete or given up, and landed.
     Work,
     /// Its budget of so many attempts is used up.
-    GiveUp(u32, Reason),
+    GiveUp(u32, GiveUpReason),
     /// The tests of the phase run.
     Tests,
 }
@@ -114,44 +114,44 @@ impl<'a> TreePump<'a> {
     }
 
     /// Starts what is next, or ends the run where it says so.
-    fn start(&mut self, next: Next) -> Result<(), Error> {
+    fn start(&mut self, next: NextAction) -> Result<(), Error> {
         let run = &mut *self.run;
         let ended = match next {
-            Next::Land(task) => {
+            NextAction::Land(task) => {
                 let started = self.land_waiting(&task);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::Work { task, attempt, retry } => {
+            NextAction::Work { task, attempt, retry } => {
                 let started = self.work(&task, attempt, retry);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::GiveUp { task, reason } => {
+            NextAction::GiveUp { task, reason } => {
                 let started = self.give_up(&task, reason);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::Gate(gate) => {
+            NextAction::Gate(gate) => {
                 let because = run.not_again(&gate, &run.plan.tree.leaves_below(&gate))?;
                 return self.test(&gate, Some(because));
             }
-            Next::MergePhase(phase) => match tokio::task::block_in_place(|| run.merge_phase(&phase))? {
+            NextAction::MergePhase(phase) => match tokio::task::block_in_place(|| run.merge_phase(&phase))? {
                 PhaseMerge::Merged => return Ok(()),
                 PhaseMerge::Test(gate) => return self.test(&gate, None),
                 PhaseMerge::Refused(refusal) => TreeEnded::Refused(refusal),
             },
-            Next::Done => run.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
-            Next::Failed(task) => {
+            NextAction::Done => run.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
+            NextAction::Failed(task) => {
                 let state = run.progress.task(&task);
                 let (attempts, reason) = (state.attempts, state.why_failed());
                 TreeEnded::Failed { task, attempts, before: true, reason }
             }
-            Next::Stalled(blocked) => TreeEnded::Stalled(blocked),
-            Next::GateRed(gate) => run.gate_red(gate),
-            Next::Settle(stray) => TreeEnded::Refused(run.unsettled(stray)?),
-            Next::Yield(taken) => TreeEnded::Refused(run.taken(taken)?),
-            Next::Mend(unread) => TreeEnded::Refused(run.unread(unread)),
+            NextAction::Stalled(blocked) => TreeEnded::Stalled(blocked),
+            NextAction::GateRed(gate) => run.gate_red(gate),
+            NextAction::Stranded(stray) => TreeEnded::Refused(run.unsettled(stray)?),
+            NextAction::OtherTree(taken) => TreeEnded::Refused(run.taken(taken)?),
+            NextAction::Unreadable(unread) => TreeEnded::Refused(run.unread(unread)),
         };
         self.end(Ok(ended));
         Ok(())
@@ -163,28 +163,28 @@ impl<'a> TreePump<'a> {
         self.run.bring_phase(task)?;
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
-        let attempt = Attempt { number, of: self.run.plan.limits.max_retries };
+        let attempt = AttemptNumber { number, of: self.run.plan.limits.max_retries };
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
     /// Works a task from an attempt on.
-    fn work(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<(), Error> {
+    fn work(&mut self, task: &TaskId, attempt: AttemptNumber, retry: u32) -> Result<(), Error> {
         let because = self.run.not_again(task, &[task])?;
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
     /// Gives a task up whose budget was used up by a run before this one.
-    fn give_up(&mut self, task: &TaskId, why: Reason) -> Result<(), Error> {
+    fn give_up(&mut self, task: &TaskId, why: GiveUpReason) -> Result<(), Error> {
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        self.open(task, (Attempt { number, of: number }, retry), Purpose::GiveUp(number, why), None)
+        self.open(task, (AttemptNumber { number, of: number }, retry), Purpose::GiveUp(number, why), None)
     }
 
     /// Opens a session on a task.
     fn open(
         &mut self,
         task: &TaskId,
-        (attempt, retry): (Attempt, u32),
+        (attempt, retry): (AttemptNumber, u32),
         purpose: Purpose,
         because: Option<Vec<CommitId>>,
     ) -> Result<(), Error> {
@@ -203,7 +203,7 @@ impl<'a> TreePump<'a> {
             Session::put_aside(&run.repo, &run.engine.redactor, &cut_off.id, run.course.seat.as_ref())?;
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
-        let opening = tokio::task::block_in_place(|| run.begin(&job, Attempt { number: 1, of: 1 }, runs))?;
+        let opening = tokio::task::block_in_place(|| run.begin(&job, AttemptNumber { number: 1, of: 1 }, runs))?;
         self.set_up(job, opening, Purpose::Tests, because);
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::Error;
 use super::run::TreeRun;
 use crate::ids::{BranchName, SessionId, TaskId};
 use crate::merge::RefusalReason;
-use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
+use crate::progress::{OpenBranch, OtherTreeState, OtherTreeWork, StepPlace, StrandedWork, UnreadableBranch};
 use crate::record::History;
 use crate::text::shell_word;
 use crate::workspace::branch_ref;
@@ -119,9 +119,9 @@ pub struct First {
 
 impl TreeRun {
     /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
-    pub(super) fn unsettled(&self, stray: Stray) -> Result<Refusal, Error> {
-        let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
-        let of_task = matches!(place, Place::Task(_));
+    pub(super) fn unsettled(&self, stray: StrandedWork) -> Result<Refusal, Error> {
+        let StrandedWork { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
+        let of_task = matches!(place, StepPlace::Task(_));
         let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
         let why = format!(
             "{id} {lacks}; merge it with `git merge {}`, or drop it with `{drop}`, and run again",
@@ -131,11 +131,12 @@ impl TreeRun {
     }
 
     /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
-    pub(super) fn taken(&self, taken: Taken) -> Result<Refusal, Error> {
-        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } = taken;
+    pub(super) fn taken(&self, taken: OtherTreeWork) -> Result<Refusal, Error> {
+        let OtherTreeWork { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } =
+            taken;
         let has = match (&place, stands) {
-            (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
-            (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
+            (StepPlace::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
+            (_, OtherTreeState::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
             _ => format!("has {task} of `{tree}`, which is under way"),
         };
         let file = self.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
@@ -145,13 +146,13 @@ impl TreeRun {
         };
         let drop = self.dropped(&branch, session, &tasks)?;
         let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
-        let gathers = matches!(place, Place::Phase(_));
+        let gathers = matches!(place, StepPlace::Phase(_));
         let first = file.map(|file| First { file, gathers });
         Ok(Refusal { first, ..Refusal::new(task, false, branch, (RefusalCode::Taken, why)) })
     }
 
     /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
-    pub(super) fn unread(&self, unread: Unread) -> Refusal {
+    pub(super) fn unread(&self, unread: UnreadableBranch) -> Refusal {
         let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
         Refusal::new(unread.id, false, unread.branch.name, (RefusalCode::Unreadable, why))
     }

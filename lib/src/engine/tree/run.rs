@@ -25,9 +25,9 @@ use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::LandedBranch;
 use crate::plan::tree::TaskNode;
 use crate::progress::{Progress, TaskState};
-use crate::schedule::{self, Blocked, Limits, Next, Schedule};
+use crate::schedule::{self, Blocked, NextAction, Schedule, ScheduleOptions};
 use crate::step::Step;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branch, phase_branches, task_branches};
 
 /// How a run over a tree ended.
@@ -123,7 +123,7 @@ pub(super) struct RunState {
 impl RunState {
     /// What comes next in a tree, after what has become of it.
     fn schedule(&self, plan: &TreePlan, progress: &Progress) -> Schedule {
-        let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
+        let limits = ScheduleOptions { only: self.chosen.clone(), ..plan.limits.clone() };
         Schedule::new(&plan.tree, progress, limits)
     }
 }
@@ -201,7 +201,7 @@ impl TreeRun {
     }
 
     /// What would be done first.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextAction {
         self.schedule.next()
     }
 
@@ -221,8 +221,8 @@ impl TreeRun {
     pub(super) fn begin_run(&mut self) -> Result<Option<TreeEnded>, Error> {
         if self.begins_now() {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
-                Next::Yield(taken) => return Ok(Some(TreeEnded::Refused(self.taken(taken)?))),
-                Next::Mend(unread) => return Ok(Some(TreeEnded::Refused(self.unread(unread)))),
+                NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(self.taken(taken)?))),
+                NextAction::Unreadable(unread) => return Ok(Some(TreeEnded::Refused(self.unread(unread)))),
                 _ => {}
             }
             begun_again(&self.progress).into_iter().for_each(|warning| self.engine.warn(warning));
@@ -362,7 +362,7 @@ pub(super) fn run_start(
 }
 
 /// What the commit that opens a run says.
-pub(super) fn start_message(target: &BranchName, tree: &str) -> Message {
+pub(super) fn start_message(target: &BranchName, tree: &str) -> CommitMessage {
     Step::run_start(tree).message(target.as_str(), "", None, "")
 }
 

@@ -10,7 +10,7 @@ use super::unfinished::Left;
 use crate::config::{Environment, Resolved};
 use crate::plan;
 use crate::plan::pipeline::Pipeline;
-use crate::trust::{Error, TrustItem, Workplace, commands};
+use crate::trust::{Error, TrustItem, TrustScope, commands};
 
 impl TreeRun {
     /// What somebody has to agree to before this run works with its plan and with what was brought here, as
@@ -22,11 +22,11 @@ impl TreeRun {
         brought: &Brought,
     ) -> Result<Vec<TrustItem>, Error> {
         let workplace =
-            Workplace { repo: &self.repo, resolved, environment, state_dir: &self.engine.supervisor.state_dir };
+            TrustScope { repo: &self.repo, resolved, environment, state_dir: &self.engine.supervisor.state_dir };
         let mut items = workplace.settings();
         items.extend(tests(&self.plan));
         items.extend(commands_of_pipelines(&self.plan));
-        items.extend(workplace.place_of_worktrees());
+        items.extend(workplace.worktree_base());
         items.extend(obeyed_at_starts(&workplace, &self.plan, brought)?);
         items.extend(supplied_by_left(&workplace, &brought.left)?);
         Ok(items)
@@ -57,9 +57,9 @@ fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
 }
 
 /// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
-fn obeyed_at_starts(workplace: &Workplace<'_>, plan: &TreePlan, brought: &Brought) -> Result<Vec<TrustItem>, Error> {
+fn obeyed_at_starts(workplace: &TrustScope<'_>, plan: &TreePlan, brought: &Brought) -> Result<Vec<TrustItem>, Error> {
     let worked: Vec<Pipeline> = plan.used_pipelines().collect();
-    let obeyed = |files| workplace.obeyed(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
+    let obeyed = |files| workplace.agent_files(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
     let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut items = Vec::new();
     for Start { branch, files } in &brought.starts {
@@ -75,13 +75,13 @@ fn obeyed_at_starts(workplace: &Workplace<'_>, plan: &TreePlan, brought: &Brough
 
 /// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
 /// records may have been fetched; all else they are worked with is this clone's.
-fn supplied_by_left(workplace: &Workplace<'_>, left: &[Left]) -> Result<Vec<TrustItem>, Error> {
+fn supplied_by_left(workplace: &TrustScope<'_>, left: &[Left]) -> Result<Vec<TrustItem>, Error> {
     let mut items = Vec::new();
     for Left { session, task, path, pipeline, at } in left {
         items.extend(commands(pipeline, &format!("{path} as session {session} on {task} recorded it")));
         // Nobody works from a commit that cannot be read.
         for files in at.iter().filter_map(|at| workplace.repo.tree_of(*at).ok()) {
-            items.extend(workplace.obeyed(files, pipeline.agent_nodes())?);
+            items.extend(workplace.agent_files(files, pipeline.agent_nodes())?);
         }
     }
     Ok(items)

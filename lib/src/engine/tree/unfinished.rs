@@ -14,7 +14,7 @@ use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::progress::Found;
+use crate::progress::StepCommit;
 use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
@@ -170,7 +170,7 @@ impl TreeRun {
         let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
         self.course.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
         for (task, id) in landed {
-            let is_its = |found: &Arc<Found>| found.step.session.as_ref() == Some(&id);
+            let is_its = |found: &Arc<StepCommit>| found.step.session.as_ref() == Some(&id);
             if !self.progress.task(&task).steps.iter().any(is_its) {
                 self.course.lost.entry(task).or_default().push(id);
             }

@@ -9,7 +9,7 @@ use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
-use crate::step::counts::Heard;
+use crate::step::counts::TestOutput;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
 /// The limit on what is kept of a test's output, per stream: one half from its beginning, one from its end.
@@ -137,7 +137,7 @@ impl Worker {
         command.locks = self.workspace.locks();
         let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         command.sandbox = bounds.clone();
-        let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
+        let mut heard = [0; 2].map(|_| TestOutput::new(test.framework.as_deref(), &self.engine.redactor));
         let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
         let output = match self.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
             Ok(output) => output,
@@ -147,7 +147,7 @@ impl Worker {
             }
             Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
         };
-        let (counts, mut failing) = Heard::told(heard);
+        let (counts, mut failing) = TestOutput::told(heard);
         if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
             // They are found in what it said.
             failing.clear();

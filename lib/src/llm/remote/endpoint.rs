@@ -118,7 +118,7 @@ pub(super) enum Found {
 /// A provider's server, as far as it is known without asking it.
 pub(super) struct Endpoint<'a> {
     name: &'a ProviderName,
-    given: &'a config::Provider,
+    given: &'a config::ServerSettings,
     environment: &'a Environment,
     known: Option<Known>,
     pub format: Format,
@@ -127,7 +127,7 @@ pub(super) struct Endpoint<'a> {
 impl<'a> Endpoint<'a> {
     pub fn new(
         name: &'a ProviderName,
-        given: &'a config::Provider,
+        given: &'a config::ServerSettings,
         environment: &'a Environment,
     ) -> Result<Self, Unusable> {
         let known = known(name);

@@ -68,7 +68,7 @@ impl Remote {
     /// The provider of this name. `root` is where a command that prints the key is run.
     pub fn new(
         name: &ProviderName,
-        given: &config::Provider,
+        given: &config::ServerSettings,
         environment: &Environment,
         spawner: &Spawner,
         root: &Path,

@@ -54,7 +54,7 @@ pub struct Ident {
 
 /// `key = value`, in a block or on its own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct AttrEntry {
     /// The name, dotted ones included.
     pub key: Ident,
     /// The value.
@@ -63,7 +63,7 @@ pub struct Entry {
     pub value_span: Span,
 }
 
-impl Entry {
+impl AttrEntry {
     /// From the first letter of the key to the end of the value.
     pub fn span(&self) -> Span {
         self.key.span.to(self.value_span)
@@ -72,7 +72,7 @@ impl Entry {
 
 /// What a default block is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum DefaultsFor {
     /// `graph [..]`
     Graph,
     /// `node [..]`
@@ -87,12 +87,12 @@ pub enum Statement {
     /// `graph [..]`, `node [..]`, `edge [..]`: what later declarations in this scope start from.
     Defaults {
         /// What they are for.
-        target: Target,
+        target: DefaultsFor,
         /// The attributes.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
     /// `key = value` on its own.
-    Attribute(Entry),
+    Attribute(AttrEntry),
     /// `subgraph Name { .. }`
     Subgraph {
         /// Its name, where it has one.
@@ -105,14 +105,14 @@ pub enum Statement {
         /// The node.
         id: Ident,
         /// The attributes.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
     /// `a -> b -> c [..]`
     Edge {
         /// The nodes in order, at least two.
         ids: Vec<Ident>,
         /// The attributes of every pair.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its mistakes.
 
-use super::lexer::{Kind, Lexer, Token};
-use super::{Document, Entry, Ident, Statement, Target, is_identifier};
+use super::lexer::{Lexer, Token, TokenKind};
+use super::{AttrEntry, DefaultsFor, Document, Ident, Statement, is_identifier};
 use crate::plan::diagnostic::{Diagnostic, Span};
 
 /// Subgraphs inside subgraphs; far above what anyone writes, far below what overflows the stack.
@@ -14,14 +14,14 @@ const MAX_ERRORS: usize = 50;
 pub fn parse(source: &str) -> (Document, Vec<Diagnostic>) {
     let mut lexer = Lexer::new(source);
     let token = lexer.next();
-    let mut parser = Parser { source, lexer, token, depth: 0, left_over: None };
+    let mut parser = DotParser { source, lexer, token, depth: 0, left_over: None };
     let document = parser.document();
     let mut diagnostics = parser.lexer.diagnostics;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
     (document, diagnostics)
 }
 
-struct Parser<'s> {
+struct DotParser<'s> {
     source: &'s str,
     lexer: Lexer<'s>,
     token: Token,
@@ -30,7 +30,7 @@ struct Parser<'s> {
     left_over: Option<Span>,
 }
 
-impl Parser<'_> {
+impl DotParser<'_> {
     fn advance(&mut self) -> Token {
         let next = self.lexer.next();
         std::mem::replace(&mut self.token, next)
@@ -41,7 +41,7 @@ impl Parser<'_> {
     }
 
     fn is_word(&self, word: &str) -> bool {
-        self.token.kind == Kind::Word && self.text(self.token.span) == word
+        self.token.kind == TokenKind::Word && self.text(self.token.span) == word
     }
 
     fn error(&mut self, span: Span, message: impl Into<String>) {
@@ -61,8 +61,8 @@ impl Parser<'_> {
     /// What stands at the current token, for a message.
     fn found(&self) -> String {
         match &self.token.kind {
-            Kind::End => "the end of the file".into(),
-            Kind::Text(_) => "a quoted string".into(),
+            TokenKind::End => "the end of the file".into(),
+            TokenKind::Text(_) => "a quoted string".into(),
             _ => format!("`{}`", self.text(self.token.span)),
         }
     }
@@ -83,13 +83,13 @@ impl Parser<'_> {
             return Document::default();
         }
         let id = self.graph_id();
-        if self.token.kind != Kind::OpenBrace {
+        if self.token.kind != TokenKind::OpenBrace {
             let message = format!("expected `{{` after the graph's name, found {}", self.found());
             self.error(self.token.span, message);
             return Document { id, ..Document::default() };
         }
         let (statements, close) = self.block();
-        if self.token.kind != Kind::End {
+        if self.token.kind != TokenKind::End {
             let again = ["strict", "graph", "digraph"].into_iter().any(|word| self.is_word(word));
             let message =
                 if again { "a file holds only one graph" } else { "unexpected text after the graph's closing `}`" };
@@ -101,11 +101,11 @@ impl Parser<'_> {
     fn graph_id(&mut self) -> Option<Ident> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word if !self.text(span).contains('.') => {
+            TokenKind::Word if !self.text(span).contains('.') => {
                 self.advance();
                 Some(Ident { text: self.text(span).to_owned(), span })
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 let fix = suggest_name(&text, "Pipeline");
                 self.error_with_fix(span, "the graph's name is not quoted", format!("write `digraph {fix} {{`"));
@@ -114,7 +114,7 @@ impl Parser<'_> {
             _ => {
                 let message = format!("expected a graph name, found {}", self.found());
                 self.error_with_fix(span, message, "write `digraph Name {`");
-                if self.token.kind == Kind::Word {
+                if self.token.kind == TokenKind::Word {
                     self.advance();
                 }
                 // A stand-in, so that the statements are read and their mistakes told as well.
@@ -133,20 +133,20 @@ impl Parser<'_> {
                     let statement = self.left_over.take().and_then(|span| self.named(span));
                     statements.extend(statement);
                 }
-                Kind::CloseBrace => {
+                TokenKind::CloseBrace => {
                     let close = self.advance().span;
                     return (statements, Some(close));
                 }
-                Kind::End => {
+                TokenKind::End => {
                     self.unclosed(open, "unclosed `{`", "add `}`");
                     return (statements, None);
                 }
-                Kind::Semicolon => {
+                TokenKind::Semicolon => {
                     self.advance();
                 }
                 _ if self.lexer.errors >= MAX_ERRORS => {
                     // Drain, so that the callers see the end as well.
-                    while self.token.kind != Kind::End {
+                    while self.token.kind != TokenKind::End {
                         self.advance();
                     }
                     return (statements, None);
@@ -157,7 +157,7 @@ impl Parser<'_> {
                         Some(statement) => statements.push(statement),
                         None => self.recover(),
                     }
-                    if self.token.span == before && self.token.kind != Kind::End {
+                    if self.token.span == before && self.token.kind != TokenKind::End {
                         self.advance();
                     }
                 }
@@ -172,11 +172,11 @@ impl Parser<'_> {
         let mut first = true;
         loop {
             match self.token.kind {
-                Kind::End => break,
-                Kind::Semicolon | Kind::CloseBrace if depth == 0 => break,
-                Kind::Word | Kind::Text(_) if depth == 0 && self.token.first_on_line && !first => break,
-                Kind::OpenBrace | Kind::OpenBracket => depth += 1,
-                Kind::CloseBrace | Kind::CloseBracket => depth = depth.saturating_sub(1),
+                TokenKind::End => break,
+                TokenKind::Semicolon | TokenKind::CloseBrace if depth == 0 => break,
+                TokenKind::Word | TokenKind::Text(_) if depth == 0 && self.token.first_on_line && !first => break,
+                TokenKind::OpenBrace | TokenKind::OpenBracket => depth += 1,
+                TokenKind::CloseBrace | TokenKind::CloseBracket => depth = depth.saturating_sub(1),
                 _ => {}
             }
             first = false;
@@ -188,7 +188,7 @@ impl Parser<'_> {
     /// One token on, in the mode that fits.
     fn skip(&mut self) {
         self.token = match self.token.kind {
-            Kind::Equals => self.lexer.value(),
+            TokenKind::Equals => self.lexer.value(),
             _ => self.lexer.next(),
         };
     }
@@ -197,11 +197,11 @@ impl Parser<'_> {
     fn statement(&mut self) -> Option<Statement> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word => match self.text(span) {
+            TokenKind::Word => match self.text(span) {
                 "subgraph" => self.subgraph(),
-                "graph" => self.defaults(Target::Graph),
-                "node" => self.defaults(Target::Node),
-                "edge" => self.defaults(Target::Edge),
+                "graph" => self.defaults(DefaultsFor::Graph),
+                "node" => self.defaults(DefaultsFor::Node),
+                "edge" => self.defaults(DefaultsFor::Edge),
                 "digraph" | "strict" => {
                     self.error(span, "a nested graph is a `subgraph`");
                     None
@@ -211,19 +211,19 @@ impl Parser<'_> {
                     self.named(span)
                 }
             },
-            Kind::Text(text) if self.source[span.end..].trim_start().starts_with('=') => {
+            TokenKind::Text(text) if self.source[span.end..].trim_start().starts_with('=') => {
                 self.advance();
                 self.quoted_key(span, text).and_then(|key| self.entry(key)).map(Statement::Attribute)
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.quoted_name(span, &text);
                 None
             }
-            Kind::OpenBrace => {
+            TokenKind::OpenBrace => {
                 self.error_with_fix(span, "a block on its own is not supported", "write `subgraph {`");
                 self.nested_block().map(|statements| Statement::Subgraph { id: None, statements })
             }
-            Kind::Undirected => {
+            TokenKind::Undirected => {
                 self.undirected(span);
                 None
             }
@@ -253,9 +253,9 @@ impl Parser<'_> {
         Some(Ident { text, span })
     }
 
-    fn defaults(&mut self, target: Target) -> Option<Statement> {
+    fn defaults(&mut self, target: DefaultsFor) -> Option<Statement> {
         let span = self.advance().span;
-        if self.token.kind != Kind::OpenBracket {
+        if self.token.kind != TokenKind::OpenBracket {
             let word = self.text(span).to_owned();
             let message = format!("expected `[` after the keyword `{word}`, found {}", self.found());
             self.error(span, message);
@@ -268,12 +268,12 @@ impl Parser<'_> {
         self.advance();
         let span = self.token.span;
         let id = match self.token.kind.clone() {
-            Kind::OpenBrace => None,
-            Kind::Word => {
+            TokenKind::OpenBrace => None,
+            TokenKind::Word => {
                 self.advance();
                 Some(Ident { text: self.text(span).to_owned(), span })
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 let name = suggest_name(&text, "part");
                 let fix = format!("write `subgraph {name} {{` and `label=\"…\"` inside");
@@ -282,7 +282,7 @@ impl Parser<'_> {
             }
             _ => None,
         };
-        if self.token.kind != Kind::OpenBrace {
+        if self.token.kind != TokenKind::OpenBrace {
             let message = format!("expected `{{` after `subgraph`, found {}", self.found());
             self.error(self.token.span, message);
             return None;
@@ -303,7 +303,7 @@ impl Parser<'_> {
 
     /// A statement that begins with the name at `span`: an attribute, an edge or a node.
     fn named(&mut self, span: Span) -> Option<Statement> {
-        if self.token.kind == Kind::Equals {
+        if self.token.kind == TokenKind::Equals {
             let key = Ident { text: self.text(span).to_owned(), span };
             return self.entry(key).map(Statement::Attribute);
         }
@@ -311,9 +311,9 @@ impl Parser<'_> {
         let mut ids = vec![first];
         loop {
             match self.token.kind {
-                Kind::Arrow => {}
-                Kind::Undirected => self.undirected(self.token.span),
-                Kind::Colon => {
+                TokenKind::Arrow => {}
+                TokenKind::Undirected => self.undirected(self.token.span),
+                TokenKind::Colon => {
                     let message = "ports are not supported: an edge joins whole nodes";
                     self.error_with_fix(self.token.span, message, "remove the `:` and what follows it");
                     return None;
@@ -324,9 +324,9 @@ impl Parser<'_> {
             ids.push(self.edge_end()?);
         }
         let mut attrs = Vec::new();
-        if self.token.kind == Kind::OpenBracket {
+        if self.token.kind == TokenKind::OpenBracket {
             attrs = self.attributes();
-            while self.token.kind == Kind::OpenBracket {
+            while self.token.kind == TokenKind::OpenBracket {
                 self.error_with_fix(self.token.span, "a statement has one attribute block", "join the two with `,`");
                 attrs.extend(self.attributes());
             }
@@ -350,7 +350,7 @@ impl Parser<'_> {
     fn edge_end(&mut self) -> Option<Ident> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word => {
+            TokenKind::Word => {
                 self.advance();
                 let text = self.text(span);
                 if ["graph", "node", "edge", "subgraph", "digraph", "strict"].contains(&text) {
@@ -359,12 +359,12 @@ impl Parser<'_> {
                 }
                 Some(self.node_id(span))
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 self.quoted_name(span, &text);
                 Some(Ident { text: suggest_name(&text, "name"), span })
             }
-            Kind::OpenBrace => {
+            TokenKind::OpenBrace => {
                 self.error_with_fix(span, "an edge leads to one node, not to a group", "write one edge for each node");
                 None
             }
@@ -377,10 +377,10 @@ impl Parser<'_> {
     }
 
     /// `[k=v, …]`; the current token is the bracket.
-    fn attributes(&mut self) -> Vec<Entry> {
+    fn attributes(&mut self) -> Vec<AttrEntry> {
         let open = self.advance().span;
         let mut entries = Vec::new();
-        if self.token.kind == Kind::CloseBracket {
+        if self.token.kind == TokenKind::CloseBracket {
             let close = self.advance().span;
             self.error_with_fix(open.to(close), "an attribute block cannot be empty", "remove `[]`");
             return entries;
@@ -389,13 +389,13 @@ impl Parser<'_> {
         loop {
             let (span, first_on_line) = (self.token.span, self.token.first_on_line);
             match self.token.kind.clone() {
-                Kind::CloseBracket => {
+                TokenKind::CloseBracket => {
                     self.advance();
                     return entries;
                 }
-                Kind::Word => {
+                TokenKind::Word => {
                     self.advance();
-                    if first_on_line && matches!(self.token.kind, Kind::Arrow | Kind::OpenBracket) {
+                    if first_on_line && matches!(self.token.kind, TokenKind::Arrow | TokenKind::OpenBracket) {
                         self.left_over = Some(span);
                         self.unclosed(open, "unclosed `[`", "add `]`");
                         return entries;
@@ -410,7 +410,7 @@ impl Parser<'_> {
                         None => self.recover_attribute(),
                     }
                 }
-                Kind::Text(text) => {
+                TokenKind::Text(text) => {
                     self.advance();
                     self.missing_comma(no_comma.take());
                     match self.quoted_key(span, text).and_then(|key| self.entry(key)) {
@@ -421,7 +421,7 @@ impl Parser<'_> {
                         None => self.recover_attribute(),
                     }
                 }
-                Kind::End | Kind::CloseBrace | Kind::Arrow => {
+                TokenKind::End | TokenKind::CloseBrace | TokenKind::Arrow => {
                     self.unclosed(open, "unclosed `[`", "add `]`");
                     return entries;
                 }
@@ -447,20 +447,20 @@ impl Parser<'_> {
     fn separator(&mut self) -> Option<Span> {
         let span = self.token.span;
         match self.token.kind {
-            Kind::Comma => {
+            TokenKind::Comma => {
                 self.advance();
-                if self.token.kind == Kind::CloseBracket {
+                if self.token.kind == TokenKind::CloseBracket {
                     let note = Diagnostic::note("syntax", "trailing comma after the last attribute", span);
                     self.lexer.report(note.with_fix("remove `,`"));
                 }
                 None
             }
-            Kind::Semicolon => {
+            TokenKind::Semicolon => {
                 self.advance();
                 self.error_with_fix(span, "attributes are separated by commas", "write `,`");
                 None
             }
-            Kind::Word | Kind::Text(_) => Some(span),
+            TokenKind::Word | TokenKind::Text(_) => Some(span),
             _ => None,
         }
     }
@@ -469,12 +469,12 @@ impl Parser<'_> {
         self.lexer.skipping = true;
         loop {
             match self.token.kind {
-                Kind::Comma | Kind::Semicolon => {
+                TokenKind::Comma | TokenKind::Semicolon => {
                     self.lexer.skipping = false;
                     self.advance();
                     return;
                 }
-                Kind::CloseBracket | Kind::CloseBrace | Kind::Arrow | Kind::End => break,
+                TokenKind::CloseBracket | TokenKind::CloseBrace | TokenKind::Arrow | TokenKind::End => break,
                 _ => self.skip(),
             }
         }
@@ -482,8 +482,8 @@ impl Parser<'_> {
     }
 
     /// `= value` after `key`; the current token is what follows the key.
-    fn entry(&mut self, key: Ident) -> Option<Entry> {
-        if self.token.kind != Kind::Equals {
+    fn entry(&mut self, key: Ident) -> Option<AttrEntry> {
+        if self.token.kind != TokenKind::Equals {
             let message = format!("expected `=` after the attribute `{}`, found {}", key.text, self.found());
             self.error(key.span, message);
             return None;
@@ -491,18 +491,18 @@ impl Parser<'_> {
         self.token = self.lexer.value();
         let value_span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
-                Some(Entry { key, value: super::AttrValue::Text(text), value_span })
+                Some(AttrEntry { key, value: super::AttrValue::Text(text), value_span })
             }
-            Kind::Value(value) => {
+            TokenKind::Value(value) => {
                 self.advance();
-                Some(Entry { key, value, value_span })
+                Some(AttrEntry { key, value, value_span })
             }
-            Kind::Html => {
+            TokenKind::Html => {
                 self.advance();
                 self.error_with_fix(value_span, "HTML values are not supported", "write a quoted string");
-                Some(Entry { key, value: super::AttrValue::Text(String::new()), value_span })
+                Some(AttrEntry { key, value: super::AttrValue::Text(String::new()), value_span })
             }
             _ => {
                 let message = format!("the attribute `{}` has no value", key.text);

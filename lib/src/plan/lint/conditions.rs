@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::words::CORE_OUTCOMES;
+use super::attributes::CORE_OUTCOMES;
 use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::pipeline::{Edge, Pipeline};

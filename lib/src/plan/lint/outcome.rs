@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attributes::CORE_OUTCOMES;
 use super::conditions::place;
-use super::words::CORE_OUTCOMES;
 use crate::ids::NodeId;
 use crate::plan::condition::{Condition, Expr, Op};
 use crate::plan::diagnostic::{Diagnostic, Span};

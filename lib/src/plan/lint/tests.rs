@@ -7,10 +7,10 @@ use crate::plan::diagnostic::show;
 use crate::plan::{Inputs, validate};
 
 fn findings(source: &str) -> String {
-    findings_with(source, &Known::default())
+    findings_with(source, &KnownNames::default())
 }
 
-fn findings_with(source: &str, known: &Known) -> String {
+fn findings_with(source: &str, known: &KnownNames) -> String {
     let (_, diagnostics) = validate(source, &Inputs::default(), known);
     show(source, &diagnostics)
 }
@@ -314,7 +314,7 @@ c [prompt=x, agent=\"command:cat\"]
 e [prompt=x, type=special]
 start -> a -> b -> c -> e -> exit",
     );
-    let known = Known {
+    let known = KnownNames {
         agents: set(&["builtin", "claude"]),
         models: set(&["cheap", "smart"]),
         providers: set(&["gemini", "openai"]),
@@ -345,7 +345,7 @@ fn rules_of_ones_own_run_too() {
     }
     let source = around("t [shape=parallelogram, tool_command=ls]\nstart -> t -> exit");
     let (pipeline, _) = crate::plan::load(&source, &Inputs::default(), &[]);
-    let found = check(&pipeline.unwrap(), &Known::default(), &[&NoTools]);
+    let found = check(&pipeline.unwrap(), &KnownNames::default(), &[&NoTools]);
     assert_eq!(show(&source, &found), "4:1 error no_tools [t]: no tools here");
 }
 
@@ -363,7 +363,7 @@ fork -> a -> join
 fork -> b -> join
 join -> m -> exit",
     );
-    let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &Known::default());
+    let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &KnownNames::default());
     assert!(!diagnostics.iter().any(Diagnostic::is_error), "{}", show(&source, &diagnostics));
     assert_snapshot!(show(&source, &unsupported(&pipeline.unwrap())), @r"
     4:8 error unsupported: `tool_hooks.pre` cannot be run by this version of pleach yet
@@ -372,7 +372,7 @@ join -> m -> exit",
     8:1 error unsupported [join]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
     9:1 error unsupported [m]: a manager loop (`shape=house`) cannot be run by this version of pleach yet
     ");
-    let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &Known::default());
+    let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &KnownNames::default());
     assert_eq!(unsupported(&plain.unwrap()), []);
 }
 
@@ -399,7 +399,7 @@ start -> a -> b -> c -> d -> e -> exit",
         let found = found.iter().filter(|found| found.rule == rule);
         found.map(|found| found.message.split(": only agents").next().unwrap_or_default().to_owned()).collect()
     };
-    let (pipeline, warned) = validate(&source, &Inputs::default(), &Known::default());
+    let (pipeline, warned) = validate(&source, &Inputs::default(), &KnownNames::default());
     assert_eq!(told(&warned, "step_on_working_nodes"), expected);
     assert!(!warned.iter().any(Diagnostic::is_error), "{}", show(&source, &warned));
     let refused = task_pipeline(&pipeline.unwrap());
@@ -407,7 +407,7 @@ start -> a -> b -> c -> d -> e -> exit",
     assert!(refused.iter().all(Diagnostic::is_error), "{}", show(&source, &refused));
     // What is no step is none that would be committed.
     let asks = around("c [shape=hexagon, step=ask]\nstart -> c -> exit");
-    let (pipeline, _) = validate(&asks, &Inputs::default(), &Known::default());
+    let (pipeline, _) = validate(&asks, &Inputs::default(), &KnownNames::default());
     let refused = show(&asks, &task_pipeline(&pipeline.unwrap()));
     assert!(refused.contains("no node has a `step`"), "{refused}");
 }
@@ -422,6 +422,6 @@ fn the_time_it_takes_grows_with_the_graph_and_no_faster() {
         body.push_str(&format!("n{n} -> n{} [condition=\"outcome=o{n}\"]\n", n + 1));
         body.push_str(&format!("n{n} -> m{n}\n"));
     }
-    let (_, diagnostics) = validate(&around(&body), &Inputs::default(), &Known::default());
+    let (_, diagnostics) = validate(&around(&body), &Inputs::default(), &KnownNames::default());
     assert!(diagnostics.len() > nodes);
 }

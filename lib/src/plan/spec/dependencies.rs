@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines;
-use super::outline::{Outline, Place};
+use super::outline::{Outline, SpecLocation};
 use crate::ids::TaskId;
 
 /// That one thing is to be done before another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Link {
-    pub place: Place,
+pub(super) struct Dependency {
+    pub place: SpecLocation,
     pub before: String,
     pub after: String,
 }
 
 /// What each node waits for, in the order it was said, and the line that says so.
-pub(super) type Waits = BTreeMap<usize, Vec<(usize, Place)>>;
+pub(super) type DependencyMap = BTreeMap<usize, Vec<(usize, SpecLocation)>>;
 
 /// Reads one line. `A → B` puts A before B, `A -> B` lets A depend on B; both may have lists on either side and go on.
-pub(super) fn read(place: Place, line: &str) -> Result<Vec<Link>, String> {
+pub(super) fn read(place: SpecLocation, line: &str) -> Result<Vec<Dependency>, String> {
     let text = content(line);
     if text.is_empty() {
         return Ok(Vec::new());
@@ -38,7 +38,7 @@ pub(super) fn read(place: Place, line: &str) -> Result<Vec<Link>, String> {
     for pair in sides.windows(2) {
         let (before, after) = if arrow == "→" { (&pair[0], &pair[1]) } else { (&pair[1], &pair[0]) };
         let each = after.iter().flat_map(|after| before.iter().map(move |before| (before.clone(), after.clone())));
-        links.extend(each.map(|(before, after)| Link { place, before, after }));
+        links.extend(each.map(|(before, after)| Dependency { place, before, after }));
     }
     Ok(links)
 }
@@ -74,11 +74,11 @@ fn side(text: &str) -> Result<Vec<String>, String> {
 
 /// Finds the nodes the links are about, and tells of those that are nowhere, and of what looks like a link and is none. What is finished neither waits nor is
 /// waited for.
-pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
-    let mut waits = Waits::new();
+pub(super) fn resolve(outline: &Outline) -> (DependencyMap, Vec<(SpecLocation, String)>) {
+    let mut waits = DependencyMap::new();
     let mut seen = BTreeSet::new();
     let mut unknown = BTreeSet::new();
-    for Link { place, before, after } in &outline.links {
+    for Dependency { place, before, after } in &outline.links {
         let ids = [before, after].map(|id| {
             let used = outline.ids.get(id);
             if used.is_none() {
@@ -94,7 +94,7 @@ pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
     }
     let told = unknown.into_iter().map(|(place, id)| (place, format!("the spec has no task, phase or group `{id}`")));
     // Of a line that names nothing of the spec nobody can say that it was meant so.
-    let is_known = |link: &Link| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
+    let is_known = |link: &Dependency| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
     let cut_off = outline.cut_off.iter().filter_map(|(links, message)| {
         let link = links.iter().find(|link| is_known(link))?;
         Some((link.place, message.clone()))

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::dependencies::{self, Link};
-use super::lines::{self, Kind, Lines, Task};
+use super::dependencies::{self, Dependency};
+use super::lines::{self, LineKind, SpecLines, TaskLine};
 
 /// A line of one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct SpecLocation {
     pub file: usize,
     pub line: u64,
 }
 
 /// A phase, a group or an open task.
-pub(super) struct Node {
-    pub place: Place,
+pub(super) struct OutlineNode {
+    pub place: SpecLocation,
     pub is_task: bool,
     pub id: String,
     pub name: String,
@@ -24,28 +24,28 @@ pub(super) struct Node {
 
 /// What an id stands for.
 pub(super) struct Used {
-    pub place: Place,
+    pub place: SpecLocation,
     /// None for a finished task.
     pub node: Option<usize>,
 }
 
 #[derive(Default)]
 pub(super) struct Outline {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<OutlineNode>,
     pub ids: BTreeMap<String, Used>,
-    pub links: Vec<Link>,
+    pub links: Vec<Dependency>,
     /// What looks like a dependency and is none, because a heading has ended those; with what to do about it.
-    pub cut_off: Vec<(Vec<Link>, String)>,
-    pub errors: Vec<(Place, String)>,
+    pub cut_off: Vec<(Vec<Dependency>, String)>,
+    pub errors: Vec<(SpecLocation, String)>,
     /// Headings that look like something they are not read as.
-    pub warnings: Vec<(Place, String)>,
+    pub warnings: Vec<(SpecLocation, String)>,
     files: Vec<String>,
     groups: usize,
 }
 
 /// Where in a file the reader is.
 #[derive(Default)]
-struct Position {
+struct OutlineCursor {
     /// The open headings: their levels and nodes.
     headings: Vec<(usize, usize)>,
     in_dependencies: bool,
@@ -57,7 +57,7 @@ struct Position {
     tasks: Vec<(Option<usize>, usize)>,
 }
 
-impl Position {
+impl OutlineCursor {
     fn node(&self) -> Option<usize> {
         self.headings.last().map(|(_, node)| *node)
     }
@@ -93,14 +93,14 @@ impl Outline {
     }
 
     fn file(&mut self, file: usize, text: &str) {
-        let mut position = Position::default();
-        let mut lines = Lines::new(text);
+        let mut position = OutlineCursor::default();
+        let mut lines = SpecLines::new(text);
         for line in lines.by_ref() {
-            let place = Place { file, line: line.number };
+            let place = SpecLocation { file, line: line.number };
             match line.kind {
-                Kind::Comment => {}
-                Kind::Code if position.in_dependencies => self.dependency(place, line.text),
-                Kind::Opens => {
+                LineKind::Comment => {}
+                LineKind::Code if position.in_dependencies => self.dependency(place, line.text),
+                LineKind::Opens => {
                     // Beside all tasks it ends none.
                     let indent = lines::indent(line.text);
                     if position.tasks.first().is_some_and(|(_, task)| *task < indent) {
@@ -108,11 +108,11 @@ impl Outline {
                     }
                     self.describe(&position, line.text);
                 }
-                Kind::Code | Kind::Closes => {
+                LineKind::Code | LineKind::Closes => {
                     self.describe(&position, line.text);
                     self.suspect(place, &position, line.text);
                 }
-                Kind::Text => {
+                LineKind::Text => {
                     if let Some((level, title)) = lines::heading(line.text) {
                         self.heading(place, &mut position, level, title);
                     } else if position.in_dependencies {
@@ -124,11 +124,11 @@ impl Outline {
             }
         }
         if let Some((line, message)) = lines.never_closed() {
-            self.errors.push((Place { file, line }, message));
+            self.errors.push((SpecLocation { file, line }, message));
         }
     }
 
-    fn heading(&mut self, place: Place, position: &mut Position, level: usize, title: &str) {
+    fn heading(&mut self, place: SpecLocation, position: &mut OutlineCursor, level: usize, title: &str) {
         self.warn_of_heading(place, position, level, title);
         position.tasks.clear();
         position.headings.retain(|(open, _)| *open < level);
@@ -154,7 +154,7 @@ impl Outline {
     }
 
     /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is none.
-    fn warn_of_heading(&mut self, place: Place, position: &Position, level: usize, title: &str) {
+    fn warn_of_heading(&mut self, place: SpecLocation, position: &OutlineCursor, level: usize, title: &str) {
         let is_read = level == 2 && (lines::phase(title).is_some() || lines::is_dependencies(title));
         // Below the dependencies, deeper headings order them for the eye.
         if is_read || level > 2 && position.in_dependencies {
@@ -170,7 +170,7 @@ impl Outline {
     }
 
     /// A line that is a task, belongs to one above, or is prose.
-    fn text(&mut self, place: Place, position: &mut Position, line: &str) {
+    fn text(&mut self, place: SpecLocation, position: &mut OutlineCursor, line: &str) {
         if line.trim().is_empty() {
             // Whose text goes on behind it is not known yet. Around a description it is left out.
             position
@@ -184,16 +184,16 @@ impl Outline {
         let beside = position.leave(indent);
         let described = position.tasks.last().is_some_and(|(node, _)| node.is_some());
         match lines::task(line) {
-            Some(Task { id: Some(id), done: true, .. }) => {
+            Some(TaskLine { id: Some(id), done: true, .. }) => {
                 self.claim(place, id.as_str(), None);
                 position.tasks.push((None, indent));
             }
-            Some(Task { id: Some(id), title, .. }) => {
+            Some(TaskLine { id: Some(id), title, .. }) => {
                 let node = self.add(place, id.into(), title, position.node(), true);
                 position.tasks.push((node, indent));
             }
             // Outside of all phases and groups it is somebody's checklist.
-            Some(Task { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
+            Some(TaskLine { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
                 let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
                 let message = format!(
                     "a task needs an id ({rule}), as in `- [ ] T001 Title`; remove the checkbox if it is not \
@@ -209,7 +209,7 @@ impl Outline {
     }
 
     /// Notes a line that would be a dependency if no heading had ended those. What describes a task is none.
-    fn suspect(&mut self, place: Place, position: &Position, line: &str) {
+    fn suspect(&mut self, place: SpecLocation, position: &OutlineCursor, line: &str) {
         let Some((ended, title)) = position.ended_by.as_ref().filter(|_| position.tasks.is_empty()) else { return };
         if let Ok(links) = dependencies::read(place, line)
             && !links.is_empty()
@@ -224,7 +224,7 @@ impl Outline {
     }
 
     /// Adds a line to the description of the innermost task, if it is indented below it.
-    fn describe(&mut self, position: &Position, line: &str) {
+    fn describe(&mut self, position: &OutlineCursor, line: &str) {
         if let Some((Some(node), indent)) = position.tasks.last()
             && (line.trim().is_empty() || lines::indent(line) > *indent)
         {
@@ -234,7 +234,7 @@ impl Outline {
         }
     }
 
-    fn dependency(&mut self, place: Place, line: &str) {
+    fn dependency(&mut self, place: SpecLocation, line: &str) {
         match dependencies::read(place, line) {
             Ok(links) => self.links.extend(links),
             Err(message) => self.errors.push((place, message)),
@@ -242,15 +242,29 @@ impl Outline {
     }
 
     /// Adds a node; none when its id is taken, which is told.
-    fn add(&mut self, place: Place, id: String, name: &str, parent: Option<usize>, is_task: bool) -> Option<usize> {
+    fn add(
+        &mut self,
+        place: SpecLocation,
+        id: String,
+        name: &str,
+        parent: Option<usize>,
+        is_task: bool,
+    ) -> Option<usize> {
         let node = self.nodes.len();
         self.claim(place, &id, Some(node)).then(|| {
-            self.nodes.push(Node { place, is_task, id, name: name.to_owned(), description: String::new(), parent });
+            self.nodes.push(OutlineNode {
+                place,
+                is_task,
+                id,
+                name: name.to_owned(),
+                description: String::new(),
+                parent,
+            });
             node
         })
     }
 
-    fn claim(&mut self, place: Place, id: &str, node: Option<usize>) -> bool {
+    fn claim(&mut self, place: SpecLocation, id: &str, node: Option<usize>) -> bool {
         if let Some(first) = self.ids.get(id) {
             let (file, line) = (&self.files[first.place.file], first.place.line);
             let message = format!("`{id}` is already defined at {file}:{line}; give one of them another id");

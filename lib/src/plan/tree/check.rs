@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{Link, Waits, components};
-use super::shape::Shape;
-use super::{Draft, DraftNode, Fault, Item, Parent, TaskNode, TaskTree};
+use super::graph::{CycleLink, DependencyGraph, components};
+use super::hierarchy::Hierarchy;
+use super::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskNode, TaskTree};
 use crate::ids::TaskId;
 
 /// How many links of a cycle a message tells.
 const LINKS_SHOWN: usize = 12;
 
 /// Checks a draft and orders its leaves.
-pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<Fault>> {
+pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<DraftError>> {
     let mut checker = Checker::new(&draft.nodes);
     let ids = checker.ids();
     checker.names();
     let parents = checker.parents();
     let children = checker.children(&parents);
     let roots = roots(&draft, &parents);
-    let shape = Shape::new(&roots, &parents, &children);
+    let shape = Hierarchy::new(&roots, &parents, &children);
     let depends_on = checker.dependencies(&shape);
-    let waits = Waits { parents: &parents, children: &children, depends_on: &depends_on };
+    let waits = DependencyGraph { parents: &parents, children: &children, depends_on: &depends_on };
     let mut order = waits.order(&shape.entered);
     let cyclic = order.len() < children.iter().filter(|children| children.is_empty()).count();
     if cyclic {
@@ -41,7 +41,7 @@ pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<Fault>> {
 struct Checker<'d> {
     nodes: &'d [DraftNode],
     index: BTreeMap<&'d str, usize>,
-    faults: Vec<Fault>,
+    faults: Vec<DraftError>,
 }
 
 impl<'d> Checker<'d> {
@@ -54,7 +54,7 @@ impl<'d> Checker<'d> {
     }
 
     fn fault(&mut self, node: usize, field: &'static str, item: Option<usize>, message: String) {
-        self.faults.push(Fault { node: Some(node), field, item, message });
+        self.faults.push(DraftError { node: Some(node), field, item, message });
     }
 
     fn id(&self, node: usize) -> &'d str {
@@ -65,7 +65,7 @@ impl<'d> Checker<'d> {
     fn ids(&mut self) -> Option<Vec<TaskId>> {
         if self.nodes.is_empty() {
             let message = "the tree has no tasks; add at least one".to_owned();
-            self.faults.push(Fault { node: None, field: "nodes", item: None, message });
+            self.faults.push(DraftError { node: None, field: "nodes", item: None, message });
         }
         let mut ids = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
@@ -89,7 +89,13 @@ impl<'d> Checker<'d> {
     }
 
     /// The node an item of a list names; told when there is none, or when an earlier item names it too.
-    fn named(&mut self, node: usize, field: &'static str, item: &'d Item, seen: &mut BTreeSet<usize>) -> Option<usize> {
+    fn named(
+        &mut self,
+        node: usize,
+        field: &'static str,
+        item: &'d ListItem,
+        seen: &mut BTreeSet<usize>,
+    ) -> Option<usize> {
         let Some(&other) = self.index.get(item.id.as_str()) else {
             self.fault(node, field, Some(item.at), format!("there is no node `{}`", item.id));
             return None;
@@ -146,7 +152,7 @@ impl<'d> Checker<'d> {
     }
 
     fn named_parent(&mut self, child: usize) -> Option<usize> {
-        let Parent::Named(name) = &self.nodes[child].parent else { return None };
+        let ParentField::Named(name) = &self.nodes[child].parent else { return None };
         match self.index.get(name.as_str()) {
             Some(&parent) if parent != child => Some(parent),
             Some(_) => {
@@ -162,7 +168,7 @@ impl<'d> Checker<'d> {
 
     fn other_parents(&mut self, child: usize, parent: Option<usize>, listed_by: &[(usize, usize)]) {
         let id = self.id(child);
-        let orphan = self.nodes[child].parent == Parent::None;
+        let orphan = self.nodes[child].parent == ParentField::None;
         for &(by, item) in listed_by.iter().filter(|(by, _)| orphan || Some(*by) != parent) {
             let message = match parent {
                 Some(parent) if !orphan => {
@@ -207,7 +213,7 @@ impl<'d> Checker<'d> {
     }
 
     /// What each node depends on, without what could never be.
-    fn dependencies(&mut self, shape: &Shape) -> Vec<Vec<usize>> {
+    fn dependencies(&mut self, shape: &Hierarchy) -> Vec<Vec<usize>> {
         let mut depends_on = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {
             let mut seen = BTreeSet::new();
@@ -229,13 +235,13 @@ impl<'d> Checker<'d> {
         depends_on
     }
 
-    fn cycles(&mut self, cycles: &[Vec<Link>]) {
+    fn cycles(&mut self, cycles: &[Vec<CycleLink>]) {
         for cycle in cycles {
-            let Some(&Link::DependsOn(node, on)) = cycle.first() else { continue };
+            let Some(&CycleLink::DependsOn(node, on)) = cycle.first() else { continue };
             let words = cycle.iter().take(LINKS_SHOWN).map(|link| match *link {
-                Link::DependsOn(from, to) => format!("`{}` depends on `{}`", self.id(from), self.id(to)),
-                Link::PartOf(from, to) => format!("`{}` is part of `{}`", self.id(from), self.id(to)),
-                Link::Holds(from, to) => format!("`{}` holds `{}`", self.id(from), self.id(to)),
+                CycleLink::DependsOn(from, to) => format!("`{}` depends on `{}`", self.id(from), self.id(to)),
+                CycleLink::PartOf(from, to) => format!("`{}` is part of `{}`", self.id(from), self.id(to)),
+                CycleLink::Holds(from, to) => format!("`{}` holds `{}`", self.id(from), self.id(to)),
             });
             let mut words: Vec<String> = words.collect();
             if cycle.len() > LINKS_SHOWN {
@@ -247,7 +253,7 @@ impl<'d> Checker<'d> {
     }
 
     /// The leaves in the order that was given.
-    fn given_order(&mut self, given: &[Item], children: &[Vec<usize>]) -> Vec<usize> {
+    fn given_order(&mut self, given: &[ListItem], children: &[Vec<usize>]) -> Vec<usize> {
         let mut seen = BTreeSet::new();
         let mut order = Vec::with_capacity(given.len());
         for item in given {
@@ -263,13 +269,13 @@ impl<'d> Checker<'d> {
                     continue;
                 }
             };
-            self.faults.push(Fault { node: None, field: "execution_order", item: Some(item.at), message });
+            self.faults.push(DraftError { node: None, field: "execution_order", item: Some(item.at), message });
         }
         order
     }
 
     /// Tells where a given order puts something before what it depends on.
-    fn contradictions(&mut self, given: &[Item], order: &[usize], shape: &Shape, depends_on: &[Vec<usize>]) {
+    fn contradictions(&mut self, given: &[ListItem], order: &[usize], shape: &Hierarchy, depends_on: &[Vec<usize>]) {
         let (first, last) = shape.span(order);
         for (node, others) in depends_on.iter().enumerate() {
             for &other in others {
@@ -284,7 +290,7 @@ impl<'d> Checker<'d> {
                 let of = if order[end] == other { String::new() } else { format!(", of `{}`", self.id(other)) };
                 let message =
                     format!("`{early}` comes before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
-                self.faults.push(Fault { node: None, field: "execution_order", item, message });
+                self.faults.push(DraftError { node: None, field: "execution_order", item, message });
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::json::{Item, member};
-use super::{TestCommand, Unknown};
+use super::json::{ListItem, member};
+use super::{TestCommand, UnknownFields};
 
 /// A tree that is still to be checked.
 #[derive(Debug, Clone, Default)]
@@ -12,7 +12,7 @@ pub(in crate::plan) struct Draft {
     /// What the text says the roots are.
     pub roots: Vec<String>,
     /// What the text says the order is; none at all when it is empty.
-    pub order: Vec<Item>,
+    pub order: Vec<ListItem>,
     pub spec_files: Vec<String>,
     pub unknown: Map<String, Value>,
 }
@@ -25,20 +25,20 @@ pub(in crate::plan) struct DraftNode {
     /// None when what is there was already told to be wrong.
     pub name: Option<String>,
     pub description: String,
-    pub parent: Parent,
+    pub parent: ParentField,
     /// None when the text does not say: then those count that name this node as their parent.
-    pub children: Option<Vec<Item>>,
-    pub depends_on: Vec<Item>,
+    pub children: Option<Vec<ListItem>>,
+    pub depends_on: Vec<ListItem>,
     pub source_file: Option<String>,
     pub source_line: Option<u64>,
     pub test_commands: Vec<TestCommand>,
     pub pipeline: Option<String>,
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a node says about its parent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::plan) enum Parent {
+pub(in crate::plan) enum ParentField {
     /// Nothing: whoever lists it as a child is.
     #[default]
     Unsaid,
@@ -50,7 +50,7 @@ pub(in crate::plan) enum Parent {
 
 /// A mistake, before it is known what its place is called in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Fault {
+pub(in crate::plan) struct DraftError {
     /// The index of the node it is in; none for the tree itself.
     pub node: Option<usize>,
     pub field: &'static str,
@@ -58,7 +58,7 @@ pub(in crate::plan) struct Fault {
     pub message: String,
 }
 
-impl Fault {
+impl DraftError {
     /// Its JSON path, when the nodes are at `places`.
     pub fn path(&self, places: &[String]) -> String {
         let path = member(self.node.map_or("", |node| &places[node]), self.field);

@@ -41,14 +41,14 @@ impl Json {
                 let items = items.into_iter().enumerate();
                 Value::Array(items.map(|(at, item)| item.into_value(&format!("{path}[{at}]"), errors)).collect())
             }
-            Self::Object(entries) => Value::Object(Fields::new(path.to_owned(), entries, errors).rest()),
+            Self::Object(entries) => Value::Object(ObjectFields::new(path.to_owned(), entries, errors).rest()),
         }
     }
 }
 
 /// An id in a list, and its index there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Item {
+pub(in crate::plan) struct ListItem {
     pub at: usize,
     pub id: String,
 }
@@ -65,13 +65,13 @@ pub(in crate::plan) fn member(path: &str, key: &str) -> String {
 
 /// The fields of one object, taken out one by one. What is of the wrong type is told and counts as left out; `null` is
 /// the same as leaving a field out.
-pub(in crate::plan) struct Fields<'e> {
+pub(in crate::plan) struct ObjectFields<'e> {
     pub path: String,
     entries: Vec<(String, Json)>,
     errors: &'e mut Vec<TreeError>,
 }
 
-impl<'e> Fields<'e> {
+impl<'e> ObjectFields<'e> {
     pub fn new(path: String, entries: Vec<(String, Json)>, errors: &'e mut Vec<TreeError>) -> Self {
         let first = first_of_their_name(&entries);
         let mut kept = Vec::with_capacity(entries.len());
@@ -161,11 +161,11 @@ impl<'e> Fields<'e> {
     }
 
     /// A list of texts; those of another type are told and left out.
-    pub fn texts(&mut self, key: &str) -> Option<Vec<Item>> {
+    pub fn texts(&mut self, key: &str) -> Option<Vec<ListItem>> {
         let mut texts = Vec::new();
         for (at, item) in self.list(key)?.into_iter().enumerate() {
             match item {
-                Json::Scalar(Value::String(text)) => texts.push(Item { at, id: text }),
+                Json::Scalar(Value::String(text)) => texts.push(ListItem { at, id: text }),
                 other => {
                     let path = format!("{}[{at}]", member(&self.path, key));
                     let message = format!("must be a string, not {}", other.kind());
@@ -187,10 +187,10 @@ impl<'e> Fields<'e> {
     }
 
     /// The fields of the object that is at `place` in this one.
-    pub fn inner(&mut self, place: &str, value: Json) -> Option<Fields<'_>> {
+    pub fn inner(&mut self, place: &str, value: Json) -> Option<ObjectFields<'_>> {
         let path = format!("{}.{place}", self.path);
         match value {
-            Json::Object(entries) => Some(Fields::new(path, entries, self.errors)),
+            Json::Object(entries) => Some(ObjectFields::new(path, entries, self.errors)),
             other => {
                 self.errors.push(TreeError { path, message: format!("must be an object, not {}", other.kind()) });
                 None

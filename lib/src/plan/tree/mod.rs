@@ -7,9 +7,9 @@ mod check;
 mod difference;
 mod draft;
 mod graph;
+mod hierarchy;
 mod json;
 mod read;
-mod shape;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -24,8 +24,8 @@ use serde_json::{Map, Value};
 
 use crate::ids::TaskId;
 pub(in crate::plan) use check::check;
-pub(in crate::plan) use draft::{Draft, DraftNode, Fault, Parent};
-pub(in crate::plan) use json::{Fields, Item, Json};
+pub(in crate::plan) use draft::{Draft, DraftError, DraftNode, ParentField};
+pub(in crate::plan) use json::{Json, ListItem, ObjectFields};
 pub(in crate::plan) use read::{node_fields, tree_errors};
 
 /// A checked task tree.
@@ -66,12 +66,12 @@ pub struct TaskNode {
     pub test_commands: Vec<TestCommand>,
     /// The pipeline file that takes the place of the built-in one.
     pub pipeline: Option<String>,
-    unknown: Unknown,
+    unknown: UnknownFields,
 }
 
 /// Fields of a node that mean nothing here and are written back as they were.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::plan) struct Unknown {
+pub(in crate::plan) struct UnknownFields {
     pub fields: Map<String, Value>,
     /// Those of the test commands, by their index.
     pub tests: Vec<Map<String, Value>>,
@@ -140,12 +140,12 @@ impl fmt::Display for TestKind {
 /// A word that is no kind of test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a type of test command: use unit, integration, e2e, setup or teardown")]
-pub struct UnknownKind(String);
+pub struct UnknownTestKind(String);
 
 impl FromStr for TestKind {
-    type Err = UnknownKind;
-    fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| UnknownKind(word.to_owned()))
+    type Err = UnknownTestKind;
+    fn from_str(word: &str) -> Result<Self, UnknownTestKind> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| UnknownTestKind(word.to_owned()))
     }
 }
 

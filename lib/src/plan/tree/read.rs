@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::json::member;
-use super::{Draft, DraftNode, Fault, Fields, Json, Parent, TaskTree, TestCommand, TestKind, TreeError, check};
+use super::{
+    Draft, DraftError, DraftNode, Json, ObjectFields, ParentField, TaskTree, TestCommand, TestKind, TreeError, check,
+};
 
 /// The longest a test command may be given: past a year a number is a slip.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
@@ -36,13 +38,13 @@ impl TaskTree {
 }
 
 /// The mistakes with the names of their places.
-pub(in crate::plan) fn tree_errors(faults: Vec<Fault>, places: &[String]) -> Vec<TreeError> {
+pub(in crate::plan) fn tree_errors(faults: Vec<DraftError>, places: &[String]) -> Vec<TreeError> {
     faults.into_iter().map(|fault| TreeError { path: fault.path(places), message: fault.message }).collect()
 }
 
 /// The draft and where its nodes stand.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
-    let mut fields = Fields::new(String::new(), entries, errors);
+    let mut fields = ObjectFields::new(String::new(), entries, errors);
     let given = fields.object("nodes").unwrap_or_default();
     let roots = fields.texts("root_ids").unwrap_or_default();
     let order = fields.texts("execution_order").unwrap_or_default();
@@ -56,11 +58,11 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
         unknown,
     };
     let mut places = Vec::with_capacity(given.len());
-    for (key, value) in Fields::new("nodes".to_owned(), given, errors).into_entries() {
+    for (key, value) in ObjectFields::new("nodes".to_owned(), given, errors).into_entries() {
         let place = member("nodes", &key);
         match value {
             Json::Object(entries) => {
-                let mut fields = Fields::new(place.clone(), entries, errors);
+                let mut fields = ObjectFields::new(place.clone(), entries, errors);
                 if let Some(id) = fields.needed_text("id").filter(|id| *id != key) {
                     fields.error("id", format!("is `{id}`, but the key is `{key}`; make them the same"));
                 }
@@ -81,14 +83,14 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
 }
 
 /// What a node has beside its id and its name.
-pub(in crate::plan) fn node_fields(mut fields: Fields<'_>) -> DraftNode {
+pub(in crate::plan) fn node_fields(mut fields: ObjectFields<'_>) -> DraftNode {
     let parent = match fields.take("parent") {
-        None => Parent::Unsaid,
-        Some(Json::Scalar(Value::Null)) => Parent::None,
-        Some(Json::Scalar(Value::String(id))) => Parent::Named(id),
+        None => ParentField::Unsaid,
+        Some(Json::Scalar(Value::Null)) => ParentField::None,
+        Some(Json::Scalar(Value::String(id))) => ParentField::Named(id),
         Some(other) => {
             fields.error("parent", format!("must be a string or null, not {}", other.kind()));
-            Parent::Unsaid
+            ParentField::Unsaid
         }
     };
     let mut node = DraftNode {
@@ -115,7 +117,7 @@ pub(in crate::plan) fn node_fields(mut fields: Fields<'_>) -> DraftNode {
     node
 }
 
-fn test_command(node: &mut Fields<'_>, at: usize, test: Json) -> Option<(TestCommand, Map<String, Value>)> {
+fn test_command(node: &mut ObjectFields<'_>, at: usize, test: Json) -> Option<(TestCommand, Map<String, Value>)> {
     let mut fields = node.inner(&format!("test_commands[{at}]"), test)?;
     let kind = fields.text("type").map_or(Some(TestKind::Unit), |word| match word.parse() {
         Ok(kind) => Some(kind),

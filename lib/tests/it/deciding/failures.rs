@@ -1,7 +1,7 @@
 //! Where a failure leads.
 
 use pleach::event::{Outcome, Route};
-use pleach::route::{Left, decide, select_edge};
+use pleach::route::{AttemptOutput, decide, select_edge};
 use pleach::state::{State, Visit};
 
 use super::driver::{Play, Script, graph, node, outcome, pipeline, snapshot};
@@ -95,7 +95,7 @@ fn a_failed_jump_is_bounded_by_visits() {
 fn a_node_the_pipeline_does_not_have_fails_the_run() {
     let pipeline = pipeline(&graph("start -> exit"));
     let visit = Visit { node: node("ghost"), visit: 1, attempt: 1, from: None };
-    let left = Left { trees: &snapshot(1), output: None };
+    let left = AttemptOutput { trees: &snapshot(1), output: None };
     let decision = decide(&pipeline, &State::new(node("start")), &visit, Outcome::success(), left);
     assert_eq!(decision.route, Route::Fail { reason: "the pipeline has no node `ghost`".into() });
 }

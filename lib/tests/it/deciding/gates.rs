@@ -158,7 +158,7 @@ fn a_failing_exit_fails_the_run() {
     let pipeline = super::driver::pipeline(&graph("start -> exit"));
     let state = pleach::state::State::new(node("exit"));
     let visit = pleach::state::Visit { node: node("exit"), visit: 1, attempt: 1, from: None };
-    let left = pleach::route::Left { trees: &super::driver::snapshot(1), output: None };
+    let left = pleach::route::AttemptOutput { trees: &super::driver::snapshot(1), output: None };
     let decision = pleach::route::decide(&pipeline, &state, &visit, Outcome::fail("disk full"), left);
     assert_eq!(decision.route, Route::Fail { reason: "disk full".into() });
 }

@@ -63,7 +63,7 @@ pub(super) struct Toolbox {
     shell: Shell,
     specs: Vec<ToolSpec>,
     /// Commands of the configuration that are tools.
-    commands: Vec<config::Tool>,
+    commands: Vec<config::ToolSettings>,
 }
 
 impl Toolbox {
@@ -72,7 +72,7 @@ impl Toolbox {
     }
 
     /// The same with commands as further tools.
-    pub(super) fn with_commands(mut self, commands: &[config::Tool]) -> Self {
+    pub(super) fn with_commands(mut self, commands: &[config::ToolSettings]) -> Self {
         self.specs.extend(commands.iter().map(of_command));
         Self { commands: commands.to_vec(), ..self }
     }
@@ -132,7 +132,7 @@ fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
 }
 
 /// What the model is told about a command of the configuration.
-fn of_command(command: &config::Tool) -> ToolSpec {
+fn of_command(command: &config::ToolSettings) -> ToolSpec {
     let description = match command.description.trim() {
         "" => format!("Runs `{}`.", command.command),
         words => words.to_owned(),
@@ -142,7 +142,7 @@ fn of_command(command: &config::Tool) -> ToolSpec {
 }
 
 /// What the model is told about the tools.
-pub(super) fn specs(limits: &Limits, commands: &[config::Tool]) -> Vec<ToolSpec> {
+pub(super) fn specs(limits: &Limits, commands: &[config::ToolSettings]) -> Vec<ToolSpec> {
     let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
         name: name.into(),

@@ -11,32 +11,32 @@ use serde_json::value::{RawValue, to_raw_value};
 /// A list or map that may be there as the JSON it is written as. What every checkpoint tells about all nodes so far is
 /// put into words once, from where it is kept, and copied from then on: into the record and to whoever looks on.
 #[derive(Clone)]
-pub struct Written<T>(Form<T>);
+pub struct PreEncoded<T>(Encoding<T>);
 
 #[derive(Clone)]
-enum Form<T> {
+enum Encoding<T> {
     Value(T),
     Text(Box<RawValue>),
 }
 
-impl<T: Serialize> Written<Vec<T>> {
+impl<T: Serialize> PreEncoded<Vec<T>> {
     /// A list.
     pub fn list(items: &[T]) -> Self {
-        Self(Form::Text(raw(&items)))
+        Self(Encoding::Text(raw(&items)))
     }
 }
 
-impl<K: Serialize, V: Serialize> Written<BTreeMap<K, V>> {
+impl<K: Serialize, V: Serialize> PreEncoded<BTreeMap<K, V>> {
     /// A map, of its entries in order.
     pub fn map<'a, W: Borrow<V> + Serialize>(entries: impl Iterator<Item = (&'a K, W)> + Clone) -> Self
     where
         K: 'a,
     {
-        Self(Form::Text(raw(&Entries(entries))))
+        Self(Encoding::Text(raw(&Entries(entries))))
     }
 }
 
-impl<T: Serialize> Written<T> {
+impl<T: Serialize> PreEncoded<T> {
     /// Whether it is this value.
     pub fn says(&self, value: &T) -> bool {
         *self.text() == *raw(value).get()
@@ -44,56 +44,56 @@ impl<T: Serialize> Written<T> {
 
     fn text(&self) -> Cow<'_, str> {
         match &self.0 {
-            Form::Value(value) => Cow::Owned(raw(value).get().to_owned()),
-            Form::Text(text) => Cow::Borrowed(text.get()),
+            Encoding::Value(value) => Cow::Owned(raw(value).get().to_owned()),
+            Encoding::Text(text) => Cow::Borrowed(text.get()),
         }
     }
 }
 
-impl<T: DeserializeOwned + Clone> Written<T> {
+impl<T: DeserializeOwned + Clone> PreEncoded<T> {
     /// The value.
     pub fn value(&self) -> T {
         match &self.0 {
-            Form::Value(value) => value.clone(),
-            Form::Text(text) => serde_json::from_str(text.get()).expect("it is the text of such a value"),
+            Encoding::Value(value) => value.clone(),
+            Encoding::Text(text) => serde_json::from_str(text.get()).expect("it is the text of such a value"),
         }
     }
 }
 
-impl<T> From<T> for Written<T> {
+impl<T> From<T> for PreEncoded<T> {
     fn from(value: T) -> Self {
-        Self(Form::Value(value))
+        Self(Encoding::Value(value))
     }
 }
 
-impl<T: Default> Default for Written<T> {
+impl<T: Default> Default for PreEncoded<T> {
     fn default() -> Self {
         T::default().into()
     }
 }
 
-impl<T: Serialize> PartialEq for Written<T> {
+impl<T: Serialize> PartialEq for PreEncoded<T> {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
     }
 }
 
-impl<T: Serialize> fmt::Debug for Written<T> {
+impl<T: Serialize> fmt::Debug for PreEncoded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
     }
 }
 
-impl<T: Serialize> Serialize for Written<T> {
+impl<T: Serialize> Serialize for PreEncoded<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Form::Value(value) => value.serialize(serializer),
-            Form::Text(text) => text.serialize(serializer),
+            Encoding::Value(value) => value.serialize(serializer),
+            Encoding::Text(text) => text.serialize(serializer),
         }
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Written<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for PreEncoded<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::deserialize(deserializer).map(Self::from)
     }
@@ -119,13 +119,13 @@ mod tests {
     #[test]
     fn text_and_value_are_the_same() {
         let map: BTreeMap<String, u32> = [("a".into(), 1), ("b \"".into(), 2)].into();
-        let written = Written::map(map.iter().map(|(key, value)| (key, *value)));
+        let written = PreEncoded::map(map.iter().map(|(key, value)| (key, *value)));
         assert!(written.says(&map) && written == map.clone().into() && written.value() == map);
         assert_eq!(serde_json::to_string(&written).unwrap(), serde_json::to_string(&map).unwrap());
         assert_eq!(serde_json::to_value(&written).unwrap(), serde_json::to_value(&map).unwrap());
         let list = vec![3, 4];
-        let written = Written::list(&list);
+        let written = PreEncoded::list(&list);
         assert!(written.says(&list) && !written.says(&vec![3]) && written != Vec::new().into());
-        assert_eq!(serde_json::from_str::<Written<Vec<u32>>>("[3, 4]").unwrap(), written);
+        assert_eq!(serde_json::from_str::<PreEncoded<Vec<u32>>>("[3, 4]").unwrap(), written);
     }
 }

@@ -11,7 +11,7 @@ use crate::say;
 
 /// Shows what agents say and what they wait for, as far as the global options ask for it.
 #[derive(Debug)]
-pub struct Spoken {
+pub struct AgentOutput {
     /// Their words and tool calls.
     words: bool,
     /// All of them.
@@ -20,7 +20,7 @@ pub struct Spoken {
     waits: bool,
 }
 
-impl Spoken {
+impl AgentOutput {
     /// What the global options ask for.
     pub fn new(globals: &Globals) -> Self {
         let (shown, verbosity) = (!globals.json, globals.verbosity);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Chain, OpenBranch, Place, Seen, fold};
+use super::{CandidateStep, Chain, OpenBranch, StepPlace, fold};
 use crate::ids::{SessionId, TaskId};
 
 /// A task's or phase's branch with steps of another tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct OtherTreeWork {
     /// The branch.
     pub branch: OpenBranch,
     /// The task or phase it is named after.
@@ -15,7 +15,7 @@ pub struct Taken {
     /// The file of the other tree.
     pub tree: String,
     /// What the other tree has there.
-    pub stands: Stands,
+    pub stands: OtherTreeState,
     /// The session of a task.
     pub session: Option<SessionId>,
     /// The tasks whose finished work a phase's branch has.
@@ -24,7 +24,7 @@ pub struct Taken {
 
 /// What a tree has on a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stands {
+pub enum OtherTreeState {
     /// Steps of a run that does not count any more.
     Left,
     /// Work its next run goes on with.
@@ -35,7 +35,7 @@ pub enum Stands {
 
 /// The branches that have steps of other trees than `tree` which are nowhere else. Of tasks only those that are not over:
 /// the branch of one that is may be used again.
-pub fn taken(target: &[Seen], branches: &[Chain], tree: &str) -> Vec<Taken> {
+pub fn taken(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Vec<OtherTreeWork> {
     fn names(chain: &Chain) -> impl Iterator<Item = &str> {
         chain.steps.iter().filter_map(|seen| seen.found.step.tree.as_deref())
     }
@@ -46,24 +46,29 @@ pub fn taken(target: &[Seen], branches: &[Chain], tree: &str) -> Vec<Taken> {
         for chain in branches.iter().filter(|chain| names(chain).any(|named| named == other)) {
             let is_open = progress.open.contains(&chain.branch);
             let (id, stands, session, tasks) = match &chain.branch.place {
-                Place::Task(id) => {
+                StepPlace::Task(id) => {
                     let state = progress.task(id);
                     if !is_open || state.landed {
                         continue;
                     }
                     let is_over = state.status.is_over();
-                    (id, if is_over { Stands::Waiting } else { Stands::UnderWay }, state.session.clone(), Vec::new())
+                    (
+                        id,
+                        if is_over { OtherTreeState::Waiting } else { OtherTreeState::UnderWay },
+                        state.session.clone(),
+                        Vec::new(),
+                    )
                 }
-                Place::Phase(id) => {
+                StepPlace::Phase(id) => {
                     // What is left of tasks that failed, or of tests, is nothing its next run would merge.
                     let finished = || progress.finished_on(&chain.branch.place).cloned();
                     let tasks: Vec<TaskId> = if is_open { finished().collect() } else { Vec::new() };
-                    (id, if tasks.is_empty() { Stands::Left } else { Stands::UnderWay }, None, tasks)
+                    (id, if tasks.is_empty() { OtherTreeState::Left } else { OtherTreeState::UnderWay }, None, tasks)
                 }
-                Place::Target => continue,
+                StepPlace::Target => continue,
             };
             let (branch, id, tree) = (chain.branch.clone(), id.clone(), other.to_owned());
-            taken.push(Taken { branch, id, tree, stands, session, tasks });
+            taken.push(OtherTreeWork { branch, id, tree, stands, session, tasks });
         }
     }
     taken

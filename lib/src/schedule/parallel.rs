@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::Next;
+use super::NextAction;
 use super::graph::Schedule;
 use crate::ids::TaskId;
 
 /// What runs, as far as others may not run beside it. Nodes are named by their place among the schedule's items.
-struct Beside<'s> {
+struct ParallelWork<'s> {
     schedule: &'s Schedule,
     nodes: BTreeSet<usize>,
     /// Phases with a task that is worked or lands.
@@ -22,7 +22,7 @@ impl Schedule {
     /// All that may start now, given the tasks, gates and phases that run already: never more than `slots` together with
     /// those. With nothing running and one slot it is what [`Schedule::next`] says. What ends or stops the run comes alone
     /// and when nothing runs any more; until then, nothing starts.
-    pub fn starts(&self, running: &BTreeSet<TaskId>, slots: usize) -> Vec<Next> {
+    pub fn starts(&self, running: &BTreeSet<TaskId>, slots: usize) -> Vec<NextAction> {
         let free = slots.saturating_sub(running.len());
         let alone = self.limits.only.is_some();
         if free == 0 {
@@ -36,24 +36,24 @@ impl Schedule {
         } else if alone || self.stops().is_some() {
             return Vec::new();
         }
-        let mut beside = Beside::of(self, running);
+        let mut beside = ParallelWork::of(self, running);
         self.may_start().filter(|next| beside.takes(next)).take(free).collect()
     }
 }
 
-impl Next {
+impl NextAction {
     /// The task, the gate or the phase it is about; none where nothing is to be done.
     fn node(&self) -> Option<&TaskId> {
         match self {
             Self::Land(id) | Self::Gate(id) | Self::MergePhase(id) => Some(id),
             Self::Work { task, .. } | Self::GiveUp { task, .. } => Some(task),
-            Self::Settle(_) | Self::Yield(_) | Self::Mend(_) => None,
+            Self::Stranded(_) | Self::OtherTree(_) | Self::Unreadable(_) => None,
             Self::Done | Self::Failed(_) | Self::GateRed(_) | Self::Stalled(_) => None,
         }
     }
 }
 
-impl<'s> Beside<'s> {
+impl<'s> ParallelWork<'s> {
     fn of(schedule: &'s Schedule, running: &BTreeSet<TaskId>) -> Self {
         let nodes = running.iter().filter_map(|id| schedule.index.get(id)).copied().collect();
         let [worked, closed] = [BTreeSet::new(), BTreeSet::new()];
@@ -74,26 +74,26 @@ impl<'s> Beside<'s> {
     }
 
     /// Whether something may start beside what runs, which it then does too.
-    fn takes(&mut self, next: &Next) -> bool {
+    fn takes(&mut self, next: &NextAction) -> bool {
         let Some(&node) = next.node().and_then(|id| self.schedule.index.get(id)) else { return false };
         let phase = self.schedule.items[node].phase;
         let begins = !self.nodes.contains(&node)
             && match next {
                 // They test what is there, so that nothing may come there meanwhile: where they have to wait for work to
                 // end, no other is begun.
-                Next::Gate(_) => {
+                NextAction::Gate(_) => {
                     self.closed.insert(phase);
                     !self.worked.contains(&phase) && !self.merges
                 }
                 // The target moves, and with it what others would be merged with and tested on.
-                Next::MergePhase(_) => !self.worked.contains(&phase) && !self.merges && !self.tests,
+                NextAction::MergePhase(_) => !self.worked.contains(&phase) && !self.merges && !self.tests,
                 _ => !self.closed.contains(&phase),
             };
         if begins {
             self.nodes.insert(node);
             match next {
-                Next::Gate(_) => self.tests = true,
-                Next::MergePhase(_) => {
+                NextAction::Gate(_) => self.tests = true,
+                NextAction::MergePhase(_) => {
                     self.merges = true;
                     self.closed.insert(phase);
                 }

@@ -1,6 +1,6 @@
 //! Output that is read while it comes: of a long one nobody keeps the middle, and what tells may stand there.
 
-use super::failing::Failing;
+use super::failing_tests::FailingTests;
 use super::{Counting, plain};
 use crate::redact::Redactor;
 use crate::step::Counts;
@@ -10,21 +10,21 @@ const LONGEST: usize = 64 * 1024;
 
 /// What one stream of a test command tells.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct TestOutput {
     /// The line that has not ended yet.
     line: Vec<u8>,
     counting: Counting,
-    failing: Failing,
+    failing: FailingTests,
     redactor: Redactor,
 }
 
-impl Heard {
+impl TestOutput {
     /// Nothing yet, of a command that prints what this framework does.
     pub fn new(framework: Option<&str>, redactor: &Redactor) -> Self {
         Self {
             line: Vec::new(),
             counting: Counting::new(framework),
-            failing: Failing::default(),
+            failing: FailingTests::default(),
             redactor: redactor.clone(),
         }
     }
@@ -67,13 +67,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::step::counts::failing;
+    use crate::step::counts::failing_tests::failing;
 
     fn heard(framework: Option<&str>, chunks: &[&[u8]]) -> (Option<Counts>, Vec<String>) {
         let redactor = Redactor::new([("API_TOKEN", "hunter2-hunter2")]);
-        let [mut stdout, stderr] = [0; 2].map(|_| Heard::new(framework, &redactor));
+        let [mut stdout, stderr] = [0; 2].map(|_| TestOutput::new(framework, &redactor));
         chunks.iter().for_each(|chunk| stdout.push(chunk));
-        Heard::told([stdout, stderr])
+        TestOutput::told([stdout, stderr])
     }
 
     #[test]
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn both_streams_count_and_names_hold_no_secret() {
         let redactor = Redactor::new([("API_TOKEN", "hunter2-hunter2")]);
-        let [mut stdout, mut stderr] = [0; 2].map(|_| Heard::new(None, &redactor));
+        let [mut stdout, mut stderr] = [0; 2].map(|_| TestOutput::new(None, &redactor));
         stdout.push(b"test result: FAILED. 1 passed; 1 failed; 0 ignored\n");
         stderr.push(format!("test {}hunter2-hunter2 ... FAILED\n", "a".repeat(190)).as_bytes());
         stderr.push(b"test result: ok. 2 passed; 0 failed; 0 ignored");
-        let (counts, names) = Heard::told([stdout, stderr]);
+        let (counts, names) = TestOutput::told([stdout, stderr]);
         assert_eq!(counts, Some(Counts { passed: 3, failed: 1, skipped: 0 }));
         assert!(names.len() == 1 && !names[0].contains("hunter2"), "{names:?}");
     }

@@ -7,7 +7,7 @@ use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
-use pleach::schedule::Limits;
+use pleach::schedule::ScheduleOptions;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Holder, Lock};
 
@@ -22,7 +22,7 @@ use crate::settings::{self, Settings};
 
 /// The branch whose trees are meant, and how they are read.
 #[derive(Debug)]
-pub struct Ground {
+pub struct TreeContext {
     /// The settings.
     pub settings: Settings,
     /// The repository.
@@ -30,14 +30,14 @@ pub struct Ground {
     /// The branch that is checked out.
     pub target: BranchName,
     /// Attempts, gates and branches.
-    pub limits: Limits,
+    pub limits: ScheduleOptions,
     base: Option<BranchName>,
     dir: PathBuf,
 }
 
 /// A tree and what has become of it.
 #[derive(Debug)]
-pub struct Grown {
+pub struct TreeWithProgress {
     /// The tree.
     pub file: TreeFile,
     /// What has become of it.
@@ -46,16 +46,16 @@ pub struct Grown {
 
 /// What was done for a tree. The commits tell it, also where its file cannot be read.
 #[derive(Debug)]
-pub struct Worked {
+pub struct TreeHistory {
     progress: Progress,
     file: Option<TreeFile>,
     /// Why its file cannot be read, where that is known.
-    pub withered: Option<Withered>,
+    pub withered: Option<BrokenTree>,
 }
 
 /// A tree that was worked or lies in its usual place, and cannot be shown.
 #[derive(Debug)]
-pub struct Withered {
+pub struct BrokenTree {
     /// Its file, from the root of the repository.
     pub path: String,
     /// Why not.
@@ -64,7 +64,7 @@ pub struct Withered {
     pub invalid: bool,
 }
 
-impl Ground {
+impl TreeContext {
     /// The repository around the directory pleach works in, and the branch that is checked out there.
     pub fn find(globals: &Globals) -> Result<Self, Failure> {
         let settings = settings::below(globals, &globals.dir)?;
@@ -73,7 +73,7 @@ impl Ground {
         Ok(Self::on(globals, settings, place, target))
     }
 
-    /// As [`Ground::find`], with what is known already.
+    /// As [`TreeContext::find`], with what is known already.
     pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Self {
         let config = &settings.resolved.config;
         let (limits, base) = (limits(config), config.tree.base_branch.clone());
@@ -104,7 +104,11 @@ impl Ground {
     }
 
     /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.
-    pub fn trees(&self, asked: Option<&Path>, reader: &mut Reader) -> Result<(Vec<Grown>, Vec<Withered>), Failure> {
+    pub fn trees(
+        &self,
+        asked: Option<&Path>,
+        reader: &mut Reader,
+    ) -> Result<(Vec<TreeWithProgress>, Vec<BrokenTree>), Failure> {
         let repo = &self.place.repo;
         if let Some(asked) = asked {
             let file = read(&self.dir.join(asked), repo)?;
@@ -125,36 +129,37 @@ impl Ground {
                     true => "the file is gone",
                     false => "it is outside the repository or gone; name it with --tree",
                 };
-                withered.push(Withered { path, why: format!("it was worked here, and {what}"), invalid: false });
+                withered.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
                 continue;
             }
             match read(&place, repo) {
                 Ok(file) => grown.push(self.grown(file, reader)?),
-                Err(failure) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
+                Err(failure) => withered.push(BrokenTree { path, why: failure.sentence(), invalid: true }),
             }
         }
         Ok((grown, withered))
     }
 
-    fn grown(&self, file: TreeFile, reader: &mut Reader) -> Result<Grown, Failure> {
+    fn grown(&self, file: TreeFile, reader: &mut Reader) -> Result<TreeWithProgress, Failure> {
         let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
-        Ok(Grown { file, progress: progress.map_err(|error| of_tree(&error))? })
+        Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
     }
 
     /// What was done for the tree that was asked for, for those that have the task, or for all of the branch.
-    pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<Worked>, Failure> {
+    pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<TreeHistory>, Failure> {
         let mut reader = self.reader();
         let (grown, withered) = self.trees(asked, &mut reader)?;
         // What other programs did names no tree, so any name finds it.
         let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
-        let of_grown = |grown: Grown| Worked { progress: grown.progress, file: Some(grown.file), withered: None };
-        let mut worked: Vec<Worked> = grown.into_iter().map(of_grown).collect();
+        let of_grown =
+            |grown: TreeWithProgress| TreeHistory { progress: grown.progress, file: Some(grown.file), withered: None };
+        let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
             let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
-            worked.push(Worked { progress, file: None, withered });
+            worked.push(TreeHistory { progress, file: None, withered });
         }
         if let Some(task) = task {
             let with_task = || worked.iter().filter(|worked| worked.has(task));
@@ -168,9 +173,9 @@ impl Ground {
     }
 
     /// The one tree that was asked for, or that has the task.
-    pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<Grown, Failure> {
+    pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<TreeWithProgress, Failure> {
         let (grown, withered) = self.trees(asked, &mut self.reader())?;
-        let (mut with_task, others): (Vec<Grown>, Vec<Grown>) =
+        let (mut with_task, others): (Vec<TreeWithProgress>, Vec<TreeWithProgress>) =
             grown.into_iter().partition(|tree| tree.file.tree.node(task).is_some());
         if with_task.len() == 1 {
             return Ok(with_task.remove(0));
@@ -181,9 +186,9 @@ impl Ground {
 }
 
 /// Why a task is not that of one tree: there is no tree, none has it, or several have it.
-fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&Withered>) -> Failure {
+fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTree>) -> Failure {
     if files.is_empty() {
-        let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), Withered::cannot_be_used);
+        let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
         return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
     }
     let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
@@ -200,14 +205,14 @@ fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&Withered>) -> F
     Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", paths(files))).hint(hint)
 }
 
-impl Withered {
+impl BrokenTree {
     /// Why none of its tasks is known.
     pub fn cannot_be_used(&self) -> String {
         format!("`{}` cannot be used: {}", self.path, self.why)
     }
 }
 
-impl Worked {
+impl TreeHistory {
     /// The tasks of the tree that have steps; all that have some where nobody knows which those are.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
@@ -226,7 +231,7 @@ impl Worked {
     }
 }
 
-impl Grown {
+impl TreeWithProgress {
     /// A node that is known to be in the tree.
     pub fn node(&self, task: &TaskId) -> &TaskNode {
         self.file.tree.node(task).expect("the tree was chosen because it has the task")

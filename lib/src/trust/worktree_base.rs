@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{TrustItem, Workplace};
+use super::{TrustItem, TrustScope};
 use crate::config::{Supplied, SuppliedKind};
 
-impl Workplace<'_> {
+impl TrustScope<'_> {
     /// The directory working copies would be made in, where the repository names one that lies neither in its checkout nor
     /// in the state directory.
-    pub(crate) fn place_of_worktrees(&self) -> Option<TrustItem> {
+    pub(crate) fn worktree_base(&self) -> Option<TrustItem> {
         let key = "worktrees.base";
         let source = self.resolved.source(key);
         let base = self.resolved.config.worktrees.base.as_ref().filter(|_| source.level.is_supplied())?;

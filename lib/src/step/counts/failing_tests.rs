@@ -14,21 +14,21 @@ const NAMES: usize = 10_000;
 /// The names of failing tests in the output of any known framework, each once, in the order they are told. Nobody but
 /// the next attempt and the comparison of two attempts relies on them: a name that was missed does no harm.
 pub fn failing(output: &str) -> Vec<String> {
-    let mut failing = Failing::default();
+    let mut failing = FailingTests::default();
     lines(output).for_each(|line| failing.line(&line, &str::to_owned));
     failing.names
 }
 
 /// Gathers the names while lines come.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Failing {
+pub(super) struct FailingTests {
     pub(super) names: Vec<String>,
     seen: BTreeSet<String>,
     /// The file a suite is told to fail of.
     file: Option<String>,
 }
 
-impl Failing {
+impl FailingTests {
     /// Takes a line. A name goes through `redact` before it is cut: the half of a secret is not known any more.
     pub(super) fn line(&mut self, line: &str, redact: &dyn Fn(&str) -> String) {
         let line = line.trim();

@@ -4,19 +4,19 @@ use super::*;
 
 /// What may start, in words.
 fn starts(schedule: &Schedule, running: &[&str], slots: usize) -> Vec<String> {
-    let word = |next: &Next| match next {
-        Next::Work { task, .. } => format!("work {task}"),
-        Next::GiveUp { task, .. } => format!("give up {task}"),
-        Next::Land(task) => format!("land {task}"),
-        Next::Gate(gate) => format!("gate {gate}"),
-        Next::MergePhase(phase) => format!("merge {phase}"),
+    let word = |next: &NextAction| match next {
+        NextAction::Work { task, .. } => format!("work {task}"),
+        NextAction::GiveUp { task, .. } => format!("give up {task}"),
+        NextAction::Land(task) => format!("land {task}"),
+        NextAction::Gate(gate) => format!("gate {gate}"),
+        NextAction::MergePhase(phase) => format!("merge {phase}"),
         other => format!("{other:?}"),
     };
     schedule.starts(&running.iter().copied().map(id).collect(), slots).iter().map(word).collect()
 }
 
-fn gathering() -> (World, Limits) {
-    let limits = Limits { isolation: Isolation::Phase, ..Limits::default() };
+fn gathering() -> (World, ScheduleOptions) {
+    let limits = ScheduleOptions { isolation: Isolation::Phase, ..ScheduleOptions::default() };
     (World { phase_mode: true, ..World::default() }, limits)
 }
 
@@ -55,15 +55,19 @@ fn what_ends_the_run_waits_until_nothing_runs() {
     world.fail(&tree, "A", 5);
     schedule.update(&world.progress(), &id("A"));
     assert!(starts(&schedule, &["B"], 4).is_empty());
-    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [Next::Failed(id("A"))]);
+    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
     schedule.renew(&world.progress());
-    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [Next::Failed(id("A"))], "it is known after everything was read");
+    assert_eq!(
+        schedule.starts(&BTreeSet::new(), 4),
+        [NextAction::Failed(id("A"))],
+        "it is known after everything was read"
+    );
     for task in ["B", "C"] {
         world.complete(&tree, task);
     }
     let later = world.schedule(&tree);
     assert!(starts(&later, &["C"], 4).is_empty());
-    assert_eq!(later.starts(&BTreeSet::new(), 4), [Next::Failed(id("A"))]);
+    assert_eq!(later.starts(&BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
 }
 
 #[test]
@@ -111,14 +115,14 @@ fn a_chosen_task_has_the_run_for_itself() {
 /// often as it is told to, each gate passes. Gives the tasks that are complete.
 fn drive(
     tree: &Arc<TaskTree>,
-    limits: &Limits,
+    limits: &ScheduleOptions,
     slots: usize,
     fails: &[u32; 4],
     random: &mut fastrand::Rng,
 ) -> Result<BTreeSet<TaskId>, TestCaseError> {
     let mut world = World { phase_mode: limits.isolation == Isolation::Phase, ..World::default() };
     let mut schedule = Schedule::new(tree, &world.progress(), limits.clone());
-    let mut running: BTreeMap<TaskId, Next> = BTreeMap::new();
+    let mut running: BTreeMap<TaskId, NextAction> = BTreeMap::new();
     for _ in 0..3_000 {
         let ids: BTreeSet<TaskId> = running.keys().cloned().collect();
         let starts = schedule.starts(&ids, slots);
@@ -129,17 +133,20 @@ fn drive(
         let progress = world.progress();
         for next in starts {
             let id = match &next {
-                Next::Work { task, .. } => {
+                NextAction::Work { task, .. } => {
                     let gathers = schedule.gathers(tree.phase_of(task));
                     for needed in tree.dependencies(task) {
                         prop_assert!(is_met(tree, &progress, task, needed, gathers), "{task} needs {needed}");
                     }
                     task
                 }
-                Next::Land(id) | Next::Gate(id) | Next::MergePhase(id) | Next::GiveUp { task: id, .. } => id,
+                NextAction::Land(id)
+                | NextAction::Gate(id)
+                | NextAction::MergePhase(id)
+                | NextAction::GiveUp { task: id, .. } => id,
                 _ => {
                     prop_assert!(running.is_empty(), "{next:?} beside {running:?}");
-                    let is_complete = |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete;
+                    let is_complete = |(_, state): &(&TaskId, &TaskState)| state.status == TaskStatus::Complete;
                     return Ok(progress.tasks().filter(is_complete).map(|(task, _)| task.clone()).collect());
                 }
             };
@@ -149,19 +156,19 @@ fn drive(
         let id = running.keys().nth(at).expect("it is one of them").clone();
         let did = running.remove(&id).expect("it is one of them");
         match &did {
-            Next::Work { retry, .. } => {
+            NextAction::Work { retry, .. } => {
                 let number: usize = id.as_str().bytes().map(usize::from).sum();
                 let passes = *retry >= fails[number % fails.len()];
                 let steps = if passes { &PASSED[..] } else { &[(StepKind::Implement, true), (StepKind::Test, false)] };
                 world.attempt(id.as_str(), *retry, steps);
             }
-            Next::GiveUp { .. } => world.on_branch(id.as_str(), StepKind::Complete, false, 0),
-            Next::Land(_) => world.land(tree, &id),
-            Next::Gate(_) => world.gate(tree, &id, true),
+            NextAction::GiveUp { .. } => world.on_branch(id.as_str(), StepKind::Complete, false, 0),
+            NextAction::Land(_) => world.land(tree, &id),
+            NextAction::Gate(_) => world.gate(tree, &id, true),
             _ => world.merge(&id),
         }
         match did {
-            Next::Land(_) | Next::MergePhase(_) => schedule.renew(&world.progress()),
+            NextAction::Land(_) | NextAction::MergePhase(_) => schedule.renew(&world.progress()),
             _ => schedule.update(&world.progress(), &id),
         }
     }
@@ -180,7 +187,7 @@ proptest! {
         max_retries in 3..5_u32,
     ) {
         let isolation = if by_phase { Isolation::Phase } else { Isolation::None };
-        let limits = Limits { isolation, max_retries, ..Limits::default() };
+        let limits = ScheduleOptions { isolation, max_retries, ..ScheduleOptions::default() };
         let mut random = fastrand::Rng::with_seed(seed);
         let one = drive(&tree, &limits, 1, &fails, &mut random)?;
         let many = drive(&tree, &limits, slots, &fails, &mut random)?;

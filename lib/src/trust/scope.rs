@@ -10,7 +10,7 @@ use crate::plan::pipeline::Pipeline;
 
 /// A clone, and the settings it is worked with.
 #[derive(Debug, Clone, Copy)]
-pub struct Workplace<'a> {
+pub struct TrustScope<'a> {
     /// The clone.
     pub repo: &'a Repo,
     /// The settings, with where each came from.
@@ -21,7 +21,7 @@ pub struct Workplace<'a> {
     pub state_dir: &'a Path,
 }
 
-impl Workplace<'_> {
+impl TrustScope<'_> {
     /// What has to be agreed to before a pipeline is run, which stands in `file`. `from` is where its agents start,
     /// `inputs` what a record brings along.
     pub fn for_pipeline(
@@ -34,8 +34,8 @@ impl Workplace<'_> {
         let mut items = self.settings();
         items.extend(inputs);
         items.extend(commands(pipeline, file));
-        items.extend(self.place_of_worktrees());
-        items.extend(self.obeyed(self.repo.tree_of(from)?, pipeline.agent_nodes())?);
+        items.extend(self.worktree_base());
+        items.extend(self.agent_files(self.repo.tree_of(from)?, pipeline.agent_nodes())?);
         Ok(items)
     }
 

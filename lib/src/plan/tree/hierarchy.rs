@@ -1,7 +1,7 @@
 //! Who is inside of whom.
 
 /// The hierarchy walked once, parents before children: who is inside of whom is then a comparison of numbers.
-pub(super) struct Shape {
+pub(super) struct Hierarchy {
     /// The step each node was entered at: its place in structural order.
     pub entered: Vec<usize>,
     /// The first step after everything below it.
@@ -10,7 +10,7 @@ pub(super) struct Shape {
     walk: Vec<usize>,
 }
 
-impl Shape {
+impl Hierarchy {
     pub fn new(roots: &[usize], parents: &[Option<usize>], children: &[Vec<usize>]) -> Self {
         let mut walk = Vec::with_capacity(parents.len());
         let mut open: Vec<usize> = roots.iter().rev().copied().collect();

@@ -22,7 +22,7 @@ pub fn show_waiting(globals: &Globals, repo: &Repo) {
         return;
     }
     let patience = patience(&globals.environment);
-    let said: Mutex<Option<Said>> = Mutex::new(None);
+    let said: Mutex<Option<Reported>> = Mutex::new(None);
     repo.on_progress(patience, move |progress| {
         let now = Instant::now();
         let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -37,13 +37,13 @@ pub fn show_waiting(globals: &Globals, repo: &Repo) {
             say!("{}", so_far(progress));
         }
         let at = before.filter(|_| !is_due).map_or(now, |said| said.at);
-        *said = Some(Said { doing: progress.doing, begun, at });
+        *said = Some(Reported { doing: progress.doing, begun, at });
     });
 }
 
 /// What was said last.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Reported {
     doing: Doing,
     begun: Instant,
     at: Instant,

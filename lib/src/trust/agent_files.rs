@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::files::Files;
-use super::{Error, TrustItem, Workplace};
+use super::{Error, TrustItem, TrustScope};
 use crate::agent::Preset;
 use crate::config::{AgentChoice, AgentRef, AgentSettings, Config};
 use crate::git::TreeId;
 use crate::plan::pipeline::Node;
 
-impl Workplace<'_> {
+impl TrustScope<'_> {
     /// What the configured agents obey of the files they start from. It is asked about wherever such an agent is
     /// configured, whether or not a node comes to it.
-    pub(crate) fn obeyed<'a>(
+    pub(crate) fn agent_files<'a>(
         &self,
         files: TreeId,
         nodes: impl Iterator<Item = &'a Node>,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Known;
+use super::KnownNames;
 use super::tasks::no_step;
 use crate::plan::alias;
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::dot::Target;
+use crate::plan::dot::DefaultsFor;
 use crate::plan::pipeline::{Attrs, HandlerKind, Node, Pipeline, QuestionKind};
 use crate::text::{closest, listed};
 
@@ -24,12 +24,12 @@ const CHOICES: [(&str, &[&str]); 4] = [
 /// How hard a model can be asked to think. What a provider does not know is said in what it does.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(pipeline: &Pipeline, known: &KnownNames, found: &mut Vec<Diagnostic>) {
     let mut spelling = Spelling::default();
-    spelling.check(Target::Graph, &pipeline.attrs, |warning| found.push(warning));
+    spelling.check(DefaultsFor::Graph, &pipeline.attrs, |warning| found.push(warning));
     agent_mode(&pipeline.attrs, found);
     for node in pipeline.nodes() {
-        spelling.check(Target::Node, &node.attrs, |warning| found.push(warning.at_node(&node.id)));
+        spelling.check(DefaultsFor::Node, &node.attrs, |warning| found.push(warning.at_node(&node.id)));
         let mut warnings = Vec::new();
         spelling.shape(node, &mut warnings);
         handler_type(node, known, &mut warnings);
@@ -42,7 +42,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
         found.extend(warnings.into_iter().map(|warning| warning.at_node(&node.id)));
     }
     for edge in pipeline.edges() {
-        spelling.check(Target::Edge, &edge.attrs, |warning| found.push(warning.at_edge(&edge.from, &edge.to)));
+        spelling.check(DefaultsFor::Edge, &edge.attrs, |warning| found.push(warning.at_edge(&edge.from, &edge.to)));
     }
 }
 
@@ -65,7 +65,7 @@ struct Spelling {
 }
 
 impl Spelling {
-    fn check(&mut self, target: Target, attrs: &Attrs, mut report: impl FnMut(Diagnostic)) {
+    fn check(&mut self, target: DefaultsFor, attrs: &Attrs, mut report: impl FnMut(Diagnostic)) {
         for (key, attr) in attrs {
             let known = alias::known(target);
             if known.binary_search(&key.as_str()).is_ok() {
@@ -100,7 +100,7 @@ impl Spelling {
     }
 }
 
-fn handler_type(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
+fn handler_type(node: &Node, known: &KnownNames, found: &mut Vec<Diagnostic>) {
     let HandlerKind::Custom(name) = &node.handler else { return };
     if known.handlers.contains(name) {
         return;
@@ -118,7 +118,7 @@ fn handler_type(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
 fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
     let written = |key: &str| node.attrs.get(key).is_some_and(|attr| !attr.value.to_string().trim().is_empty());
     // A misspelt one is reported as such.
-    let known = alias::known(Target::Node);
+    let known = alias::known(DefaultsFor::Node);
     let unknown = || node.attrs.keys().map(String::as_str).filter(|key| known.binary_search(key).is_err());
     let has = |key: &str| written(key) || closest(key, unknown().filter(|other| !alias::is_cosmetic(other))).is_some();
     let (rule, what, fix) = match node.handler {
@@ -175,7 +175,7 @@ fn agent_mode(attrs: &Attrs, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn configured(pipeline: &Pipeline, node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
+fn configured(pipeline: &Pipeline, node: &Node, known: &KnownNames, found: &mut Vec<Diagnostic>) {
     if node.handler != HandlerKind::Codergen {
         return;
     }

@@ -5,17 +5,17 @@ use std::io::IsTerminal as _;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::tree::TreePlan;
-use pleach::event::{Event, StepFinished, TaskLanded, TaskStarted, Told};
+use pleach::event::{Event, Notification, StepFinished, TaskLanded, TaskStarted};
 use pleach::ids::TaskId;
 use pleach::progress::Progress;
 use pleach::step::{reason_of, shown_name};
 use pleach::text::{counted, listed};
 
 use crate::globals::Globals;
+use crate::render::agent_output::AgentOutput;
 use crate::render::live::Live;
 use crate::render::question;
 use crate::render::session::plain;
-use crate::render::spoken::Spoken;
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, BEGINS, GOOD, paint};
 use crate::render::tree::{renamed, short_ids};
@@ -23,11 +23,11 @@ use crate::say;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
-pub struct Shown {
+pub struct TreeProgress {
     json: Option<Stream>,
     quiet: bool,
     verbose: bool,
-    spoken: Spoken,
+    spoken: AgentOutput,
     live: Live,
     /// The task that was begun last.
     task: Option<TaskId>,
@@ -37,7 +37,7 @@ pub struct Shown {
     done: usize,
 }
 
-impl Shown {
+impl TreeProgress {
     /// Shows a run the way the global options ask for.
     pub fn new(globals: &Globals, plan: &TreePlan) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
@@ -47,7 +47,7 @@ impl Shown {
             json: globals.json.then(Stream::default),
             quiet,
             verbose: globals.verbosity > 0,
-            spoken: Spoken::new(globals),
+            spoken: AgentOutput::new(globals),
             live,
             task: None,
             attempt: 1,
@@ -99,7 +99,7 @@ impl Shown {
     }
 
     /// Takes one event of a run over a plan.
-    pub fn event(&mut self, plan: &TreePlan, told: &Told) {
+    pub fn event(&mut self, plan: &TreePlan, told: &Notification) {
         self.live.draw();
         let event = &told.recorded.event;
         self.json.iter_mut().for_each(|stream| stream.print(told));

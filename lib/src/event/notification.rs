@@ -11,7 +11,7 @@ use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, T
 
 /// Something that happened, and where.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct Notification {
     /// The session and its context; none for what happens to a whole tree.
     pub by: Option<(SessionId, ContextId)>,
     /// What happened, and when.

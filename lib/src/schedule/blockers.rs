@@ -5,21 +5,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::graph::Schedule;
-use super::standing::{Level, Standing};
+use super::leaf_state::{DependencyLevel, LeafState};
 use super::{Wait, Why};
 use crate::ids::TaskId;
 
 /// What tasks wait for, with what many of them share found out once.
-pub(super) struct Waits<'s> {
+pub(super) struct Blockers<'s> {
     schedule: &'s Schedule,
     /// What whole phases wait for, by the phase.
     phases: BTreeMap<usize, Rc<[(usize, Wait)]>>,
-    whys: BTreeMap<(usize, Level), Option<Why>>,
+    whys: BTreeMap<(usize, DependencyLevel), Option<Why>>,
     /// The tasks that failed, by what holds them.
     failed: BTreeMap<TaskId, Arc<[TaskId]>>,
 }
 
-impl<'s> Waits<'s> {
+impl<'s> Blockers<'s> {
     pub(super) fn new(schedule: &'s Schedule) -> Self {
         Self { schedule, phases: BTreeMap::new(), whys: BTreeMap::new(), failed: BTreeMap::new() }
     }
@@ -28,7 +28,7 @@ impl<'s> Waits<'s> {
     pub(super) fn of(&mut self, leaf: usize) -> Vec<Wait> {
         let schedule = self.schedule;
         let item = &schedule.items[leaf];
-        if let Standing::Elsewhere { phase } = &item.standing {
+        if let LeafState::Elsewhere { phase } = &item.standing {
             return vec![self.told(leaf, Why::Elsewhere(phase.clone()))];
         }
         // Its own dependencies come first, then what its phase waits for on behalf of others.
@@ -107,7 +107,7 @@ impl Schedule {
     }
 
     /// Why a dependency is not met; none when it is.
-    pub(super) fn why(&self, node: usize, level: Level) -> Option<Why> {
+    pub(super) fn why(&self, node: usize, level: DependencyLevel) -> Option<Why> {
         let item = &self.items[node];
         let [landed, _] = item.missing;
         if item.missing[level as usize] == 0 {
@@ -115,18 +115,18 @@ impl Schedule {
         }
         if item.is_leaf {
             return Some(match &item.standing {
-                Standing::Failed { .. } => Why::Failed,
-                Standing::Waiting { .. } => Why::NotLanded,
-                Standing::Elsewhere { phase } => Why::Elsewhere(phase.clone()),
-                Standing::Complete { .. } => Why::NotMerged,
-                Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
-                Standing::Open { .. } => Why::NotDone,
+                LeafState::Failed { .. } => Why::Failed,
+                LeafState::Waiting { .. } => Why::NotLanded,
+                LeafState::Elsewhere { phase } => Why::Elsewhere(phase.clone()),
+                LeafState::Complete { .. } => Why::NotMerged,
+                LeafState::Open { .. } if item.position.is_none() => Why::LeftOut,
+                LeafState::Open { .. } => Why::NotDone,
             });
         }
         let leaves = self.tree.leaves_below(&item.id);
         let standing = |leaf: &TaskId| &self.items[self.index[leaf]].standing;
         let elsewhere = leaves.iter().find_map(|leaf| match standing(leaf) {
-            Standing::Elsewhere { phase } => Some(phase),
+            LeafState::Elsewhere { phase } => Some(phase),
             _ => None,
         });
         Some(match (item.gate, elsewhere) {

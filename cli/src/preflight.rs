@@ -12,7 +12,7 @@ use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
-use pleach::trust::{TrustItem, Workplace};
+use pleach::trust::{TrustItem, TrustScope};
 use pleach::workspace::Watch;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ use crate::pipeline_file::{PipelineFile, known};
 use crate::render::Source;
 use crate::session::{Place, SIMULATED};
 use crate::settings::Settings;
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// A pipeline that can be run.
 #[derive(Debug)]
@@ -141,9 +141,9 @@ pub fn require_trust(
     inputs: Vec<TrustItem>,
 ) -> Result<(), Failure> {
     let Settings { resolved, environment, state_dir, .. } = settings;
-    let workplace = Workplace { repo: &place.repo, resolved, environment, state_dir };
+    let workplace = TrustScope { repo: &place.repo, resolved, environment, state_dir };
     let items = workplace.for_pipeline(from, pipeline, file, inputs).map_err(|error| of_trust(&error))?;
-    User::of(globals, settings, place.repo.common_dir()).require(items)
+    TerminalTruster::of(globals, settings, place.repo.common_dir()).require(items)
 }
 
 /// Agents start from the last commit: what is not committed they do not see.

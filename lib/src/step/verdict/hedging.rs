@@ -1,7 +1,7 @@
 //! What makes an approval none: reasons that take it back, and anything else its paragraph says about a verdict. A doubt
 //! costs one more question, an approval that was none costs the target.
 
-use super::{Given, Verdict, ends_sentence, given, past_label, past_marks};
+use super::{FoundVerdict, Verdict, ends_sentence, given, past_label, past_marks};
 
 /// Marks that say no.
 pub(super) const CROSSES: [char; 10] = ['☐', '❌', '❎', '✗', '✘', '✖', '🚫', '⛔', '👎', '🔴'];
@@ -158,7 +158,7 @@ pub(super) fn speaks_against(lines: &[&str]) -> bool {
         if own.is_some_and(|given| given.verdict == Verdict::Rejected) {
             return true;
         }
-        let (first, rest) = own.map_or((*line, ""), |Given { before, rest, .. }| (before, rest));
+        let (first, rest) = own.map_or((*line, ""), |FoundVerdict { before, rest, .. }| (before, rest));
         let marks = past_marks(line).0;
         is_doubtful |= own.is_none() && (is_crossed_out(marks) || marks.contains(['~', '!']));
         let is_against = is_against(first, &mut is_doubtful) || {

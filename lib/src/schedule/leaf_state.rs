@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::ids::TaskId;
-use crate::progress::{Found, Gate, Place, Status, TaskState};
+use crate::progress::{GateProgress, StepCommit, StepPlace, TaskState, TaskStatus};
 
 /// What became of a leaf, as far as others depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LeafState {
     /// It is to be worked.
     Open {
         /// Attempts that had a result, over its whole history.
@@ -29,31 +29,33 @@ pub(super) enum Standing {
     Elsewhere { phase: TaskId },
 }
 
-impl Standing {
+impl LeafState {
     pub(super) fn of(state: &TaskState, phase: &TaskId) -> Self {
         let on = state.newest().map(|found| &found.on);
-        let on_target = on == Some(&Place::Target);
+        let on_target = on == Some(&StepPlace::Target);
         match state.status {
-            Status::Complete | Status::Failed if !state.landed => {
-                Self::Waiting { failed: state.status == Status::Failed }
+            TaskStatus::Complete | TaskStatus::Failed if !state.landed => {
+                Self::Waiting { failed: state.status == TaskStatus::Failed }
             }
-            Status::Complete => match on {
-                Some(Place::Phase(other)) if other != phase => Self::Elsewhere { phase: other.clone() },
+            TaskStatus::Complete => match on {
+                Some(StepPlace::Phase(other)) if other != phase => Self::Elsewhere { phase: other.clone() },
                 _ => Self::Complete { on_target },
             },
-            Status::Failed => Self::Failed { attempts: state.attempts },
-            Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {
-                attempts: state.attempts,
-                in_budget: state.in_budget,
-                begun: !state.unfinished().is_empty(),
-                left_on: left_on(state),
-            },
+            TaskStatus::Failed => Self::Failed { attempts: state.attempts },
+            TaskStatus::Pending | TaskStatus::Implementing | TaskStatus::Testing | TaskStatus::Reviewing => {
+                Self::Open {
+                    attempts: state.attempts,
+                    in_budget: state.in_budget,
+                    begun: !state.unfinished().is_empty(),
+                    left_on: left_on(state),
+                }
+            }
         }
     }
 
-    pub(super) fn is_there(&self, level: Level) -> bool {
+    pub(super) fn is_there(&self, level: DependencyLevel) -> bool {
         match self {
-            Self::Complete { on_target } => *on_target || level == Level::Landed,
+            Self::Complete { on_target } => *on_target || level == DependencyLevel::Landed,
             _ => false,
         }
     }
@@ -78,10 +80,10 @@ impl Standing {
 
 /// The phase on whose branch a task was done that is to be done again.
 fn left_on(state: &TaskState) -> Option<TaskId> {
-    let is_done = |found: &&Arc<Found>| Status::after(&found.step) == Status::Complete;
+    let is_done = |found: &&Arc<StepCommit>| TaskStatus::after(&found.step) == TaskStatus::Complete;
     match &state.steps.iter().rev().find(is_done)?.on {
-        Place::Phase(phase) => Some(phase.clone()),
-        Place::Target | Place::Task(_) => None,
+        StepPlace::Phase(phase) => Some(phase.clone()),
+        StepPlace::Target | StepPlace::Task(_) => None,
     }
 }
 
@@ -97,20 +99,20 @@ pub(super) struct GateState {
 }
 
 impl GateState {
-    pub(super) fn of(gate: &Gate) -> Self {
+    pub(super) fn of(gate: &GateProgress) -> Self {
         let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
-        let gathered = gate.newest.as_ref().is_some_and(|found| found.on != Place::Target);
+        let gathered = gate.newest.as_ref().is_some_and(|found| found.on != StepPlace::Target);
         Self { runs: gate.runs, green: gate.green, red, gathered }
     }
 }
 
 /// How far a dependency must have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum DependencyLevel {
     /// Landed on the branch of its phase, or on the target.
     Landed = 0,
     /// On the target.
     OnTarget = 1,
 }
 
-pub(super) const LEVELS: [Level; 2] = [Level::Landed, Level::OnTarget];
+pub(super) const LEVELS: [DependencyLevel; 2] = [DependencyLevel::Landed, DependencyLevel::OnTarget];

@@ -20,7 +20,7 @@ use crate::render::{Out, question as asked, style};
 use crate::say;
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
-pub fn tell(
+pub fn print_outcome(
     globals: &Globals,
     (dir, repo): (&Path, &Repo),
     plan: &TreePlan,
