@@ -12,7 +12,7 @@ use pleach::process::Cancel;
 use serde_json::Value;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::question;
 use crate::{say, stdin_lines};

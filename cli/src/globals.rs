@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 use pleach::config::Environment;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::say::{self, Color};
 
 /// Options every command takes.

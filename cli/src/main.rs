@@ -11,6 +11,7 @@ mod commands;
 mod exit;
 mod failure;
 mod globals;
+mod lib_errors;
 mod next_commands;
 mod pipeline_file;
 mod preflight;

@@ -11,8 +11,7 @@ use pleach::plan::{Inputs, files_named};
 use pleach::text::listed;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::prompt::names_a_file;
+use crate::failure::Failure;
 
 /// A pipeline's text with everything it needs to be read.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     if with_ending.is_file() {
         return format!("did you mean `{}.dot`?", name.display());
     }
-    if name.to_str().is_some_and(|name| names_a_file(name) && name.contains(char::is_whitespace)) {
+    if name.to_str().is_some_and(|name| is_pipeline_name(name) && name.contains(char::is_whitespace)) {
         return "this looks like a file name; end a prompt with a full stop".to_owned();
     }
     // Of a directory its own pipelines, of a missing file its neighbours.
@@ -78,6 +77,11 @@ fn what_to_read(name: &Path, path: &Path) -> String {
         true => "give the path of a pipeline, a text file in the DOT language".to_owned(),
         false => format!("give the path of a pipeline; there is {}", listed(pipelines, 5)),
     }
+}
+
+/// Whether a text ends as names of pipelines do.
+pub fn is_pipeline_name(text: &str) -> bool {
+    [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
 }
 
 fn parent(path: &Path) -> &Path {

@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_trust};
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_trust};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::Source;
 use crate::session::{Place, SIMULATED};

@@ -8,8 +8,8 @@ use pleach::ids::CommitId;
 use pleach::plan::{PromptTest, pipeline_for_prompt};
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::pipeline_file::PipelineFile;
+use crate::failure::Failure;
+use crate::pipeline_file::{PipelineFile, is_pipeline_name};
 use crate::settings::Settings;
 use crate::survey;
 use crate::survey::agents;
@@ -26,13 +26,13 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let is_name = |text: &str| !text.contains(char::is_whitespace);
     let names_a_place =
         || text.rsplit_once('/').is_some_and(|(_, name)| is_name(name)) && path.parent().is_some_and(Path::is_dir);
-    let is_path = || path.exists() || names_a_file(text) || names_a_place();
+    let is_path = || path.exists() || is_pipeline_name(text) || names_a_place();
     (is_sentence && !is_path()).then_some(text)
 }
 
 /// A failure to read a file, with how to give a prompt where a single word may have been one.
 pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
-    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text)) && !path.exists();
+    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !is_pipeline_name(text)) && !path.exists();
     match failure.hint.as_deref().filter(|_| is_word) {
         Some(hint) => {
             let hint = format!("{hint}; a prompt has several words: `pleach run \"Fix the failing test\"`");
@@ -40,11 +40,6 @@ pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
         }
         None => failure,
     }
-}
-
-/// Whether a text ends as names of pipelines do.
-pub fn names_a_file(text: &str) -> bool {
-    [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
 }
 
 /// The built-in pipeline for a prompt.

@@ -7,7 +7,7 @@ use pleach::process::Canceller;
 use pleach::workspace::Wish;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Runs the engine's futures, and listens for Ctrl-C while they run.
 pub fn block_on<T>(

@@ -23,9 +23,10 @@ use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_lost_repository};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_lost_repository};
 use crate::next_commands::about;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};

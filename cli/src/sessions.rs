@@ -6,9 +6,9 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_record};
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_record};
 use crate::render::session::{age, what_for};
 use crate::session::Place;
 use crate::settings;

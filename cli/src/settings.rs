@@ -10,7 +10,7 @@ use pleach::redact::Redactor;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::globals::Globals;
 
 /// The names of a project's configuration file, the first one that is there.

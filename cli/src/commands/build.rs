@@ -21,9 +21,10 @@ use serde_json::json;
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{advised, of_engine, of_workspace};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{advised, of_engine, of_workspace};
 use crate::next_commands::about;
 use crate::render::Out;
 use crate::runtime::block_on;

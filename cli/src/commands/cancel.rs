@@ -9,9 +9,10 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::next_commands::about;
 use crate::render::Out;
 use crate::sessions::{self, SessionFilter};

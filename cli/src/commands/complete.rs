@@ -1,12 +1,12 @@
 //! `pleach __complete`: the ids that could stand next on a command line, for the scripts of `pleach completions`.
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command};
 use pleach::engine::View;
 
-use crate::commands::Cli;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::render::Out;
 use crate::render::session::what_for;
 use crate::sessions::{self, SessionFilter};
@@ -29,8 +29,8 @@ struct Wanted {
     tasks: bool,
 }
 
-pub fn run(globals: &Globals, args: CompleteArgs) -> Result<Exit, Failure> {
-    let wanted = wanted(&Cli::command(), &args.words);
+pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit, Failure> {
+    let wanted = wanted(cli, &args.words);
     let dir = wanted.dir.as_ref().map_or_else(|| globals.dir.clone(), |dir| globals.dir.join(dir));
     let globals = Globals { dir, ..globals.clone() };
     let mut out = Out::new();
@@ -112,7 +112,10 @@ fn takes_value<'a>(cli: &'a Command, command: &'a Command, word: &str) -> Option
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::commands::Cli;
 
     fn wanted_behind(line: &str) -> Wanted {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

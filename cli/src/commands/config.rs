@@ -6,7 +6,8 @@ use pleach::text::{listed, visible};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings::{self, Search, Settings};

@@ -6,9 +6,10 @@ use pleach::engine::costs;
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_record};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_record};
 use crate::render::{Out, Table, cost, tokens};
 use crate::sessions;
 

@@ -15,9 +15,10 @@ use pleach::text::shell_word;
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::preflight::runnable;
 use crate::render::tree::TreeView;

@@ -5,9 +5,10 @@ use pleach::engine::Summary;
 use pleach::git::FileStat;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
 use crate::render::{Out, Table, session::plain};
 use crate::sessions::{self, SessionFilter};
 

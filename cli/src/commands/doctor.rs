@@ -11,9 +11,10 @@ use pleach::process::sandbox::Chosen;
 use serde_json::json;
 
 use crate::commands::init::{runtime, spawner};
-use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::prompt;
 use crate::render::Out;
 use crate::session::{protection, providers};

@@ -8,9 +8,10 @@ use pleach::text::counted;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::render::Out;
 use crate::sessions;
 

@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::tree::{Tasks, TreeArgs, work};
 

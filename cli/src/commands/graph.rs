@@ -10,7 +10,8 @@ use pleach::plan::{self, pipeline::Pipeline};
 use pleach::text::shell_word;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::render::{Out, Source, graph};

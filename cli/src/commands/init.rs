@@ -15,9 +15,10 @@ use pleach::process::Spawner;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::prompt::INSTALL;
 use crate::render::Out;
 use crate::session::own_program;

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::commands::logs::{gone, shown_by};
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git, of_tree};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
 use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
 use crate::render::{Out, Table, duration};

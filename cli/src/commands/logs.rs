@@ -10,9 +10,10 @@ use pleach::text::listed;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_git, of_record};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_git, of_record};
 use crate::render::tree::CUT_OFF;
 use crate::render::{Out, Table};
 use crate::tree::overview::{BrokenTree, TreeContext, TreeHistory};

@@ -38,7 +38,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pleach::config::Environment;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::{GlobalArgs, Globals};
 use crate::say;
 
@@ -115,9 +116,9 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),
         Command::Validate(args) => validate::run(globals, args),
-        Command::Completions(args) => completions::run(globals, args),
-        Command::Complete(args) => complete::run(globals, args),
-        Command::HelpMarkdown(args) => help_markdown::run(globals, args),
+        Command::Completions(args) => completions::run(globals, args, Cli::command()),
+        Command::Complete(args) => complete::run(globals, args, &Cli::command()),
+        Command::HelpMarkdown(args) => help_markdown::run(globals, args, Cli::command()),
     }
 }
 

@@ -9,9 +9,10 @@ use pleach::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
 use crate::commands::logs::tell_lacking;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_record;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_record;
 use crate::render::{Out, Table};
 use crate::tree::overview::{TreeContext, TreeHistory};
 

@@ -4,7 +4,8 @@ use clap::Args;
 use pleach::engine::tree::Mark;
 
 use crate::commands::skip::{MarkArgs, mark};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 
 /// Have a task done again, whatever its status.

@@ -15,9 +15,10 @@ use pleach::trust::for_inputs;
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::preflight::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::prompt::BUILT_IN;

@@ -1,24 +1,26 @@
 //! `pleach show`
 
 mod step;
+mod turn_text;
 
 use clap::Args;
 use pleach::engine::{Deed, Turn, View};
 use pleach::event::Usage;
 use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
-use pleach::llm;
 use pleach::record;
 use pleach::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::commands::diff::plain_patch;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
 use crate::render::{Out, duration, session as show, tokens};
 use crate::sessions::{self, SessionFilter};
+use turn_text::TurnText;
 
 /// Show a turn: its messages, tools, changes and cost.
 ///
@@ -35,39 +37,8 @@ pub struct ShowArgs {
 struct TurnView {
     session: SessionId,
     /// None when only the commit is left.
-    turn: Option<Spoken>,
+    turn: Option<TurnText>,
     commit: Option<(CommitId, TurnFactsOf, String)>,
-}
-
-/// A turn, what was said in it, and what its agent's program wrote to standard error where it is the last of its node.
-struct Spoken {
-    turn: Turn,
-    messages: Vec<llm::Message>,
-    stderr: Option<String>,
-}
-
-impl Spoken {
-    fn read(repo: &Repo, view: &View, turn: Turn) -> Result<Self, Failure> {
-        let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
-        let stderr = view.stderr(repo, &turn.turn).map_err(|error| of_engine(&error))?;
-        Ok(Self { turn, messages, stderr })
-    }
-
-    fn json(&self) -> Value {
-        let mut document = json!(self.turn);
-        document["messages"] = json!(self.messages);
-        if let Some(stderr) = &self.stderr {
-            document["stderr"] = json!(stderr);
-        }
-        document
-    }
-
-    /// What was said, for people.
-    fn text(&self, whole: bool) -> String {
-        let messages = self.messages.iter().map(|message| show::message(message, whole));
-        let stderr = self.stderr.iter().map(|stderr| show::stderr(stderr, whole));
-        messages.chain(stderr).map(|said| format!("\n{said}\n")).collect()
-    }
 }
 
 /// What a commit says of its turn by itself.
@@ -122,7 +93,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnView, Fai
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };
-    Ok(TurnView { session, turn: Some(Spoken::read(repo, &view, turn)?), commit })
+    Ok(TurnView { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
 }
 
 /// What is to be shown of a commit, for programs and for people.

@@ -8,9 +8,10 @@ use pleach::ids::TaskId;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_tree;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_tree;
 use crate::render::Out;
 use crate::tree::overview::TreeContext;
 

@@ -16,9 +16,10 @@ use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
 use crate::commands::inspect;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git, of_tree};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::next_commands::about;
 use crate::render::tree::{TreeView, withered_json};
 use crate::render::{Out, question, session as show, spent};

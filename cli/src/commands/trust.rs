@@ -5,7 +5,8 @@ use pleach::text::{first_line, visible};
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;

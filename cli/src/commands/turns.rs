@@ -4,7 +4,8 @@ use clap::Args;
 use pleach::engine::Moment;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, session as show};
 use crate::sessions;

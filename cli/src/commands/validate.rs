@@ -10,7 +10,8 @@ use pleach::plan::validate;
 use pleach::text::counted;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};

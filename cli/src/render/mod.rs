@@ -25,7 +25,7 @@ pub use self::{
     units::{cost, duration, spent, tokens},
 };
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Standard output, where results go. A reader that stops reading ends the command quietly.
 #[derive(Debug, Default)]

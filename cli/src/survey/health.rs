@@ -22,8 +22,8 @@ use serde::Serialize;
 
 use super::agents::Installed;
 use super::project;
-use crate::exit::Failure;
-use crate::failure::{of_git, without_record};
+use crate::failure::Failure;
+use crate::lib_errors::{of_git, without_record};
 use crate::settings::Settings;
 
 /// How long a provider may take to answer.

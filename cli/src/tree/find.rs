@@ -10,8 +10,8 @@ use pleach::ids::RepoPath;
 use pleach::plan::tree::TaskTree;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_git;
+use crate::failure::Failure;
+use crate::lib_errors::of_git;
 
 /// The usual name of a tree's file.
 pub const NAME: &str = "task-tree.json";

@@ -11,7 +11,7 @@ use pleach::text::{counted, shell_word};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::next_commands::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
 use crate::render::session::plain;

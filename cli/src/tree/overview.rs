@@ -14,9 +14,9 @@ use pleach::workspace::{Holder, Lock};
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_tree;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_tree;
 use crate::session::Place;
 use crate::settings::{self, Settings};
 

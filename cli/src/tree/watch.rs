@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_git;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::render::Out;
 
 /// How often the refs are looked at.

@@ -20,9 +20,9 @@ use pleach::trust::TrustItem;
 
 pub use self::store::{Approval, Store};
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_trust;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_trust;
 use crate::settings::Settings;
 use crate::{say, stdin_lines};
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::provider::holds_secret;
+use super::secret_name::holds_secret;
 use crate::redact::Redactor;
 
 /// Knows tokens by their shape, for excerpts.

@@ -5,6 +5,7 @@
 //! even where a stronger layer covers it.
 
 mod agent;
+mod agent_lookup;
 mod arborist;
 mod check;
 mod define;
@@ -18,6 +19,7 @@ mod node;
 mod provider;
 mod read;
 mod record;
+mod secret_name;
 mod supplied;
 #[cfg(test)]
 mod tests;
@@ -31,11 +33,13 @@ pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub use model::{
     AgentSettings, AgentStdin, Attribution, BudgetSettings, CommitGranularity, Config, ContextSettings,
     DEFAULT_BRANCH_PREFIX, EnvSettings, HideFrom, HistoryShape, Isolation, MergeSettings, Network, OnExceeded,
-    ParserName, Price, ProviderSettings, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool, SandboxMode,
-    SandboxSettings, ScriptProvider, StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, WorkspaceSettings,
-    Worktrees, keys,
+    ParserName, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool, SandboxMode, SandboxSettings,
+    StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, WorkspaceSettings, Worktrees, keys,
 };
-pub use provider::{InvalidProviderName, ProviderKind, ProviderName, ProvidersSettings, ServerSettings, Variable};
+pub use provider::{
+    InvalidProviderName, Price, ProviderKind, ProviderName, ProviderSettings, ProvidersSettings, ScriptProvider,
+    ServerSettings, Variable,
+};
 pub use read::SettingKey;
 pub use record::RecordedConfigError;
 pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};

@@ -86,50 +86,6 @@ section! {
 }
 
 section! {
-    /// What a model's tokens cost, in US dollars for a million.
-    Price {
-        /// US dollars for a million tokens of input.
-        input: f64 = 0.0,
-        /// US dollars for a million tokens of output.
-        output: f64 = 0.0,
-        /// US dollars for a million tokens read from the cache; as input without it.
-        cache_read: Option<f64> = None,
-        /// US dollars for a million tokens written to the cache; as input without it.
-        cache_write: Option<f64> = None,
-    }
-}
-
-section! {
-    /// How a provider's server is called.
-    ProviderSettings {
-        /// The most tokens of one answer; without it the model's own limit.
-        max_tokens: Option<u32> = None,
-        /// The same as `base_url`, by its older name.
-        api_base: Option<String> = None,
-        /// A command that prints the key, for keys that are in no variable.
-        api_key_command: Option<String> = None,
-        /// Seconds the server may be silent before a call is given up.
-        timeout: u64 = 300,
-        /// How often a call that failed for the moment is asked again before the run pauses.
-        retries: u32 = 7,
-        /// The longest wait a server may ask for before it is asked again, in seconds.
-        max_wait: u64 = 300,
-        /// The HTTP proxy the server is reached through, in place of the one HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names.
-        proxy: Option<String> = None,
-    }
-}
-
-section! {
-    /// The scripted provider.
-    ScriptProvider {
-        /// The YAML file with the scripted provider's answers.
-        file: Option<PathBuf> = None,
-        /// Prices by model, so that what is played costs something.
-        prices: BTreeMap<String, Price> = BTreeMap::new(),
-    }
-}
-
-section! {
     /// A named agent. `role`, `persona`, `personality` and `task` are YAML files with a `content:` key.
     AgentSettings {
         /// The agent that does the work; without it the one of the run.

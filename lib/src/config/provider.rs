@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -11,10 +12,8 @@ use serde_json::Value;
 
 use super::define::{choice, section};
 use super::environment::Environment;
-use super::model::{Price, ProviderSettings, ScriptProvider};
 use super::node::{ConfigNode, ConfigNodeKind};
 use super::read::{ReadContext, SectionFields, Setting, SettingKey, each_string};
-use crate::redact::is_secret_name;
 
 /// The name of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -261,6 +260,50 @@ section! {
     }
 }
 
+section! {
+    /// What a model's tokens cost, in US dollars for a million.
+    Price {
+        /// US dollars for a million tokens of input.
+        input: f64 = 0.0,
+        /// US dollars for a million tokens of output.
+        output: f64 = 0.0,
+        /// US dollars for a million tokens read from the cache; as input without it.
+        cache_read: Option<f64> = None,
+        /// US dollars for a million tokens written to the cache; as input without it.
+        cache_write: Option<f64> = None,
+    }
+}
+
+section! {
+    /// How a provider's server is called.
+    ProviderSettings {
+        /// The most tokens of one answer; without it the model's own limit.
+        max_tokens: Option<u32> = None,
+        /// The same as `base_url`, by its older name.
+        api_base: Option<String> = None,
+        /// A command that prints the key, for keys that are in no variable.
+        api_key_command: Option<String> = None,
+        /// Seconds the server may be silent before a call is given up.
+        timeout: u64 = 300,
+        /// How often a call that failed for the moment is asked again before the run pauses.
+        retries: u32 = 7,
+        /// The longest wait a server may ask for before it is asked again, in seconds.
+        max_wait: u64 = 300,
+        /// The HTTP proxy the server is reached through, in place of the one HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names.
+        proxy: Option<String> = None,
+    }
+}
+
+section! {
+    /// The scripted provider.
+    ScriptProvider {
+        /// The YAML file with the scripted provider's answers.
+        file: Option<PathBuf> = None,
+        /// Prices by model, so that what is played costs something.
+        prices: BTreeMap<String, Price> = BTreeMap::new(),
+    }
+}
+
 choice! {
     /// The language a server speaks.
     ProviderKind {
@@ -281,13 +324,6 @@ impl ServerSettings {
         let older = || Some((self.settings.api_base.as_deref()?, "settings.api_base"));
         self.base_url.as_deref().map(|address| (address, "base_url")).or_else(older)
     }
-}
-
-/// Whether what stands beside a name, as the value of a header or in the query of an address, is to be kept secret.
-pub(super) fn holds_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let words = ["code", "cookie", "key", "pass", "pw", "pwd", "sig", "signature", "subscription-key"];
-    is_secret_name(name) || lower.contains("authorization") || words.contains(&lower.as_str())
 }
 
 /// A variable that holds a secret, in the place of the secret: `$NAME`.

@@ -8,8 +8,8 @@ use super::Environment;
 use super::agent::{AgentChoice, AgentRef, join_words};
 use super::error::{Precedence, Source};
 use super::layer::Resolved;
-use super::model::{Config, HideFrom, Network, OnExceeded, Price, SandboxMode, SandboxSettings, TurnMode};
-use super::provider::{ProviderName, ServerSettings};
+use super::model::{Config, HideFrom, Network, OnExceeded, SandboxMode, SandboxSettings, TurnMode};
+use super::provider::{Price, ProviderName, ServerSettings};
 use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-pub use budget::{BudgetExceeded, PriceUnknown, SideCall};
+pub use budget::{BudgetExceeded, PriceUnknown};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{AgentSpoke, AgentWaits, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
@@ -33,7 +33,7 @@ pub use session::{
     PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
-pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
+pub use turn::{AgentTurn, MessageRange, SideCall, ToolCall, ToolExecution, TurnCommitted, Usage};
 pub use warning::{Warning, WarningCode};
 
 use crate::ids::{CommitId, RepoName};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, SideCall, Snapshot};
+use super::{Extra, Snapshot};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 
 /// Tokens of one or more model calls.
@@ -67,6 +67,24 @@ impl std::ops::Sub for Usage {
             web_searches: self.web_searches.saturating_sub(before.web_searches),
         }
     }
+}
+
+/// A model call beside those of a turn's own conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SideCall {
+    /// What it was for: `commit_message`, …
+    pub purpose: String,
+    /// The model.
+    pub model: String,
+    /// The model's provider.
+    pub provider: String,
+    /// What it cost in tokens.
+    pub token_usage: Usage,
+    /// What it cost in dollars, where that is known.
+    pub cost_usd: Option<f64>,
+    /// Whether some of it is estimated, where the provider did not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// Messages of a context by number, both ends included.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan as _};
 
-use super::{BranchNaming, CandidateStep, OpenBranch, Progress, StepCommit, StepPlace, TaskState, TaskStatus};
+use super::{
+    AttemptNow, BranchNaming, CandidateStep, OpenBranch, Progress, StepCommit, StepPlace, TaskState, TaskStatus,
+};
 use crate::ids::CommitId;
 use crate::step::StepKind;
 
@@ -209,18 +211,6 @@ fn settle(state: &mut TaskState) {
     let session = newest_first().find_map(|step| step.session.clone());
     let name_then = newest_first().find_map(|step| step.name.clone());
     (state.session, state.name_then) = (session, name_then);
-}
-
-/// The attempt a task is in.
-///
-/// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
-/// implement step that follows a result.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct AttemptNow {
-    retry: Option<u32>,
-    has_result: bool,
-    /// How many of the last steps belong to it, where the newest of them completed the task.
-    pub(super) completed: usize,
 }
 
 impl AttemptNow {

@@ -179,7 +179,19 @@ pub struct TaskState {
     /// Where its newest step stands among the steps of all tasks.
     newest: usize,
     /// The attempt it is in.
-    now: fold::AttemptNow,
+    now: AttemptNow,
+}
+
+/// The attempt a task is in.
+///
+/// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
+/// implement step that follows a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct AttemptNow {
+    retry: Option<u32>,
+    has_result: bool,
+    /// How many of the last steps belong to it, where the newest of them completed the task.
+    completed: usize,
 }
 
 impl TaskState {

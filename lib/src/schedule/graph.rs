@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::blockers::Blockers;
+use super::ScheduleOptions;
 use super::leaf_state::{DependencyLevel, GateState, LEVELS, LeafState};
-use super::{Blocked, GiveUpReason, NextAction, ScheduleOptions, Wait, Why};
 use crate::config::Isolation;
 use crate::ids::TaskId;
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{OpenBranch, OtherTreeState, OtherTreeWork, Progress, StepPlace, StrandedWork, UnreadableBranch};
-use crate::step::AttemptNumber;
+use crate::progress::{OtherTreeWork, Progress, StrandedWork, UnreadableBranch};
 
 #[derive(Debug)]
 pub(super) struct ScheduleNode {
@@ -43,26 +41,26 @@ pub struct Schedule {
     /// below each node.
     along: BTreeMap<TaskId, BTreeMap<usize, u32>>,
     /// Leaves by their position.
-    order: Vec<usize>,
-    ready: BTreeSet<usize>,
+    pub(super) order: Vec<usize>,
+    pub(super) ready: BTreeSet<usize>,
     /// Leaves that have ended on their own branch, by position.
-    waiting: BTreeSet<(usize, usize)>,
+    pub(super) waiting: BTreeSet<(usize, usize)>,
     /// Finished work the tree does not have any more.
-    stray: Option<StrandedWork>,
+    pub(super) stray: Option<StrandedWork>,
     /// Branches other trees have work on.
-    taken: Vec<OtherTreeWork>,
+    pub(super) taken: Vec<OtherTreeWork>,
     /// Branches nobody can read.
-    unread: Vec<UnreadableBranch>,
+    pub(super) unread: Vec<UnreadableBranch>,
     /// Gates to run, the red ones first.
-    due: BTreeSet<(bool, usize)>,
+    pub(super) due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
-    merges: BTreeSet<usize>,
+    pub(super) merges: BTreeSet<usize>,
     /// Leaves that had failed when the run began and were not worked since.
     failed_before: BTreeSet<usize>,
     /// The first leaf that failed in this run.
-    failed: Option<usize>,
+    pub(super) failed: Option<usize>,
     /// The first gate that was red in this run.
-    red: Option<usize>,
+    pub(super) red: Option<usize>,
 }
 
 impl Schedule {
@@ -146,152 +144,9 @@ impl Schedule {
         self.merges.iter().map(|phase| &self.items[*phase].id)
     }
 
-    /// What to do now.
-    pub fn next(&self) -> NextAction {
-        if let Some(stop) = self.stops() {
-            return stop;
-        }
-        if let Some(only) = &self.limits.only {
-            return self.next_of(only);
-        }
-        self.may_start().next().or_else(|| self.stray.clone().map(NextAction::Stranded)).unwrap_or_else(|| self.end())
-    }
-
-    /// What ends or stops the run, whatever else could be done.
-    pub(super) fn stops(&self) -> Option<NextAction> {
-        let id = |node: usize| self.items[node].id.clone();
-        if let Some(leaf) = self.failed {
-            return Some(NextAction::Failed(id(leaf)));
-        }
-        if let Some(gate) = self.red {
-            return Some(NextAction::GateRed(id(gate)));
-        }
-        let goes_on =
-            |taken: &&OtherTreeWork| taken.stands != OtherTreeState::Left && self.needs(&taken.branch, &taken.id);
-        if let Some(taken) = self.taken.iter().find(goes_on) {
-            return Some(NextAction::OtherTree(taken.clone()));
-        }
-        let unread = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id));
-        unread.map(|unread| NextAction::Unreadable(unread.clone()))
-    }
-
-    /// All that could be done now if nothing else were, what comes first first. Where finished work has to be settled,
-    /// nothing but landings comes before that.
-    pub(super) fn may_start(&self) -> impl Iterator<Item = NextAction> {
-        let id = |node: usize| self.items[node].id.clone();
-        let lands = self.lands().map(NextAction::Land);
-        let gates = self.due.iter().map(move |(_, gate)| NextAction::Gate(id(*gate)));
-        let merges = self.merges.iter().map(move |phase| NextAction::MergePhase(id(*phase)));
-        let works = self.ready.iter().map(|position| self.work(self.order[*position]));
-        lands.chain(gates.chain(merges).chain(works).filter(|_| self.stray.is_none()))
-    }
-
-    /// The tasks that may land now.
-    fn lands(&self) -> impl Iterator<Item = TaskId> {
-        let free = self.waiting.iter().filter(|(_, leaf)| !self.is_held(*leaf));
-        free.map(|(_, leaf)| self.items[*leaf].id.clone())
-    }
-
     /// Whether a gate is to be run.
     pub(super) fn is_due(&self, gate: usize) -> bool {
         [true, false].iter().any(|fresh| self.due.contains(&(*fresh, gate)))
-    }
-
-    /// Whether a branch another tree goes on with, or nobody can read, is one that this run would use. That it may not be its next task makes
-    /// no difference: two trees that both begin what they can would end up waiting for each other.
-    fn needs(&self, branch: &OpenBranch, id: &TaskId) -> bool {
-        let Some(&node) = self.index.get(id) else { return false };
-        let only = self.limits.only.as_ref().and_then(|only| self.index.get(only));
-        if only.is_some_and(|only| !self.is_above(node, *only)) {
-            return false;
-        }
-        let item = &self.items[node];
-        match branch.place {
-            StepPlace::Phase(_) => item.gathers && item.missing[DependencyLevel::OnTarget as usize] > 0,
-            StepPlace::Task(_) if item.is_leaf => {
-                let open = matches!(item.standing, LeafState::Open { .. });
-                item.position.is_some() && (open || self.may_retry(node))
-            }
-            StepPlace::Task(_) => item.gate.is_some_and(|gate| !gate.green),
-            StepPlace::Target => false,
-        }
-    }
-
-    /// What to do for one task: what waits to land or was red before, then work it, then what its end brings about, and
-    /// nothing else.
-    fn next_of(&self, only: &TaskId) -> NextAction {
-        if let Some(task) = self.lands().next() {
-            return NextAction::Land(task);
-        }
-        if let Some(stray) = self.stray.clone() {
-            return NextAction::Stranded(stray);
-        }
-        if let Some((false, gate)) = self.due.first() {
-            return NextAction::Gate(self.items[*gate].id.clone());
-        }
-        let stalled = |waits_for| NextAction::Stalled(vec![Blocked { task: only.clone(), waits_for }]);
-        let itself = |why| vec![Wait { on: only.clone(), why, failed: Arc::default() }];
-        let leaf = self.index.get(only).filter(|node| self.items[**node].is_leaf);
-        let Some(&leaf) = leaf else { return stalled(itself(Why::NoTask)) };
-        let item = &self.items[leaf];
-        if let LeafState::Complete { .. } = item.standing {
-            let above = |gate: &&(bool, usize)| self.is_above(gate.1, leaf);
-            return match self.due.iter().find(above) {
-                Some((_, gate)) => NextAction::Gate(self.items[*gate].id.clone()),
-                None if self.merges.contains(&item.phase) => NextAction::MergePhase(self.items[item.phase].id.clone()),
-                None => NextAction::Done,
-            };
-        }
-        let Some(position) = item.position else { return stalled(itself(Why::LeftOut)) };
-        if self.ready.contains(&position) {
-            self.work(leaf)
-        } else if item.standing.has_failed() && !self.may_retry(leaf) {
-            NextAction::Failed(only.clone())
-        } else {
-            stalled(Blockers::new(self).of(leaf))
-        }
-    }
-
-    fn work(&self, leaf: usize) -> NextAction {
-        let task = self.items[leaf].id.clone();
-        let max = self.limits.max_retries;
-        let (attempts, in_budget, begun) = match self.items[leaf].standing {
-            LeafState::Open { attempts, in_budget, begun, .. } => (attempts, in_budget, begun),
-            LeafState::Failed { attempts } => (attempts, 0, false),
-            LeafState::Waiting { .. } | LeafState::Complete { .. } | LeafState::Elsewhere { .. } => {
-                unreachable!("only open tasks are ready")
-            }
-        };
-        if in_budget >= max && !begun {
-            return NextAction::GiveUp { task, reason: GiveUpReason::OutOfAttempts };
-        }
-        let number = in_budget.saturating_add(1);
-        NextAction::Work { task, attempt: AttemptNumber { number, of: max.max(number) }, retry: attempts }
-    }
-
-    /// Nothing can be worked any more: whether that is success, failure or a stall.
-    fn end(&self) -> NextAction {
-        let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
-        let is_open = |leaf: &&usize| {
-            let standing = &self.items[**leaf].standing;
-            matches!(
-                standing,
-                LeafState::Open { .. } | LeafState::Waiting { failed: false } | LeafState::Elsewhere { .. }
-            )
-        };
-        let mut waits = Blockers::new(self);
-        let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: waits.of(*leaf) };
-        let left_out = self.waiting.iter().filter(|(position, _)| *position == usize::MAX).map(|(_, leaf)| leaf);
-        let stuck: Vec<_> = self.order.iter().chain(left_out).filter(is_open).map(blocked).collect();
-        match self.order.iter().find(has_failed) {
-            _ if !stuck.is_empty() => NextAction::Stalled(stuck),
-            Some(leaf) => NextAction::Failed(self.items[*leaf].id.clone()),
-            None => NextAction::Done,
-        }
-    }
-
-    fn is_above(&self, inner: usize, node: usize) -> bool {
-        std::iter::successors(Some(node), |node| self.items[*node].parent).any(|above| above == inner)
     }
 }
 
@@ -421,7 +276,7 @@ impl Schedule {
     /// Whether a leaf that could land is built on something that is not where it would land: the tree was edited since, or
     /// that was set back. What was set back where it lands, or added since, does not hold it; that would not hold it either
     /// if it had landed in time.
-    fn is_held(&self, leaf: usize) -> bool {
+    pub(super) fn is_held(&self, leaf: usize) -> bool {
         let item = &self.items[leaf];
         let standing = |below: &TaskId| &self.items[self.index[below]].standing;
         let holds = |needed: &TaskId| {
@@ -564,7 +419,7 @@ impl Schedule {
         keep(&mut self.ready, position, ready);
     }
 
-    fn may_retry(&self, leaf: usize) -> bool {
+    pub(super) fn may_retry(&self, leaf: usize) -> bool {
         let failed = matches!(self.items[leaf].standing, LeafState::Failed { .. });
         failed && self.limits.retry_failed && self.failed_before.contains(&leaf)
     }

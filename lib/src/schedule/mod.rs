@@ -8,6 +8,7 @@ mod attempts;
 mod blockers;
 mod graph;
 mod leaf_state;
+mod next;
 mod parallel;
 #[cfg(test)]
 mod tests;

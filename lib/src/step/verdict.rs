@@ -2,20 +2,17 @@
 //! somebody else's verdict never count.
 
 mod hedging;
+mod line;
+mod objections;
+mod words;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use hedging::{begins_with_one, is_crossed_out, is_taken_back, plain_word, speaks_against};
-
-/// A reviewer's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The work may land.
-    Approved,
-    /// It may not.
-    Rejected,
-}
+pub use line::Verdict;
+use line::{APPROVED, REJECTED, given};
+use objections::speaks_against;
+use words::{is_quote, is_verdict_label};
 
 /// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
 pub const NO_VERDICT: &str = "no verdict in the review; end with APPROVED or REJECTED: why";
@@ -45,18 +42,18 @@ pub fn why(reply: &str) -> Option<String> {
         all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
     };
     let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
-    let around = [given.rest.to_owned(), told(&lines[at + 1..]), told(&[&lines[..at], &[given.before]].concat())];
+    let around = [given.rest.to_owned(), joined(&lines[at + 1..]), joined(&[&lines[..at], &[given.before]].concat())];
     let around = around.into_iter().find(|words| !without_marks(words).is_empty());
     let words = around.or_else(|| {
         let all: Vec<&str> = body_lines(reply);
-        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(told);
+        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(joined);
         above.find(|words| !without_marks(words).is_empty())
     })?;
     Some(without_marks(&words).to_owned())
 }
 
 /// What lines tell, without the headings and labels among them.
-fn told(lines: &[&str]) -> String {
+fn joined(lines: &[&str]) -> String {
     let is_label = |line: &&str| line.ends_with(':') && line.split_whitespace().count() <= 2;
     let words = lines.iter().filter(|line| !line.starts_with('#') && !is_label(line) && !is_verdict_label(line));
     words.copied().collect::<Vec<_>>().join(" ")
@@ -125,23 +122,6 @@ enum LineVerdict {
     SaysBoth,
 }
 
-/// As many words may stand between a negation and what it negates.
-const APART: usize = 6;
-
-/// Whether what follows this line may be what it says is not so: its last sentence goes on, and is negated near its end.
-fn ends_in_negation(line: &str) -> bool {
-    let goes_on = line.ends_with("...") || !ends_sentence(line);
-    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    let words = line.split_whitespace().rev().take(APART).enumerate();
-    // Where another sentence ends, this one begins.
-    let mut words = words.take_while(|(at, word)| *at == 0 || !ends_sentence(word)).map(|(_, word)| bare(word));
-    let negates = |word: String| {
-        let refuses = ["not", "never", "cannot", "far", "hardly", "unable", "refuse", "refused"];
-        refuses.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n\u{2019}t")
-    };
-    goes_on && words.any(negates)
-}
-
 /// What a line behind another one says: by the word it begins with, or by its last sentence.
 fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
     let [begins, ends] = given(whole, before, is_last).map(|given| given.map(|given| given.verdict));
@@ -149,174 +129,6 @@ fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
         (Some(one), Some(two)) if one != two => LineVerdict::SaysBoth,
         (Some(verdict), _) | (None, Some(verdict)) => LineVerdict::Says(verdict),
         (None, None) => LineVerdict::SaysNothing,
-    }
-}
-
-/// The verdicts a line begins with and ends in.
-fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<FoundVerdict<'t>>; 2] {
-    let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
-    let (rest, last) = last_sentence(bare(whole));
-    let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
-    let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| FoundVerdict { before: rest, ..given });
-    // What a sentence goes on with is no verdict, and least of all what it says is not so.
-    let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
-    let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
-    let is_own = |given: &FoundVerdict<'_>| match given.verdict {
-        _ if goes_on(given.word) => false,
-        Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
-        Verdict::Rejected => true,
-    };
-    [word_first(whole, is_last).filter(is_own), ends]
-}
-
-const APPROVED: &str = "APPROVED";
-const REJECTED: &str = "REJECTED";
-
-/// The last words of labels a verdict may stand behind, and those that may come before them.
-const LABELS: [&str; 8] =
-    ["verdict", "result", "decision", "review", "status", "conclusion", "outcome", "recommendation"];
-const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "reviewer's"];
-
-/// A verdict where it stands.
-#[derive(Debug, Clone, Copy)]
-struct FoundVerdict<'t> {
-    verdict: Verdict,
-    /// The word as it is written.
-    word: &'t str,
-    /// What follows it.
-    rest: &'t str,
-    /// The sentences before it in its line.
-    before: &'t str,
-}
-
-/// The verdict a text begins with, behind marks and a label.
-fn word_first(text: &str, is_last: bool) -> Option<FoundVerdict<'_>> {
-    let (marks, text) = past_marks(text);
-    let (more, text) = match past_label(text) {
-        Some(behind) => past_marks(behind),
-        None => ("", text),
-    };
-    // What JSON says is read as such.
-    if marks.contains(['{', '}']) {
-        return None;
-    }
-    let word = text.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.trim_end_matches('_');
-    let rest = &text[word.len()..];
-    if word.eq_ignore_ascii_case(REJECTED) {
-        let is_quoted = marks.contains('>') || more.contains('>');
-        let reasons = is_last && (word == REJECTED || begins_with_one(rest, &["because", "since", "as", "for", "due"]));
-        let is_given = !is_quoted && (is_followed_up(rest) || reasons);
-        return is_given.then_some(FoundVerdict { verdict: Verdict::Rejected, word, rest, before: "" });
-    }
-    // A quotation, a negation, a cross.
-    let is_against = |marks: &str| marks.contains(['>', '!', '~']) || is_crossed_out(marks);
-    let is_approval = word.eq_ignore_ascii_case(APPROVED)
-        && !is_against(marks)
-        && !is_against(more)
-        && is_followed_up(rest)
-        && !is_taken_back(rest);
-    is_approval.then_some(FoundVerdict { verdict: Verdict::Approved, word, rest, before: "" })
-}
-
-/// The marks a text begins with, and what is behind them.
-fn past_marks(text: &str) -> (&str, &str) {
-    let at = text.find(char::is_alphanumeric).unwrap_or(text.len());
-    text.split_at(at)
-}
-
-/// What stands behind the label a text begins with.
-fn past_label(text: &str) -> Option<&str> {
-    let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
-    let at = ends.into_iter().flatten().min()?;
-    is_verdict_label(text.get(..at)?).then(|| &text[at..])
-}
-
-/// Whether words, alone in their line or before a colon, only say that a verdict follows.
-fn is_verdict_label(text: &str) -> bool {
-    let words: Vec<String> = text.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
-    let Some((last, before)) = words.split_last() else { return false };
-    LABELS.contains(last) && before.len() <= 2 && before.iter().all(|word| BEFORE_LABELS.contains(word))
-}
-
-/// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
-fn is_followed_up(rest: &str) -> bool {
-    let marked = rest.trim_start_matches(|c: char| matches!(c, '*' | '_') || is_quote(c));
-    let mut chars = marked.trim_start().chars();
-    let Some(first) = chars.next() else { return true };
-    let next = chars.next();
-    let joins = matches!(first, '.' | '-' | '/' | '\\' | '@' | '#') && next.is_some_and(char::is_alphanumeric);
-    let is_code = first == ':' && next == Some(':') || first == '(' && marked.starts_with('(');
-    !first.is_alphanumeric() && first != '?' && !joins && !is_code
-}
-
-/// Whether a line ends a quotation that began on another one: what it says is somebody else's.
-fn is_closed_quotation(whole: &str, closes: Option<char>) -> bool {
-    let opens = whole.trim_start_matches(['*', '_', '#', ' ']).starts_with(is_quote);
-    closes.is_some() && !opens && bare(whole).eq_ignore_ascii_case(APPROVED)
-}
-
-/// A text without the marks around it that say nothing.
-fn bare(text: &str) -> &str {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.' | '!') || is_quote(c);
-    let starts = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.') || is_quote(c);
-    text.trim_end_matches(ends).trim_start_matches(starts)
-}
-
-fn is_quote(c: char) -> bool {
-    matches!(c, '"' | '\'' | '`' | '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{ab}' | '\u{bb}')
-}
-
-/// Splits a line before its last sentence, which comes without the marks around it.
-fn last_sentence(line: &str) -> (&str, &str) {
-    let breaks = line.char_indices().rev().filter(|(_, c)| c.is_whitespace());
-    for (at, _) in breaks {
-        if ends_sentence(&line[..at]) {
-            return (&line[..at], bare(&line[at..]));
-        }
-    }
-    ("", line)
-}
-
-/// Whether a text ends where a sentence does, and not in an abbreviation such as `e.g.`.
-fn ends_sentence(text: &str) -> bool {
-    let text = text.trim_end_matches(|c: char| c == '*' || c == ')' || is_quote(c));
-    let Some(sentence) = text.strip_suffix(['.', '!', '?', '\u{3002}']) else { return false };
-    let word = sentence.rsplit(char::is_whitespace).next().unwrap_or(sentence);
-    let initials = word.split('.').all(|part| part.chars().count() == 1);
-    !(text.ends_with('.') && word.contains('.') && initials)
-}
-
-/// Whether what follows stands inside a quotation this text began. `closes` is the mark the line ends with.
-fn opens_quotation(text: &str, closes: Option<char>) -> bool {
-    let mut closing: &[char] = &[];
-    let mut before = ' ';
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.peek().copied().unwrap_or(' ');
-        // An apostrophe stands between letters, or behind one.
-        let is_apostrophe = matches!(c, '\'' | '\u{2019}') && next.is_alphanumeric();
-        if closing.contains(&c) && !is_apostrophe {
-            closing = &[];
-        } else if closing.is_empty() {
-            closing = match c {
-                '"' => &['"'],
-                '`' => &['`'],
-                // It also stands before a lifetime, or a year.
-                '\'' if next.is_alphabetic() && before.is_whitespace() => &['\''],
-                '\u{2018}' | '\u{201a}' => &['\u{2019}', '\u{2018}'],
-                '\u{201c}' => &['\u{201d}'],
-                '\u{201e}' => &['\u{201c}', '\u{201d}'],
-                '\u{ab}' => &['\u{bb}'],
-                '\u{bb}' => &['\u{ab}'],
-                _ => &[],
-            };
-        }
-        before = c;
-    }
-    match closing {
-        ['\''] => closes == Some('\''),
-        closing => !closing.is_empty(),
     }
 }
 

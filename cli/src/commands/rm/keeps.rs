@@ -8,8 +8,8 @@ use pleach::git::{Move, Repo};
 use pleach::ids::CommitId;
 use pleach::workspace::KEEP;
 
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_git};
+use crate::failure::Failure;
+use crate::lib_errors::{of_engine, of_git};
 
 /// A ref that keeps something.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use pleach::plan::dot::read_duration;
 
-use crate::exit::Failure;
-use crate::failure::of_engine;
+use crate::failure::Failure;
+use crate::lib_errors::of_engine;
 
 /// What sessions are chosen by. Several options narrow the choice.
 #[derive(Debug, Args)]

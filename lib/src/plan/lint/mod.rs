@@ -9,6 +9,7 @@ mod cycles;
 mod files;
 mod flow;
 mod gates;
+mod known_names;
 mod outcome;
 mod parallel;
 mod tasks;
@@ -19,25 +20,11 @@ mod tests;
 pub(super) use files::{child_file, missing_children};
 pub use tasks::task_pipeline;
 
-use std::collections::BTreeSet;
-
 use crate::plan::diagnostic::{Diagnostic, each_once};
 use crate::plan::pipeline::{HandlerKind, Pipeline};
 
 pub use attributes::CORE_OUTCOMES;
-
-/// What the embedding program has to offer. `None` means it does not know, and nothing is said about it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KnownNames {
-    /// Agents that are configured or built in, by name.
-    pub agents: Option<BTreeSet<String>>,
-    /// Models that are configured, by name or role.
-    pub models: Option<BTreeSet<String>>,
-    /// Providers of models, by name.
-    pub providers: Option<BTreeSet<String>>,
-    /// Handlers registered for `type` attributes of one's own.
-    pub handlers: BTreeSet<String>,
-}
+pub use known_names::KnownNames;
 
 /// A rule of the embedding program's own.
 pub trait LintRule {

@@ -13,7 +13,9 @@
 //! Code fences and comments are passed over, except that dependencies may stand in a fence.
 
 mod dependencies;
+mod dependency_line;
 mod lines;
+mod location;
 mod outline;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,8 @@ mod tests;
 use crate::plan::tree::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskTree, check};
 use dependencies::DependencyMap;
 pub(in crate::plan) use lines::fence;
-use outline::{Outline, SpecLocation};
+use location::SpecLocation;
+use outline::Outline;
 
 /// A mistake in a spec and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,15 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::dependencies::{self, Dependency};
+use super::dependency_line::{self, Dependency};
 use super::lines::{self, LineKind, SpecLines, TaskLine};
-
-/// A line of one of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SpecLocation {
-    pub file: usize,
-    pub line: u64,
-}
+use super::location::SpecLocation;
 
 /// A phase, a group or an open task.
 pub(super) struct OutlineNode {
@@ -211,7 +205,7 @@ impl Outline {
     /// Notes a line that would be a dependency if no heading had ended those. What describes a task is none.
     fn suspect(&mut self, place: SpecLocation, position: &OutlineCursor, line: &str) {
         let Some((ended, title)) = position.ended_by.as_ref().filter(|_| position.tasks.is_empty()) else { return };
-        if let Ok(links) = dependencies::read(place, line)
+        if let Ok(links) = dependency_line::read(place, line)
             && !links.is_empty()
         {
             let [one, three] = ["#", "###"].map(|marks| format!("{marks} {title}").trim_end().to_owned());
@@ -235,7 +229,7 @@ impl Outline {
     }
 
     fn dependency(&mut self, place: SpecLocation, line: &str) {
-        match dependencies::read(place, line) {
+        match dependency_line::read(place, line) {
             Ok(links) => self.links.extend(links),
             Err(message) => self.errors.push((place, message)),
         }
