@@ -9,18 +9,18 @@ use crate::globals::Globals;
 use crate::settings::shortened;
 
 /// The command line that was given, to be run again. What would begin the work anew is left out.
-pub fn again(globals: &Globals) -> String {
+pub fn rerun(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str), None)
 }
 
 /// As [`again`], for tasks that failed.
-pub fn retrying(globals: &Globals) -> String {
+pub fn retry_failed(globals: &Globals) -> String {
     const RETRY: &str = "--retry-failed";
     with(globals.line.iter().map(String::as_str).filter(|word| *word != RETRY), Some(RETRY))
 }
 
 /// As [`retrying`], for one task in the place of that it had.
-pub fn retrying_task(globals: &Globals, task: &TaskId) -> String {
+pub fn retry_task(globals: &Globals, task: &TaskId) -> String {
     let words = without_option(&globals.line, "--task").filter(|word| *word != "--retry-failed");
     with(words, Some(&format!("--task {task} --retry-failed")))
 }
@@ -91,7 +91,7 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
 }
 
 /// A text that gives commands to somebody who stands in a directory and has one tree there, for where pleach was started.
-pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
+pub fn with_location(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
     let command = |quoted: &str| match quoted.split_once(' ')? {
         ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {
             Some(about(globals, dir, command, Some(tree)))
@@ -99,7 +99,7 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
         ("pleach", command) => Some(about(globals, dir, command, None)),
         // What is to be done in several checkouts is done in each.
         ("git", command) if !command.starts_with("-C ") && command != "switch --detach" => {
-            Some(git_about(globals, dir, command))
+            Some(git_in(globals, dir, command))
         }
         _ => None,
     };
@@ -111,7 +111,7 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
 }
 
 /// A command of git in a directory.
-pub fn git_about(globals: &Globals, dir: &Path, command: &str) -> String {
+pub fn git_in(globals: &Globals, dir: &Path, command: &str) -> String {
     match elsewhere(globals, dir) {
         Some(dir) => format!("git -C {dir} {command}"),
         None => format!("git {command}"),
@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn a_command_line_is_given_again_without_beginning_anew() {
         let globals = given(&["gardener", "--retry-failed", "--fresh", "--answer", "a=b"]);
-        assert_eq!(again(&globals), "pleach gardener --retry-failed --answer a=b");
-        assert_eq!(retrying(&globals), "pleach gardener --answer a=b --retry-failed");
+        assert_eq!(rerun(&globals), "pleach gardener --retry-failed --answer a=b");
+        assert_eq!(retry_failed(&globals), "pleach gardener --answer a=b --retry-failed");
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
         let text = "merge `main` (`git switch b`, `git merge main`), or `pleach reset T1`; `pleach rm --force x`, or \
                     take it with `git -C /there merge abc`, `git switch --detach`";
         let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git -C /there merge abc`, `git switch --detach`";
-        assert_eq!(addressed(&globals, &globals.dir, tree, text), expected);
+        assert_eq!(with_location(&globals, &globals.dir, tree, text), expected);
         let there = Globals { here: globals.dir.clone(), ..globals };
-        assert_eq!(addressed(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
+        assert_eq!(with_location(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
     }
 }

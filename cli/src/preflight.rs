@@ -37,7 +37,7 @@ pub struct Runnable {
 }
 
 /// The pipeline of a file, unless something speaks against running it. Everything found is shown, to programs as JSON.
-pub fn runnable(
+pub fn check_pipeline(
     globals: &Globals,
     file: &PipelineFile,
     values: BTreeMap<String, String>,
@@ -125,7 +125,7 @@ pub fn check_prices<P: Borrow<Pipeline>>(
 }
 
 /// Whether some agent of a pipeline reaches its model by itself.
-pub fn any_alone(pipeline: &Pipeline, agents: &Roster) -> bool {
+pub fn any_unproxied(pipeline: &Pipeline, agents: &Roster) -> bool {
     pipeline.agent_nodes().any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
 }
 
@@ -168,6 +168,6 @@ pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> R
 }
 
 /// Said before everything else and again at the end.
-pub fn say_simulated() {
+pub fn warn_simulated() {
     warning!(Simulation, "{SIMULATED}");
 }

@@ -31,7 +31,7 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
 }
 
 /// A failure to read a file, with how to give a prompt where a single word may have been one.
-pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
+pub fn with_prompt_hint(given: &Path, path: &Path, failure: Failure) -> Failure {
     let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !is_pipeline_name(text)) && !path.exists();
     match failure.hint.as_deref().filter(|_| is_word) {
         Some(hint) => {

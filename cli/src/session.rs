@@ -200,7 +200,7 @@ fn hook_program() -> Vec<OsString> {
 }
 
 /// Says which session begins, before it gets its files, which may take long.
-pub fn say_opened(globals: &Globals, session: &Session) {
+pub fn print_session(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
@@ -209,11 +209,11 @@ pub fn say_opened(globals: &Globals, session: &Session) {
 }
 
 /// Says which programs will work as agents, and who pays for it.
-pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
+pub async fn print_agents(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
     if globals.verbosity < 0 {
         return;
     }
-    for agent in engine.agents.introduce(nodes, &engine.cancel).await {
+    for agent in engine.agents.print_agents(nodes, &engine.cancel).await {
         say!("{agent}");
         if let Some(outdated) = &agent.outdated {
             warning!(AgentOutdated, "{outdated}");
@@ -222,7 +222,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
 }
 
 /// Says which agents no budget can hold, because they do not tell what they spend.
-pub fn say_unheld(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
+pub fn warn_unmetered(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
     for agent in unheld {
         warning!(AgentUnmetered, "{agent}");
     }
@@ -263,7 +263,7 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
 }
 
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
-pub async fn see_through(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
+pub async fn run_to_end(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
     let hear = |told: &Notification| {
@@ -349,12 +349,12 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
     let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
-        Ended::Completed if session.state().work == session.state().base => match held_back(session) {
+        Ended::Completed if session.state().work == session.state().base => match uncommitted(session) {
             Some(held) => out.line(format!("no file was committed: {held}")),
             None => out.line("no file was changed"),
         },
         Ended::Completed => {
-            held_back(session).iter().try_for_each(|held| out.line(held))?;
+            uncommitted(session).iter().try_for_each(|held| out.line(held))?;
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
             session.branches().try_for_each(|branch| out.line(format!("merge:   {}", merge_command(session, branch)?)))
@@ -383,8 +383,8 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
 }
 
 /// What is in the working copy and in no commit, in words.
-fn held_back(session: &Session) -> Option<String> {
-    let held = session.workspace().map(Workspace::held_back).filter(|held| *held > 0)?;
+fn uncommitted(session: &Session) -> Option<String> {
+    let held = session.workspace().map(Workspace::uncommitted).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
     Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
 }
@@ -393,17 +393,17 @@ fn held_back(session: &Session) -> Option<String> {
 fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
     session.branches().try_for_each(|branch| {
         out.line(format!("branch:  {}", branch.branch()))?;
-        bring(branch, out)
+        print_catch_up(branch, out)
     })
 }
 
 /// Where a branch stands and the newest commit of the record, where it lacks that.
-fn apart(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
-    branch.apart().map_err(|error| of_engine(&error.into()))
+fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
+    branch.lagging().map_err(|error| of_engine(&error.into()))
 }
 
-fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
-    let Some((at, tip)) = apart(follower)? else { return Ok(()) };
+fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
+    let Some((at, tip)) = lagging(follower)? else { return Ok(()) };
     let branch = follower.branch();
     let (at, tip) = (at.short(), tip.short());
     match follower.behind() {
@@ -423,7 +423,7 @@ fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
 /// How the user takes the result; where the branch lacks some of it, by its newest commit. Without a checkout only a
 /// fast-forward can be asked for.
 fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
-    let (branch, missing) = (follower.branch(), apart(follower)?.map(|(_, tip)| tip));
+    let (branch, missing) = (follower.branch(), lagging(follower)?.map(|(_, tip)| tip));
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
     Ok(match (&session.started().target, session.has_checkout()) {
         (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),

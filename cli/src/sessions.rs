@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_record};
-use crate::render::session::{age, what_for};
+use crate::render::session::{age, title};
 use crate::session::Place;
 use crate::settings;
 
@@ -18,7 +18,7 @@ const NAMED: usize = 5;
 
 /// The repository whose sessions are meant.
 pub fn repository(globals: &Globals) -> Result<Repo, Failure> {
-    let settings = settings::below(globals, &globals.dir)?;
+    let settings = settings::load_for(globals, &globals.dir)?;
     Ok(Place::find(&globals.dir, None, &settings)?.repo)
 }
 
@@ -91,7 +91,7 @@ pub fn named_or_newest(
     let found = newest(repo, fit)?;
     if globals.verbosity >= 0 {
         let age = age(found.started_at, clock::now());
-        say!("using session {} ({}, {}, {age} old)", found.session, what_for(&found), found.standing().word());
+        say!("using session {} ({}, {}, {age} old)", found.session, title(&found), found.standing().word());
     }
     Ok(found.session)
 }

@@ -48,7 +48,7 @@ impl Search {
 }
 
 /// The settings of a command that works below `dir`.
-pub fn below(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
+pub fn load_for(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
     load(globals.environment.clone(), &Search::with(globals, dir, std::iter::empty()))
 }
 

@@ -105,12 +105,12 @@ fn route(
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
     }
-    if goes_in_circles(pipeline, state, node, outcome, left) {
+    if is_looping(pipeline, state, node, outcome, left) {
         let reason = format!(
             "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run is looping: \
              {}; set `max_visits` on a node of this cycle to allow more rounds",
             node.id,
-            way_round(&state.completed, &node.id)
+            cycle_words(&state.completed, &node.id)
         );
         return Route::Fail { reason };
     }
@@ -118,12 +118,12 @@ fn route(
     if let Some(edge) = edge {
         let to = edge.to.clone();
         let route = if edge.loop_restart { Route::Restart { to } } else { Route::Edge { to } };
-        return bounded(pipeline, state, node, route);
+        return within_limits(pipeline, state, node, route);
     }
     if outcome.status == Status::Fail {
         let target = node.retry_target.as_ref().or(node.fallback_retry_target.as_ref());
         return match target {
-            Some(to) => bounded(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
+            Some(to) => within_limits(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
             None => Route::Fail { reason: failure(node, attempts, outcome) },
         };
     }
@@ -251,7 +251,7 @@ pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outco
 
 /// The node a run that knows nothing of what was said before can begin at, behind one that went well. None where what came
 /// of that node, or of one before it, decides which way is taken, there or later on.
-pub fn behind<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a NodeId> {
+pub fn entry_after<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a NodeId> {
     let reads = |edge: &'a Edge, known: &[&str]| {
         let keys = edge.condition.iter().flat_map(Condition::keys);
         let mut short = keys.map(|key| key.strip_prefix("context.").unwrap_or(key));
@@ -340,7 +340,7 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
         let reason = format!("goal gate `{}` is still unsatisfied after {retries} retries", gate.id);
         return Route::Fail { reason };
     }
-    bounded(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
+    within_limits(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
 }
 
 /// The node a run failed at that has come to its end at `node`: going on from the exit would lead nowhere where a gate is
@@ -384,7 +384,7 @@ fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
 
 /// The largest limit somebody has given another node on the way round of one for which nobody gave any: whoever counts the
 /// rounds at one node means all of them.
-fn said_of_round(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
+fn largest_limit(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
     if target.max_visits.or(pipeline.default_max_visits).is_some() {
         return 0;
     }
@@ -392,7 +392,7 @@ fn said_of_round(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
 }
 
 /// `route`, unless it leads to a node the run has come to too often.
-fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
+fn within_limits(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
     let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
         &route
     else {
@@ -403,35 +403,29 @@ fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Rou
     };
     let mut walked = state.completed.clone();
     walked.push(from.id.clone());
-    let max = max_visits(pipeline, target).max(said_of_round(pipeline, target, &round(&walked, to)));
+    let max = max_visits(pipeline, target).max(largest_limit(pipeline, target, &newest_cycle(&walked, to)));
     if state.rounds(to) < max {
         return route;
     }
-    let reason = format!("`{to}` reached its visit limit of {max}: {}", way_round(&walked, to));
+    let reason = format!("`{to}` reached its visit limit of {max}: {}", cycle_words(&walked, to));
     Route::Fail { reason }
 }
 
 /// A node that ends the same way again and again on the same files, with the same words, will do so for ever. A cycle that
 /// waits for something, or has a limit of its own, is left to that.
-fn goes_in_circles(
-    pipeline: &Pipeline,
-    state: &State,
-    node: &Node,
-    outcome: &Outcome,
-    left: AttemptOutput<'_>,
-) -> bool {
+fn is_looping(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, left: AttemptOutput<'_>) -> bool {
     let repeats = state.nodes.get(&node.id).is_some_and(|known| {
         known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, left.trees, left.output)
     });
-    works(node) && repeats && !is_counted(pipeline, &round(&state.completed, &node.id))
+    works(node) && repeats && !is_counted(pipeline, &newest_cycle(&state.completed, &node.id))
 }
 
 /// The newest way round from `node` to itself.
-fn round(walked: &[NodeId], node: &NodeId) -> Vec<NodeId> {
+fn newest_cycle(walked: &[NodeId], node: &NodeId) -> Vec<NodeId> {
     let from = walked.iter().rposition(|walked| walked == node).unwrap_or(0);
     walked[from..].iter().chain([node]).cloned().collect()
 }
 
-fn way_round(walked: &[NodeId], node: &NodeId) -> String {
-    round(walked, node).iter().map(NodeId::as_str).collect::<Vec<_>>().join(" → ")
+fn cycle_words(walked: &[NodeId], node: &NodeId) -> String {
+    newest_cycle(walked, node).iter().map(NodeId::as_str).collect::<Vec<_>>().join(" → ")
 }

@@ -29,7 +29,7 @@ use crate::next_commands::about;
 use crate::render::Out;
 use crate::runtime::block_on;
 use crate::say;
-use crate::session::{build, say_unheld};
+use crate::session::{build, warn_unmetered};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
 use crate::trust::TerminalTruster;
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let dir = globals.path(&args.spec_dir);
     let output = args.output.as_ref().map_or_else(|| dir.join(NAME), |given| output(globals, given));
     if output.exists() && !globals.yes {
-        return Err(taken(&output));
+        return Err(already_exists(&output));
     }
     let settings = load_settings(globals, &dir, &args)?;
     let repo = Repo::discover(&dir, &settings.own_environment).ok();
@@ -76,7 +76,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
         false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
     };
     write(globals, &output, &tree)?;
-    tell(globals, &args, &output, &tree, &warnings)
+    print_result(globals, &args, &output, &tree, &warnings)
 }
 
 /// The file to write: in a directory that is named instead, the usual one.
@@ -163,7 +163,7 @@ fn by_agent(
     let limits = BudgetLimits { budget: config.budget.clone(), ..BudgetLimits::default() };
     if limits.is_set() && !agent.tells_spending() {
         let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
-        say_unheld([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
+        warn_unmetered([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();
@@ -206,7 +206,7 @@ fn failure(error: &PlanError) -> Failure {
     }
 }
 
-fn taken(output: &Path) -> Failure {
+fn already_exists(output: &Path) -> Failure {
     Failure::new(Code::OutputExists, format!("`{}` already exists", output.display()))
         .hint("pass -y to overwrite it, or another file with -o")
 }
@@ -220,14 +220,14 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
     };
     let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => taken(output),
+        ErrorKind::AlreadyExists => already_exists(output),
         _ => Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", output.display()))
             .because(&error)
             .hint("pass -o with a file in a directory that exists and can be written to"),
     })
 }
 
-fn tell(
+fn print_result(
     globals: &Globals,
     args: &BuildArgs,
     output: &Path,

@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 /// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
 pub fn cancel(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
-    let redactor = settings::below(globals, &globals.dir)?.redactor();
+    let redactor = settings::load_for(globals, &globals.dir)?.redactor();
     let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::render::Out;
-use crate::render::session::what_for;
+use crate::render::session::title;
 use crate::sessions::{self, SessionFilter};
 use crate::tree::overview::TreeContext;
 
@@ -44,7 +44,7 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
         for (id, summary) in all {
             match summary {
                 Ok(summary) if fit.takes(&summary) => {
-                    out.line(format!("{id}\t{}, {}", what_for(&summary), summary.standing().word()))?;
+                    out.line(format!("{id}\t{}, {}", title(&summary), summary.standing().word()))?;
                 }
                 _ => {}
             }

@@ -20,11 +20,11 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
-use crate::preflight::runnable;
+use crate::preflight::check_pipeline;
 use crate::render::tree::TreeView;
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
-use crate::session::{Protection, build, say_opened, see_through};
+use crate::session::{Protection, build, print_session, run_to_end};
 use crate::settings::{self, Search};
 use crate::tree::overview::TreeContext;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
@@ -54,7 +54,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let config: &Config = &settings.resolved.config;
     debug_assert_eq!(config.agent_of(None), Ok(AgentChoice::Builtin));
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
-    let pipeline = runnable(globals, &file, BTreeMap::new(), config)?.pipeline;
+    let pipeline = check_pipeline(globals, &file, BTreeMap::new(), config)?.pipeline;
     let built = build(globals, &settings, config, Answers::default())?;
     let request = StartRequest {
         repo: repo.clone(),
@@ -69,22 +69,22 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         simulated: false,
     };
     let (exit, id) = block_on(built.stopped_by(), async {
-        let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        let session = Session::start(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         let id = session.id().clone();
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
-        Ok((see_through(globals, session, protection).await?, id))
+        Ok((run_to_end(globals, session, protection).await?, id))
     })?;
     let history = History::whole(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
-        tell(&history)?;
+        print_history(&history)?;
     }
     if exit != Exit::Done {
         return Ok(exit);
     }
     let exit = work_tree(globals, &dir)?;
     if !globals.json {
-        look_further(&dir, &history)?;
+        print_next_commands(&dir, &history)?;
     }
     Ok(exit)
 }
@@ -165,7 +165,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
 }
 
 /// The run as a tree of nodes, turns and commits.
-fn tell(history: &History) -> Result<(), Failure> {
+fn print_history(history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     out.line("")?;
     for event in history.events().map(|recorded| &recorded.event) {
@@ -206,7 +206,7 @@ fn tell(history: &History) -> Result<(), Failure> {
 }
 
 /// What to look at next.
-fn look_further(dir: &Path, history: &History) -> Result<(), Failure> {
+fn print_next_commands(dir: &Path, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = &history.session;
     let branch = history.started.branches[history.started.first_repo()].as_str();

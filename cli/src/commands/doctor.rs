@@ -57,7 +57,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let mut findings = vec![health::git(environment)];
     let repo = repository(&globals.dir, environment, &mut findings);
     let root = repo.as_ref().and_then(Repo::workdir).unwrap_or(&globals.dir).to_owned();
-    let settings = match settings::below(globals, &root) {
+    let settings = match settings::load_for(globals, &root) {
         Ok(settings) => settings,
         Err(failure) => {
             let fix = failure.hint.clone().unwrap_or_else(|| "fix the settings; `pleach config` shows them".into());
@@ -105,7 +105,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     if let Some(repo) = &repo {
         findings.extend(health::sessions(repo));
         findings.extend(health::index_lock(repo));
-        findings.extend(health::leftovers(repo, &health::places(repo, &settings), args.fix));
+        findings.extend(health::orphans(repo, &health::places(repo, &settings), args.fix));
     }
     Ok(findings)
 }

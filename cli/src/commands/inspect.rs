@@ -142,7 +142,7 @@ impl<'a> TaskView<'a> {
     }
 
     /// What the fields of a task are in a phase: its steps are runs of its tests, and no attempts at it.
-    fn say_phase(&self, document: &mut Value) {
+    fn phase_fields(&self, document: &mut Value) {
         let (not_done, _) = self.not_done();
         let status = match self.tests() {
             Some("fail") => TaskStatus::Failed,
@@ -158,7 +158,7 @@ impl<'a> TaskView<'a> {
     }
 
     /// The tasks of an inner node that are not done, those that failed first.
-    fn in_the_way(&self, ground: &TreeContext) -> String {
+    fn unfinished_tasks(&self, ground: &TreeContext) -> String {
         let (mut not_done, _) = self.not_done();
         not_done.sort_by_key(|(_, state)| state.status != TaskStatus::Failed);
         if self.grown.node(self.task).is_leaf() || not_done.is_empty() {
@@ -176,7 +176,7 @@ impl<'a> TaskView<'a> {
     }
 
     fn text(&self, ground: &TreeContext) -> Result<String, Failure> {
-        let mut text = self.in_the_way(ground);
+        let mut text = self.unfinished_tasks(ground);
         if !self.grown.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
             return Ok(text);
         }
@@ -242,7 +242,7 @@ impl<'a> TaskView<'a> {
         document["test_commands"] = tests.collect();
         document["in_budget"] = json!(self.state.in_budget);
         if !node.is_leaf() {
-            self.say_phase(&mut document);
+            self.phase_fields(&mut document);
         }
         document["branch"] = json!(self.branch.as_ref().map(|own| json!({"name": own.name, "commit": own.tip})));
         document["steps"] = json!(steps);

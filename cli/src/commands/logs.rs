@@ -62,18 +62,18 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         });
         let cut_off = trees.iter().any(TreeHistory::is_cut_off);
         out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
-        return Ok(tell_lacking(&trees));
+        return Ok(warn_incomplete(&trees));
     }
     if found.is_empty() {
         out.line("No logs yet.")?;
-        return Ok(tell_lacking(&trees));
+        return Ok(warn_incomplete(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
     for (task, log) in &found {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
     out.line(table)?;
-    Ok(tell_lacking(&trees))
+    Ok(warn_incomplete(&trees))
 }
 
 /// A mark for a log that is not where its step says.
@@ -87,7 +87,7 @@ pub fn log_json(log: &Log) -> Value {
 }
 
 /// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
-pub fn tell_lacking(trees: &[TreeHistory]) -> Exit {
+pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
     if trees.iter().any(TreeHistory::is_cut_off) {
         warning!(ShallowClone, "{CUT_OFF}");
     }

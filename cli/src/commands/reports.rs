@@ -8,7 +8,7 @@ use pleach::ids::TaskId;
 use pleach::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
-use crate::commands::logs::tell_lacking;
+use crate::commands::logs::warn_incomplete;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -46,11 +46,11 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"reports": reports, "cut_off": trees.iter().any(TreeHistory::is_cut_off)}))?;
-        return Ok(tell_lacking(&trees));
+        return Ok(warn_incomplete(&trees));
     }
     if reports.is_empty() {
         out.line("No reports yet.")?;
-        return Ok(tell_lacking(&trees));
+        return Ok(warn_incomplete(&trees));
     }
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
     for report in &reports {
@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
     }
     out.line(table)?;
-    Ok(tell_lacking(&trees))
+    Ok(warn_incomplete(&trees))
 }
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.

@@ -20,11 +20,11 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
-use crate::preflight::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
+use crate::preflight::{any_unproxied, check_agents, check_answers, check_prices, require_trust, warn_simulated};
 use crate::prompt::BUILT_IN;
-use crate::render::show_waiting;
+use crate::render::show_git_progress;
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
+use crate::session::{Place, Protection, build, print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Search};
 
@@ -46,7 +46,7 @@ pub struct ResumeArgs {
 
 pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
-    let local = settings::below(globals, &globals.dir)?;
+    let local = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
@@ -76,17 +76,17 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let inputs = for_inputs(&history.started.inputs, &record);
     require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
     let built = build(globals, &settings, &settings.resolved.config, answers)?;
-    let alone = any_alone(&pipeline, &built.engine.agents);
+    let alone = any_unproxied(&pipeline, &built.engine.agents);
     if history.started.simulated {
-        say_simulated();
+        warn_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
     check_prices(&built.engine, [&pipeline])?;
-    show_waiting(globals, &place.repo);
+    show_git_progress(globals, &place.repo);
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
-        introduce(globals, &built.engine, pipeline.agent_nodes()).await;
-        say_unheld(built.engine.unheld([&pipeline]));
+        print_agents(globals, &built.engine, pipeline.agent_nodes()).await;
+        warn_unmetered(built.engine.unheld([&pipeline]));
         let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
         let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
@@ -95,7 +95,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
             warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");
         }
         let simulated = history.started.simulated;
-        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 

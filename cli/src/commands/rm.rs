@@ -52,7 +52,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let worktrees = settings::below(globals, &globals.dir)?.resolved.config.worktrees;
+    let worktrees = settings::load_for(globals, &globals.dir)?.resolved.config.worktrees;
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
     let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
     let selectors = args.select.given();
@@ -204,11 +204,11 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     }
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
     let message = format!("session {} was not removed: {}", removal.session, all.join("; "));
-    Err(Failure::new(Code::RemovalRefused, message).hint(way_out(removal)))
+    Err(Failure::new(Code::RemovalRefused, message).hint(removal_hint(removal)))
 }
 
 /// How the user gets on, with all that stands in the way: nothing is promised that insisting would not keep.
-fn way_out(removal: &Removal) -> String {
+fn removal_hint(removal: &Removal) -> String {
     let id = &removal.session;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {

@@ -20,14 +20,14 @@ use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::preflight::{
-    Runnable, any_alone, check_agents, check_answers, check_prices, require_trust, runnable, say_simulated,
-    warn_of_dirty_files, warn_of_skipped,
+    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, require_trust,
+    warn_of_dirty_files, warn_of_skipped, warn_simulated,
 };
 use crate::prompt;
 use crate::render::node::kind;
-use crate::render::{Out, show_waiting};
+use crate::render::{Out, show_git_progress};
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_opened, say_unheld, see_through};
+use crate::session::{Place, Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
 use crate::settings::{self, Search, Settings};
 use crate::trust::TerminalTruster;
 
@@ -72,9 +72,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
     let mut settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
     let file = match prompt {
-        None => {
-            PipelineFile::read_given(&args.file, &path).map_err(|failure| prompt::or_one(&args.file, &path, failure))?
-        }
+        None => PipelineFile::read_given(&args.file, &path)
+            .map_err(|failure| prompt::with_prompt_hint(&args.file, &path, failure))?,
         Some(prompt) => {
             prompt::choose_agent(&mut settings)?;
             prompt::pipeline(prompt, &settings.resolved.config)
@@ -87,7 +86,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         Some(prompt) => prompt::inputs(prompt, head.commit, inputs),
     };
     let config = &settings.resolved.config;
-    let Runnable { pipeline, diagnostics } = runnable(globals, &file, inputs.clone(), config)?;
+    let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), config)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
         require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
@@ -99,7 +98,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     check_agents(&pipeline, agents)?;
     check_prices(&built.engine, [&pipeline])?;
     if simulated {
-        say_simulated();
+        warn_simulated();
     }
     if args.dry_run {
         return dry_run(globals, &pipeline, &place, agents, &diagnostics);
@@ -108,9 +107,9 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         let mut out = Out::new();
         diagnostics.iter().try_for_each(|found| out.json(&json!({"v": 1, "type": "Diagnostic", "data": found})))?;
     }
-    let alone = any_alone(&pipeline, agents);
+    let alone = any_unproxied(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
-    show_waiting(globals, &place.repo);
+    show_git_progress(globals, &place.repo);
     warn_of_dirty_files(globals, &place)?;
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
@@ -132,11 +131,11 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         config: config.recordable(),
     };
     block_on(built.stopped_by(), async {
-        introduce(globals, &built.engine, &workers).await;
-        say_unheld(unheld);
-        let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        print_agents(globals, &built.engine, &workers).await;
+        warn_unmetered(unheld);
+        let session = Session::start(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 

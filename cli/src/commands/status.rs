@@ -51,7 +51,7 @@ pub struct StatusArgs {
 }
 
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
-    let settings = settings::below(globals, &globals.dir)?;
+    let settings = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {
@@ -149,7 +149,7 @@ fn all(
     };
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
-    let worked = ground.and_then(TreeContext::worked_by);
+    let worked = ground.and_then(TreeContext::holder);
     let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
@@ -247,13 +247,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
     }
     let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
     let resume_hint = resume_hint(globals, repo, summary);
-    out.line(show::fields(&details(
-        summary,
-        resume_hint,
-        missing,
-        &standing_of_branch(summary, missing, repo)?,
-        copies,
-    )))?;
+    out.line(show::fields(&details(summary, resume_hint, missing, &branch_line(summary, missing, repo)?, copies)))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -304,7 +298,7 @@ fn details(
 }
 
 /// Where the session's branch stands, and what it lacks.
-fn standing_of_branch(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
+fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
     let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
     let Some(at) = at else { return Ok(" (removed)".to_owned()) };
     let lacks = missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));

@@ -73,7 +73,7 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
 
 /// The agents and models configured for a directory.
 fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> KnownNames {
-    match settings::below(globals, dir) {
+    match settings::load_for(globals, dir) {
         Ok(settings) => known(&settings.resolved.config),
         Err(failure) => {
             failure.report(false);

@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Lets work over many files in a repository be told of, unless nobody is to be told of anything.
-pub fn show_waiting(globals: &Globals, repo: &Repo) {
+pub fn show_git_progress(globals: &Globals, repo: &Repo) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
-    let patience = patience(&globals.environment);
+    let patience = quiet_time(&globals.environment);
     let said: Mutex<Option<Reported>> = Mutex::new(None);
     repo.on_progress(patience, move |progress| {
         let now = Instant::now();
@@ -50,7 +50,7 @@ struct Reported {
 }
 
 /// How long nothing is said, or less for tests. A repository has no say in it.
-fn patience(environment: &Environment) -> Duration {
+fn quiet_time(environment: &Environment) -> Duration {
     let given = environment.get("PLEACH_PATIENCE_MS").and_then(|text| text.parse().ok());
     given.map_or(PATIENCE, Duration::from_millis)
 }

@@ -20,7 +20,7 @@ use std::io::{self, Write as _};
 
 pub use self::{
     diagnostics::Source,
-    git_progress::show_waiting,
+    git_progress::show_git_progress,
     table::Table,
     units::{cost, duration, spent, tokens},
 };

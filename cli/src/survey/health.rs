@@ -104,7 +104,7 @@ pub fn installed(found: &[Installed]) -> Finding {
         format!("{} {version}{login}", agent.name)
     };
     match found.is_empty() {
-        false => Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", ")),
+        false => Finding::ok("installed", found.iter().map(describe_orphan).collect::<Vec<_>>().join(", ")),
         true => Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH"),
     }
 }
@@ -205,7 +205,7 @@ async fn agent(
         }
     };
     if let Some(program) = made.as_program().filter(|_| is_known) {
-        let introduction = program.introduce(&Cancel::never()).await;
+        let introduction = program.print_agents(&Cancel::never()).await;
         let told = introduction.to_string();
         let told = format!("`{key}` is {}", told.strip_prefix("agent ").unwrap_or(&told));
         return match introduction.billed {
@@ -358,8 +358,8 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 }
 
 /// What sessions that are gone have left; with `fix` it is removed.
-pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
-    let found = match Session::leftovers(repo, places) {
+pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
+    let found = match Session::orphans(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };
@@ -367,20 +367,23 @@ pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
         return vec![Finding::ok("leftovers", "none")];
     }
     if !fix {
-        return found.iter().map(|left| Finding::warn("leftovers", told(left), "`pleach doctor --fix`")).collect();
+        return found
+            .iter()
+            .map(|left| Finding::warn("leftovers", describe_orphan(left), "`pleach doctor --fix`"))
+            .collect();
     }
     // Removing a working copy removes the locks of its session too.
     let remove = |left: &Leftover| match left.remove(repo, places) {
         Ok(kept) => {
             let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
-            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", told(left))) }
+            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", describe_orphan(left))) }
         }
-        Err(error) => Finding::warn("leftovers", format!("{}: {error}", told(left)), "remove it by hand"),
+        Err(error) => Finding::warn("leftovers", format!("{}: {error}", describe_orphan(left)), "remove it by hand"),
     };
     found.iter().map(remove).collect()
 }
 
-fn told(left: &Leftover) -> String {
+fn describe_orphan(left: &Leftover) -> String {
     match left {
         Leftover::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
         Leftover::Worktree { session, path } => {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::next_commands::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
+use crate::next_commands::{about, answering, git_in, rerun, retry_failed, retry_task, whole_tree, with_location};
 use crate::render::session::plain;
 use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
@@ -44,11 +44,11 @@ pub fn print_outcome(
                 out.line(format!("code:    {place}"))?;
             }
             out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
-            out.line(format!("retry:   {}", retrying(globals)))
+            out.line(format!("retry:   {}", retry_failed(globals)))
         }
         TreeEnded::CalledOff(task) => {
             out.line(head(format!("cancelled: {task}: its session was cancelled")))?;
-            out.line(format!("retry:   {}", again(globals)))
+            out.line(format!("retry:   {}", rerun(globals)))
         }
         TreeEnded::GateRed { gate, on_merge, reason } => {
             let target = &plan.target;
@@ -69,7 +69,7 @@ pub fn print_outcome(
         TreeEnded::Stalled(blocked) => {
             out.line(head(format!("stalled: {}", stalled(plan.limits.only.as_ref()))))?;
             blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
-            ways(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
+            stall_hints(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
         }
         TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
         TreeEnded::Paused(Pause { question: Some(question), .. }) => {
@@ -87,7 +87,7 @@ pub fn print_outcome(
         TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
         TreeEnded::Paused(_) => {
             out.line(head("paused: nothing recorded is lost".to_owned()))?;
-            out.line(format!("resume:  {}", again(globals)))
+            out.line(format!("resume:  {}", rerun(globals)))
         }
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
@@ -96,8 +96,8 @@ pub fn print_outcome(
                 true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
                 false => format!("{waiting}: {task} could not start on `{branch}`"),
             }))?;
-            out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
-            match first(globals, dir, refusal) {
+            out.line(with_location(globals, dir, &plan.file, &refusal.why))?;
+            match other_tree_command(globals, dir, refusal) {
                 Some(command) => out.line(format!("first:   {command}")),
                 None => Ok(()),
             }
@@ -112,44 +112,44 @@ fn because(reason: Option<&str>) -> String {
 }
 
 /// The command that goes on with another tree, where that comes first.
-fn first(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
+fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
     let first = refusal.first.as_ref()?;
     let command = if first.gathers { "gardener --isolation phase" } else { "gardener" };
     Some(about(globals, dir, command, Some(&first.file)))
 }
 
 /// How to go on where nothing can start.
-fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
+fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
     let about = |command: String| about(globals, dir, &command, Some(&plan.file));
     let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
     let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);
-    if let Some(failed) = waits().find_map(|wait| wait.failed.first()) {
+    if let Some(failed) = waits().find_map(|wait| wait.failed.other_tree_command()) {
         let again = match plan.limits.only {
-            Some(_) => retrying_task(globals, failed),
-            None => retrying(globals),
+            Some(_) => retry_task(globals, failed),
+            None => retry_failed(globals),
         };
         let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
         return vec![format!("look:    {look}"), format!("retry:   {again}"), format!("skip:    {without}")];
     }
-    if let Some(red) = first(Why::GateRed) {
+    if let Some(red) = other_tree_command(Why::GateRed) {
         return vec![format!("look:    {}", about(format!("inspect {red}")))];
     }
-    if let Some(left_out) = first(Why::LeftOut) {
+    if let Some(left_out) = other_tree_command(Why::LeftOut) {
         return vec![format!("next:    put {left_out} into `execution_order` of `{}` and run again", plan.path)];
     }
     // What else one task waits for can be worked.
     if plan.limits.only.is_some() {
         return vec![format!("first:   {}", whole_tree(globals))];
     }
-    let Some((phase, branch, done)) = gathered(repo, plan, blocked) else { return Vec::new() };
-    let merge = git_about(globals, dir, &format!("merge {}", shell_word(branch)));
+    let Some((phase, branch, done)) = unmerged_phase(repo, plan, blocked) else { return Vec::new() };
+    let merge = git_in(globals, dir, &format!("merge {}", shell_word(branch)));
     let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
     vec![format!("next:    merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
 }
 
 /// A phase that others wait for, its branch with something the target does not have, and a task that is done there and
 /// waited for. Since the tree was edited the rest of the phase may wait for those others.
-fn gathered<'a>(
+fn unmerged_phase<'a>(
     repo: &Repo,
     plan: &'a TreePlan,
     blocked: &'a [Blocked],
@@ -193,9 +193,9 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Unasked => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal @ Refusal { task, branch, finished, code, why, .. }) => {
-            let why = addressed(globals, dir, &plan.file, why);
+            let why = with_location(globals, dir, &plan.file, why);
             let mut json = json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "code": code.as_str(), "reason": why});
-            if let Some(command) = first(globals, dir, refusal) {
+            if let Some(command) = other_tree_command(globals, dir, refusal) {
                 json["first"] = command.into();
             }
             json

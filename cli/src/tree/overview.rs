@@ -67,7 +67,7 @@ pub struct BrokenTree {
 impl TreeContext {
     /// The repository around the directory pleach works in, and the branch that is checked out there.
     pub fn find(globals: &Globals) -> Result<Self, Failure> {
-        let settings = settings::below(globals, &globals.dir)?;
+        let settings = settings::load_for(globals, &globals.dir)?;
         let place = Place::find(&globals.dir, None, &settings)?;
         let target = target(&place)?;
         Ok(Self::on(globals, settings, place, target))
@@ -99,7 +99,7 @@ impl TreeContext {
     }
 
     /// Who works the tasks of the branch now.
-    pub fn worked_by(&self) -> Option<Holder> {
+    pub fn holder(&self) -> Option<Holder> {
         Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
 
@@ -165,7 +165,7 @@ impl TreeContext {
             let with_task = || worked.iter().filter(|worked| worked.has(task));
             if with_task().next().is_none() || with_task().filter(|worked| worked.file.is_some()).count() > 1 {
                 let files: Vec<&TreeFile> = worked.iter().filter_map(|worked| worked.file.as_ref()).collect();
-                return Err(not_one(task, &files, worked.iter().find_map(|worked| worked.withered.as_ref())));
+                return Err(no_single_tree(task, &files, worked.iter().find_map(|worked| worked.withered.as_ref())));
             }
             worked.retain(|worked| worked.has(task));
         }
@@ -181,12 +181,12 @@ impl TreeContext {
             return Ok(with_task.remove(0));
         }
         let files: Vec<&TreeFile> = with_task.iter().chain(&others).map(|tree| &tree.file).collect();
-        Err(not_one(task, &files, withered.first()))
+        Err(no_single_tree(task, &files, withered.first()))
     }
 }
 
 /// Why a task is not that of one tree: there is no tree, none has it, or several have it.
-fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTree>) -> Failure {
+fn no_single_tree(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTree>) -> Failure {
     if files.is_empty() {
         let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
         return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);

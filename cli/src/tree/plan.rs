@@ -280,7 +280,7 @@ fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
 }
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
-pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
+pub fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
     let tip = place.repo.reference(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
     let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
     let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
@@ -329,7 +329,7 @@ fn named_pipelines(
 
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
 fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failure> {
-    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(of_no_task()), &known(config));
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(placeholder_values()), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.
     let as_such = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
@@ -346,7 +346,7 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
 }
 
 /// What stands for the values of tasks, as long as there is none.
-fn of_no_task() -> BTreeMap<String, String> {
+fn placeholder_values() -> BTreeMap<String, String> {
     plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into()
 }
 
@@ -361,7 +361,7 @@ fn with_steps(
     path: String,
     files: BTreeMap<String, String>,
 ) -> Result<TaskPipeline, Failure> {
-    let inputs = plan::Inputs { files, values: of_no_task() };
+    let inputs = plan::Inputs { files, values: placeholder_values() };
     let (pipeline, _) = plan::load(&dot, &inputs, &[]);
     let mut statements = String::new();
     let [agent, llm_model, timeout] = STEP_ATTRIBUTES;

@@ -18,7 +18,7 @@ use pleach::step::shown_name;
 
 use super::find::{TreeFile, find};
 use super::outcome;
-use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
+use super::plan::{Tasks, TreeArgs, check_directories, load_settings, make, target};
 use super::progress::TreeProgress;
 use crate::answers::Answers;
 use crate::code::Code;
@@ -26,27 +26,29 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_lost_repository, of_tree, of_trust};
-use crate::next_commands::addressed;
-use crate::preflight::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
+use crate::next_commands::with_location;
+use crate::preflight::{
+    any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
+};
 use crate::render::tree::{next, next_words};
-use crate::render::{Out, show_waiting};
+use crate::render::{Out, show_git_progress};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, introduce, say_unheld};
+use crate::session::{Place, Protection, build, print_agents, warn_unmetered};
 use crate::settings::Settings;
 use crate::trust::TerminalTruster;
 
 /// Works a tree, once everything it would run is agreed to.
 pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
-    go(globals, args, &tasks, false)
+    run_tree(globals, args, &tasks, false)
 }
 
 /// Works a tree that pleach itself has brought along.
 pub fn work_trusted(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
-    go(globals, args, &tasks, true)
+    run_tree(globals, args, &tasks, true)
 }
 
-fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Result<Exit, Failure> {
+fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
@@ -59,12 +61,12 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     let site = RunSite { globals, args, tasks, truster, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = Arc::new(site.plan(file, target(&site.place)?)?);
-    check_answers(&site.asking(&plan)?, &site.answers)?;
+    check_answers(&site.pipelines_with_gates(&plan)?, &site.answers)?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
-    show_waiting(globals, &site.place.repo);
+    show_git_progress(globals, &site.place.repo);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
     let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
@@ -99,7 +101,7 @@ impl RunSite<'_> {
     /// The plan a tree makes for a target, once it is known that it can be worked.
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
         let plan = make(self.globals, self.args, self.tasks, &self.settings, &self.place, file, target)?;
-        check_room(&plan, &self.place)?;
+        check_directories(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
             require_agent(&self.settings, plan.used_pipelines())?;
@@ -109,7 +111,7 @@ impl RunSite<'_> {
     }
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
-    fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
+    fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
             let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
@@ -138,9 +140,10 @@ impl RunSite<'_> {
         shown: &mut TreeProgress,
     ) -> Result<TreeEnded, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
-        introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
+        print_agents(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes)))
+            .await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
-        say_unheld(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
+        warn_unmetered(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let mut told = engine.events.subscribe();
@@ -148,7 +151,7 @@ impl RunSite<'_> {
         std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
         drop(told);
         shown.begin(plan, progress, &changes);
-        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_unproxied(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
         let mut hear = |told: &Notification| {
             protection.hear(self.globals, &told.recorded.event);
@@ -171,7 +174,7 @@ impl RunSite<'_> {
 
     fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
         let repo = &self.place.repo;
-        let failure = of_tree(error).reworded(|text| addressed(self.globals, &self.dir, &plan.file, text));
+        let failure = of_tree(error).reworded(|text| with_location(self.globals, &self.dir, &plan.file, text));
         match repo.is_gone() {
             true => of_lost_repository(failure, repo.common_dir(), None),
             false => failure,

@@ -26,11 +26,11 @@ pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadConte
     branches(config, tree, reading);
     numbers(config, tree, reading);
     providers(config, tree, reading);
-    left_out(config, tree, reading);
+    check_excludes(config, tree, reading);
 }
 
 /// What is left out of worktrees, or copied into them, is named from the root of the repository.
-fn left_out(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
+fn check_excludes(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let is_path = |path: &str| {
         let path = path.strip_suffix('/').unwrap_or(path);
         !path.contains('\n') && path.split('/').all(|part| !["", ".", ".."].contains(&part))
@@ -109,7 +109,7 @@ fn programs(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
         }
         let filled = !matches!(agent.runner, Some(AgentChoice::Acp(_))) && name != "acp";
         for (key, words) in [("command", &agent.command), ("args", &agent.args)].into_iter().filter(|_| filled) {
-            for (strange, meant) in words.iter().filter_map(|word| strange_placeholder(word)) {
+            for (strange, meant) in words.iter().filter_map(|word| unknown_placeholder(word)) {
                 let hint = match meant {
                     Some(meant) => format!("Write `{{{meant}}}`."),
                     None => format!(
@@ -139,7 +139,7 @@ const OF_PRESETS: [&str; 4] = ["permissions", "permission_mode", "effort", "hook
 
 /// What a word of a command has in braces and nobody fills in, and what may have been meant. Other braces mean
 /// themselves: those of a shell, of JSON, of a piece of a program.
-fn strange_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
+fn unknown_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     word.match_indices('{').find_map(|(at, _)| {
         let (before, after) = (&word[..at], &word[at + 1..]);
         let (name, rest) = after.split_once('}')?;
@@ -234,7 +234,7 @@ fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
 /// Providers, and the settings that name one.
 fn providers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, provider) in config.providers.remote() {
-        provider_fits(name, provider, tree, reading);
+        check_provider(name, provider, tree, reading);
     }
     let default = config.providers.default.iter().map(|name| (name, vec!["providers", "default"]));
     let of_agents = config.agents.iter().filter_map(|(agent, given)| Some((agent, given.provider.as_ref()?)));
@@ -264,7 +264,7 @@ const OWN_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-fn provider_fits(name: &ProviderName, provider: &ServerSettings, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
+fn check_provider(name: &ProviderName, provider: &ServerSettings, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let at = |path: &[&str]| place(tree, &[&["providers", name.as_str()], path].concat());
     if !name.is_known() && provider.kind.is_none() {
         let kinds = ProviderKind::WORDS.join(", ");
@@ -356,7 +356,7 @@ mod tests {
             ("{ task }", None),
             ("{}", None),
         ] {
-            assert_eq!(strange_placeholder(word), strange, "{word}");
+            assert_eq!(unknown_placeholder(word), strange, "{word}");
         }
     }
 }

@@ -491,7 +491,7 @@ fn path_of(name: &str, level: Precedence, source: &Source) -> Result<Option<Vec<
         None => "unknown variable, ignored".to_owned(),
     };
     let warning = ConfigError::new(source.clone(), message);
-    let hint = match meant(&key, &path[0]) {
+    let hint = match closest_variable(&key, &path[0]) {
         Some(meant) => format!("Did you mean PLEACH_{}?", meant.to_ascii_uppercase()),
         None => "Settings are named as in PLEACH_TREE__MAX_RETRIES; `pleach config` lists them.".to_owned(),
     };
@@ -519,7 +519,7 @@ fn known(path: &[String]) -> PathKind {
 }
 
 /// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.
-fn meant(key: &str, first: &str) -> Option<String> {
+fn closest_variable(key: &str, first: &str) -> Option<String> {
     let named = keys().into_iter().filter(|known| !known.path.contains('*'));
     let all: Vec<String> = named.map(|known| known.path.replace('.', "__")).collect();
     let flat = |key: &str| key.replace("__", "_");

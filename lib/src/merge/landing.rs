@@ -392,7 +392,7 @@ impl MoveAsk {
     }
 
     /// Somebody else moved it first: what was built is of no use.
-    pub fn outrun(self) -> LandingAsk {
+    pub fn target_moved(self) -> LandingAsk {
         LandingAsk::Look(LookAsk(self.landing))
     }
 

@@ -174,7 +174,7 @@ impl World {
             return moving.refused(RefusalReason::Held("files are in the way".into()));
         }
         if self.tip(at) != step.from {
-            return moving.outrun();
+            return moving.target_moved();
         }
         assert_eq!(self.intent.get(&at), Some(&step.to), "what moves was recorded before");
         assert!(!self.branches[at].contains(&done.tip), "nothing lands twice");

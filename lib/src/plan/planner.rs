@@ -62,7 +62,7 @@ pub fn prompt(files: &[(String, String)]) -> String {
 }
 
 /// What the planner is asked when its answer was not a tree.
-pub fn again(errors: &[TreeError]) -> String {
+pub fn retry_prompt(errors: &[TreeError]) -> String {
     let errors: String = errors.iter().map(|error| format!("- {error}\n")).collect();
     format!(
         "That plan cannot be used. What is wrong with it:\n\n{errors}\nFix all of it and give the whole plan again. \
@@ -80,7 +80,7 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
     };
     let mut errors = Vec::new();
     let (draft, places) = draft(entries, &mut errors);
-    errors.extend(invented(&draft, &places, files));
+    errors.extend(unknown_files(&draft, &places, files));
     if draft.nodes.is_empty() {
         if errors.is_empty() {
             errors.push(TreeError { path: "tasks".to_owned(), message: "the plan has no tasks".to_owned() });
@@ -138,7 +138,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
 
 /// Tasks that are said to come from a file the planner was not shown. A tree that is written by hand may name what it
 /// likes.
-fn invented(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
+fn unknown_files(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
     let is_shown = |file: &str| files.iter().any(|(name, _)| name == file);
     let shown = listed(files.iter().map(|(name, _)| format!("`{name}`")), NAMED);
     let named = draft.nodes.iter().zip(places).filter_map(|(node, place)| Some((node.source_file.as_ref()?, place)));
@@ -264,7 +264,7 @@ mod tests {
             {"id": "A", "description": " ", "depends_on": ["B"]}, {"id": "B", "description": "b", "depends_on": ["A", "no"]},
             {"description": "no id", "source_line": "3"}, 7, {"id": "A", "description": "again"}, {"id": "a b", "description": "c"}]}"#;
         let found = read(plan).unwrap_err();
-        insta::assert_snapshot!(again(&found).split_once("Fix").unwrap().0, @r"
+        insta::assert_snapshot!(retry_prompt(&found).split_once("Fix").unwrap().0, @r"
         That plan cannot be used. What is wrong with it:
 
         - tasks[1].description: is missing: its first line names the task
@@ -277,7 +277,7 @@ mod tests {
         - tasks[2].depends_on[1]: there is no node `no`
         - tasks[1].depends_on[0]: dependency cycle: `A` depends on `B`, `B` depends on `A`
         ");
-        assert!(again(&found).contains("```json"));
+        assert!(retry_prompt(&found).contains("```json"));
     }
 
     #[test]

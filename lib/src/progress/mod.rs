@@ -264,7 +264,7 @@ impl TaskState {
 
     /// The steps the next attempt is told of, as far as they went wrong, oldest first: forgotten is what came before the
     /// task was complete or reset, but for what the reset itself says.
-    pub fn telling(&self) -> &[Arc<StepCommit>] {
+    pub fn feedback_steps(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.iter().rposition(begins_afresh).unwrap_or(0)..]
     }
 }

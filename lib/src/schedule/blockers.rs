@@ -29,7 +29,7 @@ impl<'s> Blockers<'s> {
         let schedule = self.schedule;
         let item = &schedule.items[leaf];
         if let LeafState::Elsewhere { phase } = &item.standing {
-            return vec![self.told(leaf, Why::Elsewhere(phase.clone()))];
+            return vec![self.wait_on(leaf, Why::Elsewhere(phase.clone()))];
         }
         // Its own dependencies come first, then what its phase waits for on behalf of others.
         let own = dependencies(schedule, &item.id);
@@ -68,10 +68,10 @@ impl<'s> Blockers<'s> {
         let schedule = self.schedule;
         let level = schedule.level(phase, dependency)?;
         let why = self.whys.entry((dependency, level)).or_insert_with(|| schedule.why(dependency, level));
-        why.clone().map(|why| self.told(dependency, why))
+        why.clone().map(|why| self.wait_on(dependency, why))
     }
 
-    fn told(&mut self, node: usize, why: Why) -> Wait {
+    fn wait_on(&mut self, node: usize, why: Why) -> Wait {
         let (schedule, item) = (self.schedule, &self.schedule.items[node]);
         let holder = schedule.fails_in(node, &why);
         let failed = || holder.into_iter().flat_map(|holder| schedule.failed_in(holder)).cloned().collect();

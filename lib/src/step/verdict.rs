@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use line::Verdict;
-use line::{APPROVED, REJECTED, given};
-use objections::speaks_against;
+use line::{APPROVED, REJECTED, verdicts_in_line};
+use objections::has_objection;
 use words::{is_quote, is_verdict_label};
 
 /// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
@@ -38,7 +38,7 @@ pub fn why(reply: &str) -> Option<String> {
     let lines = last_paragraph(reply);
     let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
     let rejects = |at: usize| {
-        let all = given(lines[at], before(at), at + 1 == lines.len());
+        let all = verdicts_in_line(lines[at], before(at), at + 1 == lines.len());
         all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
     };
     let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
@@ -111,7 +111,7 @@ fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
             (LineVerdict::SaysNothing, _) => {}
         }
     }
-    agreed.filter(|verdict| *verdict == Verdict::Rejected || !speaks_against(lines))
+    agreed.filter(|verdict| *verdict == Verdict::Rejected || !has_objection(lines))
 }
 
 /// What a line says.
@@ -124,7 +124,7 @@ enum LineVerdict {
 
 /// What a line behind another one says: by the word it begins with, or by its last sentence.
 fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
-    let [begins, ends] = given(whole, before, is_last).map(|given| given.map(|given| given.verdict));
+    let [begins, ends] = verdicts_in_line(whole, before, is_last).map(|given| given.map(|given| given.verdict));
     match (begins, ends) {
         (Some(one), Some(two)) if one != two => LineVerdict::SaysBoth,
         (Some(verdict), _) | (None, Some(verdict)) => LineVerdict::Says(verdict),
@@ -157,7 +157,7 @@ impl JsonVerdict {
         let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
         lines.reverse();
         let disagrees = |verdict: &Verdict| match verdict {
-            Verdict::Approved => speaks_against(&lines) || self.more.values().any(has_doubts),
+            Verdict::Approved => has_objection(&lines) || self.more.values().any(value_objects),
             Verdict::Rejected => in_paragraph(&lines) == Some(Verdict::Approved),
         };
         self.verdict().filter(|verdict| !disagrees(verdict))
@@ -171,11 +171,11 @@ impl JsonVerdict {
 }
 
 /// Whether a text somewhere in a value speaks against an approval.
-fn has_doubts(value: &Value) -> bool {
+fn value_objects(value: &Value) -> bool {
     match value {
-        Value::String(text) => speaks_against(&text.lines().map(str::trim).collect::<Vec<_>>()),
-        Value::Array(values) => values.iter().any(has_doubts),
-        Value::Object(fields) => fields.values().any(has_doubts),
+        Value::String(text) => has_objection(&text.lines().map(str::trim).collect::<Vec<_>>()),
+        Value::Array(values) => values.iter().any(value_objects),
+        Value::Object(fields) => fields.values().any(value_objects),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

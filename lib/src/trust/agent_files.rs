@@ -22,7 +22,7 @@ impl TrustScope<'_> {
         let paths = kinds.into_iter().filter_map(Preset::of).flat_map(|preset| &preset.obeys);
         let mut items = Vec::new();
         for path in paths {
-            if let Some((where_from, text)) = files.said(path)? {
+            if let Some((where_from, text)) = files.content_at(path)? {
                 items.push(TrustItem::command(where_from, text));
             }
         }

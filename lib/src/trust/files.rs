@@ -56,8 +56,8 @@ const NOWHERE: &str = "which is not in the commit agents start from";
 
 impl Files<'_> {
     /// Where a path stands and what it says; none when there is no such path.
-    pub fn said(&self, path: &str) -> Result<Option<(String, String)>, Error> {
-        let target = self.lead(path.as_bytes())?;
+    pub fn content_at(&self, path: &str) -> Result<Option<(String, String)>, Error> {
+        let target = self.resolve(path.as_bytes())?;
         let (leads_to, text) = match &target {
             ResolvedPath::Nothing => return Ok(None),
             ResolvedPath::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
@@ -72,7 +72,7 @@ impl Files<'_> {
     }
 
     /// Follows a path, and the links on it, as the system does in a checkout.
-    fn lead(&self, path: &[u8]) -> Result<ResolvedPath, Error> {
+    fn resolve(&self, path: &[u8]) -> Result<ResolvedPath, Error> {
         let mut ahead: Vec<Vec<u8>> = split(path);
         let mut here: Vec<Vec<u8>> = Vec::new();
         // The links whose own paths are not gone to their end yet, with how many names lie behind each.
@@ -195,7 +195,7 @@ impl Files<'_> {
         for entry in self.repo.tree_entries(id)? {
             let name = entry.path.as_bytes();
             let at = [named, name].join(&b'/');
-            let target = self.lead(&[dir, name].join(&b'/'))?;
+            let target = self.resolve(&[dir, name].join(&b'/'))?;
             match &target {
                 ResolvedPath::Directory { path, id } if !seen.contains(path) => {
                     let (path, id) = (path.clone(), *id);

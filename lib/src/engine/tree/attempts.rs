@@ -224,7 +224,7 @@ pub(super) fn start_after(pipeline: &Pipeline, step: Option<&StepKind>) -> Optio
 pub(super) fn behind<'p>(pipeline: &'p Pipeline, step: &StepKind) -> Option<&'p NodeId> {
     let mut named = pipeline.nodes().iter().filter(|node| node.step.as_deref() == Some(step.as_str()));
     match (named.next(), named.next()) {
-        (Some(node), None) => route::behind(pipeline, node),
+        (Some(node), None) => route::entry_after(pipeline, node),
         _ => None,
     }
 }

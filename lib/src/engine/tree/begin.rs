@@ -337,7 +337,7 @@ impl TreeRun {
 
     /// What a task is told of the attempts before; the tests of a phase ask nobody.
     fn lessons(&self, task: &TaskNode) -> Vec<Feedback> {
-        let steps = if task.is_leaf() { self.progress.task(&task.id).telling() } else { &[] };
+        let steps = if task.is_leaf() { self.progress.task(&task.id).feedback_steps() } else { &[] };
         told(&self.repo, &self.progress, &self.engine.redactor, steps)
     }
 

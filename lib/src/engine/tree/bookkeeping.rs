@@ -30,7 +30,7 @@ pub(super) fn land(
             LandingAsk::Record(record) => record.recorded(),
             LandingAsk::Move(moving) => match repo.fast_forward(&branch, moving.step().from, moving.step().to) {
                 Ok(()) => moving.moved(),
-                Err(LandError::Moved { .. }) => moving.outrun(),
+                Err(LandError::Moved { .. }) => moving.target_moved(),
                 Err(error) => return Err(error.into()),
             },
             LandingAsk::Close(close) => {

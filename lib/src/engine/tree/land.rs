@@ -372,7 +372,7 @@ impl TreeRun {
                 self.made(of, to);
                 moving.moved()
             }
-            Err(LandError::Moved { .. }) => moving.outrun(),
+            Err(LandError::Moved { .. }) => moving.target_moved(),
             Err(LandError::Git(error)) => return Err(error.into()),
             Err(error @ LandError::Overwritten { .. }) => moving.refused(RefusalReason::Overwritten(error.to_string())),
             Err(error) => moving.refused(RefusalReason::Held(error.to_string())),

@@ -94,7 +94,7 @@ impl Planner<'_> {
             }
             Err(errors) => errors,
         };
-        let again = planner::again(&errors);
+        let again = planner::retry_prompt(&errors);
         // A program has no memory, so it is told everything once more.
         let again = match self.agent.can_continue() {
             true => again,

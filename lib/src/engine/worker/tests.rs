@@ -147,7 +147,7 @@ impl Worker {
             }
             Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
         };
-        let (counts, mut failing) = TestOutput::told(heard);
+        let (counts, mut failing) = TestOutput::summarize(heard);
         if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
             // They are found in what it said.
             failing.clear();

@@ -178,7 +178,7 @@ fn outcomes(pipeline: &Pipeline) -> BTreeMap<&NodeId, Outcomes> {
     let mut open: Vec<&NodeId> = pipeline.nodes().iter().map(|node| &node.id).collect();
     while let Some(id) = open.pop() {
         for edge in pipeline.outgoing(id).filter(|edge| is_branch(&edge.to)) {
-            let passed = passed_on(edge, &seen[id]);
+            let passed = outcomes_along(edge, &seen[id]);
             if seen.get_mut(&edge.to).is_some_and(|there| there.add(&passed)) {
                 open.push(&edge.to);
             }
@@ -188,7 +188,7 @@ fn outcomes(pipeline: &Pipeline) -> BTreeMap<&NodeId, Outcomes> {
 }
 
 /// The outcomes that can come along an edge: those its source has, or the one its condition asks for.
-fn passed_on(edge: &Edge, source: &Outcomes) -> Outcomes {
+fn outcomes_along(edge: &Edge, source: &Outcomes) -> Outcomes {
     let Some(condition) = &edge.condition else { return source.clone() };
     let parts = match condition.expr() {
         Expr::All(parts) => parts.as_slice(),

@@ -36,7 +36,7 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
         let why = "no node has a `step`, so an attempt would commit nothing";
         found.push(Diagnostic::error("task_steps", why, pipeline.span.0));
     }
-    if let Some(node) = circle(pipeline) {
+    if let Some(node) = find_cycle(pipeline) {
         let why = format!("an edge leads back to `{}`; {ONE_PASS}", node.id);
         found.push(Diagnostic::error("task_acyclic", why, node.span.0).at_node(&node.id));
     }
@@ -104,7 +104,7 @@ fn leads_to(pipeline: &Pipeline, from: &NodeId, to: &NodeId) -> bool {
 }
 
 /// A node the run could come to twice.
-fn circle(pipeline: &Pipeline) -> Option<&Node> {
+fn find_cycle(pipeline: &Pipeline) -> Option<&Node> {
     let mut waiting: BTreeMap<&NodeId, usize> =
         pipeline.nodes().iter().map(|node| (&node.id, pipeline.incoming(&node.id).count())).collect();
     let mut free: Vec<&NodeId> = waiting.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();

@@ -53,7 +53,7 @@ impl TestOutput {
     }
 
     /// How many tests two streams of a command tell of, and the names of those that failed, without secrets.
-    pub fn told([mut stdout, mut stderr]: [Self; 2]) -> (Option<Counts>, Vec<String>) {
+    pub fn summarize([mut stdout, mut stderr]: [Self; 2]) -> (Option<Counts>, Vec<String>) {
         stdout.end_line();
         stderr.end_line();
         let mut names = stdout.failing.names;
@@ -73,7 +73,7 @@ mod tests {
         let redactor = Redactor::new([("API_TOKEN", "hunter2-hunter2")]);
         let [mut stdout, stderr] = [0; 2].map(|_| TestOutput::new(framework, &redactor));
         chunks.iter().for_each(|chunk| stdout.push(chunk));
-        TestOutput::told([stdout, stderr])
+        TestOutput::summarize([stdout, stderr])
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         stdout.push(b"test result: FAILED. 1 passed; 1 failed; 0 ignored\n");
         stderr.push(format!("test {}hunter2-hunter2 ... FAILED\n", "a".repeat(190)).as_bytes());
         stderr.push(b"test result: ok. 2 passed; 0 failed; 0 ignored");
-        let (counts, names) = TestOutput::told([stdout, stderr]);
+        let (counts, names) = TestOutput::summarize([stdout, stderr]);
         assert_eq!(counts, Some(Counts { passed: 3, failed: 1, skipped: 0 }));
         assert!(names.len() == 1 && !names[0].contains("hunter2"), "{names:?}");
     }

@@ -108,7 +108,7 @@ pub(super) fn is_crossed_out(marks: &str) -> bool {
 }
 
 /// Whether what follows an approval makes it none.
-pub(super) fn is_taken_back(rest: &str) -> bool {
+pub(super) fn is_revoked(rest: &str) -> bool {
     let (marks, reasons) = past_marks(head(rest));
     let reasons = reasons.to_lowercase();
     let reasons = ["but ", "and ", "with "].iter().find_map(|word| reasons.strip_prefix(word)).unwrap_or(&reasons);

@@ -1,6 +1,6 @@
 //! The verdicts one line of a review gives.
 
-use super::hedging::{is_crossed_out, is_taken_back};
+use super::hedging::{is_crossed_out, is_revoked};
 use super::words::{
     bare, begins_with_one, ends_sentence, is_quote, is_verdict_label, last_sentence, opens_quotation, past_label,
     past_marks,
@@ -49,7 +49,7 @@ pub(super) fn ends_in_negation(line: &str) -> bool {
 }
 
 /// The verdicts a line begins with and ends in.
-pub(super) fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<FoundVerdict<'t>>; 2] {
+pub(super) fn verdicts_in_line<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<FoundVerdict<'t>>; 2] {
     let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
     let (rest, last) = last_sentence(bare(whole));
     let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
@@ -90,7 +90,7 @@ pub(super) fn word_first(text: &str, is_last: bool) -> Option<FoundVerdict<'_>> 
         && !is_against(marks)
         && !is_against(more)
         && is_followed_up(rest)
-        && !is_taken_back(rest);
+        && !is_revoked(rest);
     is_approval.then_some(FoundVerdict { verdict: Verdict::Approved, word, rest, before: "" })
 }
 

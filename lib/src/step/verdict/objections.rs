@@ -1,8 +1,8 @@
 //! Whether the words around an approval speak against it. An objection costs one more question, an approval that was none
 //! costs the target.
 
-use super::hedging::{CROSSES, is_crossed_out, is_taken_back};
-use super::line::{FoundVerdict, Verdict, given};
+use super::hedging::{CROSSES, is_crossed_out, is_revoked};
+use super::line::{FoundVerdict, Verdict, verdicts_in_line};
 use super::words::{ends_sentence, is_one_of, past_label, past_marks, plain_word};
 
 /// Words that make what a sentence goes on to say about an approval none, or one that is not there yet.
@@ -13,14 +13,14 @@ pub(super) const DOUBTS: &str = "\
 
 /// Whether the lines of a paragraph hold a verdict word that is negated or the opposite of an approval, or a cross behind
 /// one.
-pub(super) fn speaks_against(lines: &[&str]) -> bool {
+pub(super) fn has_objection(lines: &[&str]) -> bool {
     let mut is_doubtful = false;
     let mut is_behind = false;
     for (at, line) in lines.iter().enumerate() {
         let before = at.checked_sub(1).map_or("", |at| lines[at]);
         let is_item = line.starts_with(['-', '+', '#', '\u{2022}', '|']) || line.starts_with("* ");
         is_doubtful &= !is_item && !ends_sentence(before);
-        let [begins, ends] = given(line, before, at + 1 == lines.len());
+        let [begins, ends] = verdicts_in_line(line, before, at + 1 == lines.len());
         let own = begins.or(ends);
         if own.is_some_and(|given| given.verdict == Verdict::Rejected) {
             return true;
@@ -61,7 +61,7 @@ pub(super) fn is_against(text: &str, is_doubtful: &mut bool) -> bool {
         for word in written.split(|c: char| !is_part(c)) {
             let word = plain_word(word).to_lowercase();
             let is_mention = word.contains("approv");
-            let is_negated = || !word.starts_with("approv") || is_crossed_out(written) || is_taken_back(behind);
+            let is_negated = || !word.starts_with("approv") || is_crossed_out(written) || is_revoked(behind);
             if word == "rejected" || is_mention && (*is_doubtful || is_negated()) {
                 return true;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{Outcome, Status};
-use pleach::route::{accelerator, behind, normalise_label, select_edge};
+use pleach::route::{accelerator, entry_after, normalise_label, select_edge};
 use pleach::state::State;
 use serde_json::{Value, json};
 
@@ -275,11 +275,11 @@ fn context_visible_downstream_and_in_checkpoints() {
 
 #[test]
 fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() {
-    let behind = |edges: &str| {
+    let entry_after = |edges: &str| {
         let dot = graph(&format!("start -> a {edges} b -> exit c -> exit d -> exit e [shape=diamond]"));
         let pipeline = pipeline(&dot);
         let from = pipeline.node(&node("a")).unwrap();
-        behind(&pipeline, from).map_or("-".into(), ToString::to_string)
+        entry_after(&pipeline, from).map_or("-".into(), ToString::to_string)
     };
     for (edges, at) in [
         ("a -> b", "b"),
@@ -297,6 +297,6 @@ fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() 
         (r#"a -> b -> c c -> d [condition="last_stage"]"#, "-"),
         (r#"a -> e e -> b [condition="outcome=success"] e -> c"#, "-"),
     ] {
-        assert_eq!(behind(edges), at, "{edges}");
+        assert_eq!(entry_after(edges), at, "{edges}");
     }
 }

@@ -290,7 +290,7 @@ fn messages_are_read_however_they_were_written() {
 
 /// What the commits of a task tell its next attempt.
 fn told(world: &World, id: &str) -> Vec<Feedback> {
-    world.task("main", id).telling().iter().filter_map(|found| found.feedback()).collect()
+    world.task("main", id).feedback_steps().iter().filter_map(|found| found.feedback()).collect()
 }
 
 /// One letter a step: implement, test, review, complete, failed, reset; capital letters went wrong.
