@@ -245,7 +245,7 @@ fn all_mistakes_are_told_at_once() {
     pleach.yaml:2:21: `tree.max_retries` takes a whole number, not text
      2 | tree: {max_retries: no}
        |                     ^^
-    hint: docs/configuration.md says what every setting takes
+    hint: docs/settings.md says what every setting takes
     "#);
     assert!(env.pleach(&["config", "--json"]).expect(2).json()["error"]["message"].as_str().unwrap().contains("agnet"));
 }
@@ -287,7 +287,7 @@ fn mistakes_are_told_whatever_their_kind() {
     pleach.yaml:2:16: `a..b` is not a valid branch name: a name `git check-ref-format --branch` accepts
      2 |   base_branch: a..b}
        |                ^^^^
-    hint: docs/configuration.md says what every setting takes
+    hint: docs/settings.md says what every setting takes
     "#);
     for command in [&["status"][..], &["gardener"]] {
         let ran = env.pleach(command).expect(2);

@@ -852,6 +852,7 @@ fn a_limit_is_raised_by_setting_it_and_resuming() {
 }
 
 const PAGE: &str = include_str!("../../../docs/configuration.md");
+const SETTINGS: &str = include_str!("../../../docs/settings.md");
 
 #[test]
 fn the_page_lists_every_key_with_its_default() {
@@ -865,8 +866,8 @@ fn the_page_lists_every_key_with_its_default() {
         })
         .collect();
     let table = format!("| key | takes | default | meaning |\n|---|---|---|---|\n{table}");
-    let (_, shown) = PAGE.split_once("for each item of a list.\n\n").unwrap();
-    assert!(shown == table, "the end of docs/configuration.md must be:\n\n{table}");
+    let (_, shown) = SETTINGS.split_once("for each item of a list.\n\n").unwrap();
+    assert!(shown == table, "the end of docs/settings.md must be:\n\n{table}");
 }
 
 #[test]

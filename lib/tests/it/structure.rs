@@ -183,19 +183,42 @@ fn every_integration_test_is_compiled() {
 }
 
 #[test]
-fn architecture_stays_short_and_names_only_tests_that_exist() {
-    let page = read("ARCHITECTURE.md");
-    let lines = page.lines().count();
+fn architecture_stays_short() {
+    let lines = read("ARCHITECTURE.md").lines().count();
     assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines; a reader takes in 150");
-    let tests = test_names();
+}
+
+/// The tests a page names as `(held by ...)`.
+fn held_by(page: &str) -> Vec<String> {
     let paragraph = page.replace('\n', " ");
-    for promise in paragraph.split("(held by ").skip(1) {
-        let names = promise.split(')').next().unwrap_or_default();
-        assert!(!quoted(names).is_empty(), "`held by` is followed by the name of a test: {names}");
-        for name in quoted(names) {
-            assert!(tests.contains(name), "ARCHITECTURE.md names the test `{name}`, which does not exist");
-        }
+    let claims = paragraph.split("(held by ").skip(1).map(|rest| rest.split(')').next().unwrap_or_default());
+    claims
+        .flat_map(|claim| {
+            let names = quoted(claim);
+            assert!(!names.is_empty(), "`held by` is followed by the name of a test: {claim}");
+            names.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn every_claim_names_tests_that_exist() {
+    let tests = test_names();
+    for (page, at_least) in [("ARCHITECTURE.md", 20), ("docs/security.md", 40)] {
+        let named = held_by(&read(page));
+        assert!(named.len() >= at_least, "{page} names {} tests: were claims lost?", named.len());
+        let missing: Vec<&String> = named.iter().filter(|name| !tests.contains(*name)).collect();
+        assert!(missing.is_empty(), "{page} names tests that do not exist: {missing:#?}");
     }
+}
+
+#[test]
+fn architecture_names_only_files_that_exist() {
+    let page = read("ARCHITECTURE.md");
+    let paths = quoted(&page).into_iter().filter(|word| word.contains('/') && !word.contains(' '));
+    let missing: Vec<&str> =
+        paths.filter(|path| !root().join(path).exists() && !root().join("lib/src").join(path).exists()).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names files that do not exist: {missing:?}");
 }
 
 #[test]
@@ -224,14 +247,43 @@ fn no_file_names_a_path_of_somebodys_machine() {
 }
 
 #[test]
+fn the_readme_lists_every_page() {
+    let readme = read("README.md");
+    let pages = files("docs").into_iter().filter(|path| path.ends_with(".md"));
+    let missing: Vec<String> = pages.filter(|page| !readme.contains(&format!("({page})"))).collect();
+    assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
+
+#[test]
+fn a_long_page_is_a_reference_and_says_so() {
+    for page in files("docs").into_iter().filter(|path| path.ends_with(".md") && path != "docs/cli.md") {
+        let text = read(&page);
+        let says_so = text.lines().take(5).any(|line| line.to_lowercase().contains("a reference"));
+        assert!(says_so || text.lines().count() <= 300, "{page}: a guide is read in ten minutes; split it");
+    }
+}
+
+/// What a link to a heading is called, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut broken = Vec::new();
     for page in files("").into_iter().filter(|file| file.ends_with(".md")) {
         let text = read(&page);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let outside = link.is_empty() || link.contains("://") || link.contains(' ');
-            let place = root().join(&page).with_file_name("").join(link);
-            if !outside && !place.exists() {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            let place = root().join(&page).with_file_name("").join(file);
+            let place = if file.is_empty() { root().join(&page) } else { place };
+            let target = std::fs::read_to_string(&place).unwrap_or_default();
+            let headings = target.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+            if !place.exists() || !heading.is_empty() && !headings.map(anchor).any(|name| name == heading) {
                 broken.push(format!("{page}: {link}"));
             }
         }

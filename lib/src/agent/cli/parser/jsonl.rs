@@ -1,4 +1,4 @@
-//! pleach's own lines, for programs that are written or wrapped to be its agents (`docs/agents.md`).
+//! pleach's own lines, for programs that are written or wrapped to be its agents (`docs/agents-reference.md`).
 //!
 //! ```text
 //! {"type": "session", "id": "…"}
