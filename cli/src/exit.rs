@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_exit_codes_lists_every_code_with_its_meaning() {
+    fn the_page_of_exit_codes_lists_every_code() {
         let page = include_str!("../../docs/exit-codes.md");
         for exit in Exit::ALL {
             let row = format!("| {} | {} |", exit.code(), exit.meaning());

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_shows_its_causes_on_the_first_line_and_its_hint_on_the_second() {
+    fn a_failure_shows_causes_first_and_hint_second() {
         let missing = std::io::Error::other("disk on fire");
         let failure = Failure::new(Code::DiskFailed, "cannot write").because(&missing).hint("put it out");
         assert_eq!(

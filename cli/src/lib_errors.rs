@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_cannot_be_used_is_named_in_the_hint() {
+    fn an_unusable_pipeline_is_named_in_the_hint() {
         let task = "T001".parse().expect("a task id");
         let error = tree::Error::Pipeline { path: "my.dot".into(), task, why: "it has no start".into() };
         let (code, message, hint) = shown(&of_tree(&error));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_left_is_named_with_what_to_do() {
+    fn a_stale_lock_is_named_with_what_to_do() {
         let (code, message, hint) = shown(&of_git(&git::Error::Locked { lock: "/r/.git/packed-refs.lock".into() }));
         let named =
             "git's lock `/r/.git/packed-refs.lock` is held by another git process, or was left by one that was killed";

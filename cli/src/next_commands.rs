@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_for_one_task_is_given_for_all_of_them() {
+    fn a_command_for_one_task_is_generalized() {
         let line =
             ["-yC", "garden", "--config", "garden", "garden", "--task", "T2", "--fresh", "--runner=a b", "--json"];
         let expected = "pleach -yC garden --config garden gardener '--runner=a b' --json";

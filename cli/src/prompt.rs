@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_is_a_prompt_and_a_path_is_a_path() {
+    fn a_sentence_is_a_prompt_and_a_path_a_path() {
         let dir = tempfile::TempDir::new().expect("a directory of the test's own");
         std::fs::create_dir(dir.path().join("my pipes")).expect("a directory of the test's own");
         std::fs::write(dir.path().join("my pipes/old"), "digraph {}").expect("a file of the test's own");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_came_too_late_for_an_earlier_question_is_not_taken() {
+    fn a_line_for_an_earlier_question_is_ignored() {
         let (sender, reading) = channel();
         let reading = unread(reading).expect("it is still to come");
         sender.send(Ok("y\n".to_owned())).expect("somebody waits");

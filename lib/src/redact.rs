@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rear_of_a_private_key_is_known_by_its_end() {
+    fn the_end_of_a_private_key_is_recognized() {
         let line = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6lO9rU2xA5dG8jM1pS4vY7bE0hK3n";
         let end = format!("-----{} RSA PRIVATE KEY-----", "END");
         let cut = "[... 5 bytes left out ...]\n";
@@ -729,7 +729,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_clean_as_text_is_left_alone_piece_by_piece(
+        fn clean_text_is_left_alone_piece_by_piece(
             values in proptest::collection::vec(("[A-C]{1,2}_(TOKEN|URL)", "[a-z0-9!:/\n\"\\\\]{5,8}"), 0..4),
             pieces in proptest::collection::vec((0usize..6, "[a-z \n\t\"\\\\é]{0,3}", "[a-z \n]{0,3}"), 0..6),
         ) {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_that_is_a_command_is_named_after_its_program() {
+    fn a_command_agent_is_named_after_its_program() {
         let names = ["claude", "checker", "command:/usr/bin/my-agent --print", "acp:gemini --acp"].map(short);
         assert_eq!(names, ["claude", "checker", "my-agent", "gemini"]);
     }

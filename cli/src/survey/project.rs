@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_a_command_is_seen_where_it_is_plain() {
+    fn the_program_of_a_plain_command_is_recognized() {
         for (command, expected) in [
             ("cargo test --workspace", Some("cargo")),
             ("CI=1 FORCE= npm test", Some("npm")),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn go_and_make_are_known_and_come_after_what_tells_more() {
+    fn go_and_make_come_after_more_specific_projects() {
         assert_eq!(told(&[("go.mod", "module x\n")]), ["go.mod: go mod download | go test ./..."]);
         let makefile = "test := no\n.PHONY: check\nall check: build\n\tmake test:\nsetup:\n";
         assert_eq!(told(&[("Makefile", makefile)]), ["Makefile: make setup | make check"]);

@@ -97,7 +97,7 @@ fn what_ends_with_its_last_call_has_not_failed() {
 }
 
 #[test]
-fn a_paused_run_goes_on_when_the_limit_is_raised_and_not_before() {
+fn a_paused_run_continues_only_when_the_limit_rises() {
     let env = world("budget: {usd: 2, on_exceeded: pause}");
     let ran = env.run(&work(), &[]).expect(3);
     assert!(ran.stdout.contains("$2.00 of $2.00 (`budget.usd`)"), "{ran}");
@@ -119,7 +119,7 @@ fn a_paused_run_goes_on_when_the_limit_is_raised_and_not_before() {
 }
 
 #[test]
-fn the_tokens_of_a_day_pause_and_warn_like_its_dollars() {
+fn daily_token_limits_pause_and_warn_like_dollars() {
     let env = world("budget: {per_day_tokens: 2, on_exceeded: pause}");
     let said = "the budget of this day (UTC) is used up: 2 of 2 tokens (`budget.per_day_tokens`); raise it and resume, \
                 or wait until tomorrow";
@@ -204,7 +204,7 @@ fn killed_anywhere_a_run_spends_no_more_than_its_limit() {
 }
 
 #[test]
-fn killed_in_the_middle_of_a_call_a_run_stops_where_it_would_have() {
+fn a_run_killed_mid_call_stops_at_its_limit() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "call");
     env.write(
@@ -340,7 +340,7 @@ fn over_budget_nobody_is_asked_for_a_commit_message() {
 }
 
 #[test]
-fn a_commit_message_is_not_asked_for_again_past_the_limit() {
+fn a_commit_message_is_not_requested_past_the_limit() {
     let (server, env) = served_with("{tokens: 2000}", "auto-commit");
     let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(1);
     assert!(ran.stdout.contains("2200 of 2000 tokens"), "{ran}");

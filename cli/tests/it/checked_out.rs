@@ -93,7 +93,7 @@ fn a_checkout_follows_the_turns_of_an_agent() {
 }
 
 #[test]
-fn what_is_not_committed_there_keeps_the_branch_back_until_it_is_gone() {
+fn uncommitted_files_hold_the_branch_back_until_gone() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -119,7 +119,7 @@ fn what_is_not_committed_there_keeps_the_branch_back_until_it_is_gone() {
 }
 
 #[test]
-fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
+fn a_lagging_branch_says_how_to_update_it() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -221,7 +221,7 @@ fn a_checkout_of_a_tasks_branch_follows_it() {
 }
 
 #[test]
-fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
+fn a_task_branch_waits_for_uncommitted_files_in_its_checkout() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let gate = Gate::new(&garden.env, "implement");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
@@ -244,7 +244,7 @@ fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
 }
 
 #[test]
-fn a_task_begins_anew_only_when_nobody_has_its_branch_checked_out() {
+fn a_task_restarts_only_when_its_branch_is_free() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e ok"]));
     garden.configure("tree: {max_retries: 1}\n");
     garden.gardener(&[]).expect(1);
@@ -275,7 +275,7 @@ fn commit(env: &TestEnv, file: &str) -> String {
 }
 
 #[test]
-fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_had() {
+fn a_foreign_commit_on_the_branch_ends_the_run_safely() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -305,7 +305,7 @@ fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_
 }
 
 #[test]
-fn a_task_goes_on_from_what_somebody_else_commits_on_its_branch() {
+fn a_task_continues_from_foreign_commits_on_its_branch() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
@@ -346,7 +346,7 @@ fn a_checkout_of_a_phases_branch_follows_it() {
 }
 
 #[test]
-fn a_commit_in_the_checkout_that_held_the_branch_back_is_said_at_the_end() {
+fn a_commit_in_a_lagging_checkout_is_reported() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();

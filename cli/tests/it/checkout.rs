@@ -159,7 +159,7 @@ fn an_agent_that_moves_the_session_branch_fails() {
 }
 
 #[test]
-fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
+fn an_agent_moving_the_record_fails_and_loses_nothing() {
     let moved = "git update-ref refs/pleach/sessions/$PLEACH_SESSION/main HEAD";
     let removed = "git update-ref -d refs/pleach/sessions/$PLEACH_SESSION/main";
     for command in [moved, removed] {
@@ -176,7 +176,7 @@ fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
 }
 
 #[test]
-fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
+fn an_agent_removing_kept_work_fails_and_it_returns() {
     let env = TestEnv::with_repo();
     env.unbound();
     let dot = r#"digraph one {
@@ -225,7 +225,7 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
 }
 
 #[test]
-fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
+fn an_agent_can_untrack_a_file_by_its_commit() {
     let env = TestEnv::with_repo();
     for path in ["repo/secret.env", "repo/out/made", "repo/plain"] {
         env.write(path, "tracked\n");
@@ -258,7 +258,7 @@ fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
 }
 
 #[test]
-fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
+fn commits_on_an_agents_branch_are_merged() {
     let (env, dot) = agent(&[&format!("git checkout --quiet -b feature && {COMMIT}")]);
     env.unbound();
     let ran = env.run(&dot, &[]).expect(0);
@@ -285,7 +285,7 @@ fn an_agent_that_checks_the_session_branch_out_is_adopted() {
 }
 
 #[test]
-fn a_rebase_left_half_done_does_not_reach_the_next_node() {
+fn an_unfinished_rebase_does_not_reach_the_next_node() {
     let env = TestEnv::with_repo();
     let mess = "echo a > README.md; git commit --quiet -am a; git checkout --quiet --detach HEAD^; echo b > README.md; git commit --quiet -am b; git merge ORIG_HEAD HEAD@{1} 2>&1 || true; git cherry-pick HEAD@{2} 2>&1 || true; rm -f README.md; echo resolved > README.md";
     let dot = graph(
@@ -306,7 +306,7 @@ fn a_rebase_left_half_done_does_not_reach_the_next_node() {
 // ---- who may write
 
 #[test]
-fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
+fn a_read_only_node_is_undone_and_its_work_kept() {
     let env = TestEnv::with_repo();
     let review = "echo bad > README.md; echo new > new; git add -A".to_owned();
     let dot = graph(
@@ -337,7 +337,7 @@ fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
 }
 
 #[test]
-fn commits_of_a_node_that_must_not_write_are_kept_too() {
+fn commits_of_a_read_only_node_are_kept_too() {
     let env = TestEnv::with_repo();
     let command = format!("{COMMIT}; git rm --quiet mine; git commit --quiet -m 'And away'");
     let dot = one(&command).replace("shape=parallelogram", "shape=parallelogram, write=false");
@@ -386,7 +386,7 @@ fn large_files_are_held_back_with_a_warning() {
 }
 
 #[test]
-fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
+fn held_back_files_survive_undoing_a_read_only_node() {
     let env = TestEnv::with_repo();
     let many = "mkdir gen; for i in $(seq 5001); do : > gen/$i; done; echo real > real; truncate -s 51M big";
     let look = |id: &str, command: &str| tool(id, command).replace("[", "[write=false, ");
@@ -468,7 +468,7 @@ fn assert_same_end(env: &TestEnv) {
 }
 
 #[test]
-fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
+fn ctrl_c_finishes_the_turn_and_says_how_to_resume() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");
     let dot = waiting_agent(&env, &gate);

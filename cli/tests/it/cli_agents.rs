@@ -225,7 +225,7 @@ fn who_must_write_and_does_not_says_why() {
 }
 
 #[test]
-fn a_killed_agent_leaves_its_files_and_goes_on_with_its_conversation() {
+fn a_killed_agent_keeps_files_and_resumes_its_conversation() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");
     let script = format!(
@@ -305,7 +305,7 @@ fn a_stop_lets_the_turn_in_flight_finish() {
 }
 
 #[test]
-fn nodes_of_one_thread_share_a_conversation_of_the_agents_own() {
+fn nodes_of_one_thread_share_a_conversation() {
     let script = format!(
         "rm args.txt prompt.txt; cat > /dev/null; echo \"$*\" > \"$PLEACH_NODE.txt\"\n\
          case \"$*\" in *--resume*) {}exit;; esac\n{}",
@@ -398,7 +398,7 @@ fn any_program_can_be_an_agent_by_a_template() {
 }
 
 #[test]
-fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
+fn each_reported_turn_is_its_own_turn() {
     let env = TestEnv::with_repo();
     let turn = |text: &str| format!("echo '{}'\n", json!({"type": "turn", "text": text, "usage": {"input": 10}}));
     let result = json!({"type": "result", "status": "success", "text": "Both are there."});
@@ -421,7 +421,7 @@ fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
 }
 
 #[test]
-fn a_word_of_a_command_that_nobody_fills_in_is_an_error() {
+fn an_unfilled_placeholder_in_a_command_is_an_error() {
     let env = TestEnv::with_repo();
     env.configure("agents: {mine: {command: [sh, -c, 'cat \"$1\"', sh, '{promt_file}']}}\n");
     let ran = env.run(&one(", agent=mine"), &[]).expect(2);
@@ -460,7 +460,7 @@ fn what_an_agent_has_no_price_for_is_not_free() {
 }
 
 #[test]
-fn work_in_one_turn_is_told_by_words_that_say_what_was_done() {
+fn a_single_turn_is_described_by_what_was_done() {
     let said = |text: &str| {
         let content = json!([{"type": "text", "text": text}]);
         format!(
@@ -545,7 +545,7 @@ scripts:
 "#;
 
 #[test]
-fn the_gateway_makes_turns_exact_in_a_home_of_the_agents_own() {
+fn the_gateway_gives_exact_turns_in_a_private_home() {
     let env = TestEnv::with_repo();
     behind_the_gateway(&env, THREE_TURNS);
     let ran = env.run(&one(""), &[]).expect(0);
@@ -571,7 +571,7 @@ fn the_gateway_makes_turns_exact_in_a_home_of_the_agents_own() {
 }
 
 #[test]
-fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
+fn behind_the_gateway_a_key_is_billed_but_unseen() {
     let env = TestEnv::with_repo();
     behind_the_gateway(&env, THREE_TURNS);
     env.configure("agent: claude\n");
@@ -588,7 +588,7 @@ fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
 }
 
 #[test]
-fn an_agent_killed_behind_the_gateway_goes_on_with_its_conversation() {
+fn an_agent_killed_behind_the_gateway_resumes() {
     let env = TestEnv::with_repo();
     let script = r#"
 scripts:

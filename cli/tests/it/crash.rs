@@ -201,7 +201,7 @@ fn a_crash_is_survived_on_a_disk() {
 }
 
 #[test]
-fn no_commit_is_left_behind_by_a_crash_at_the_end() {
+fn no_commit_is_lost_by_a_crash_at_the_end() {
     for (command, code) in [("echo 1 > one", 0), ("echo 1 > one; exit 3", 1)] {
         let dot = graph("one", &(tool("work", command) + "start -> work -> exit"));
         for when in ["before", "after"] {
@@ -266,7 +266,7 @@ fn resume_waits_for_what_a_killed_run_left_running() {
 }
 
 #[test]
-fn a_run_over_a_tree_waits_for_what_a_killed_run_left_running() {
+fn a_tree_run_waits_for_processes_of_a_killed_one() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "stubborn");
     garden.agent(&format!("trap '' TERM; {}; {WRITES}", gate.command()), APPROVES);

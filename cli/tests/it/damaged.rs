@@ -63,7 +63,7 @@ fn doctor(env: &TestEnv) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn a_session_nobody_can_read_is_removed_and_its_work_is_kept() {
+fn an_unreadable_session_is_removed_and_its_work_kept() {
     for at in ["tip", "first", "message", "garbage"] {
         let (env, sid, copy) = made();
         let branch = env.branch();
@@ -108,7 +108,7 @@ fn work_that_only_a_damaged_record_leads_to_is_kept() {
 }
 
 #[test]
-fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept() {
+fn a_session_with_an_unreadable_tip_is_removed_keeping_rest() {
     let (env, sid, copy) = made();
     let branch = env.branch();
     let (tip, below) = (env.git(&["rev-parse", &branch]), env.git(&["rev-parse", &format!("{branch}~1")]));
@@ -167,7 +167,7 @@ fn a_damaged_session_is_named_wherever_it_is_read() {
 }
 
 #[test]
-fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
+fn a_tree_continues_with_an_unreadable_record() {
     for at in ["tip", "first"] {
         let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
         garden.agent(&format!("{WRITES}; git add -A; git commit --quiet -m own"), APPROVES);
@@ -190,7 +190,7 @@ fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
 }
 
 #[test]
-fn a_task_whose_session_cannot_be_read_is_worked_on_in_another() {
+fn a_task_with_an_unreadable_session_gets_another() {
     for (part, is_removed) in [("", true), ("", false), (":messages", false)] {
         let garden = Garden::new(&Tree::of(&["T001"]));
         let gate = Gate::new(&garden.env, "held");

@@ -161,7 +161,7 @@ fn what_it_starts_in_the_background_goes_on() {
 }
 
 #[test]
-fn a_mistake_in_the_script_is_named_before_anything_is_done() {
+fn a_script_error_is_named_before_anything_runs() {
     for (script, told) in [
         ("write a b\nfly", "script:2: there is no step `fly`"),
         ("write a", "script:1: `write` takes"),

@@ -29,7 +29,7 @@ fn world() -> TestEnv {
 }
 
 #[test]
-fn a_setup_an_agent_says_there_was_hides_no_change_of_the_next_task() {
+fn a_forged_setup_hides_no_change_of_the_next_task() {
     let garden = Garden::new(
         &Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: sh test.sh"]).tests("T002", &["unit: sh test.sh"]),
     );
@@ -46,7 +46,7 @@ fn a_setup_an_agent_says_there_was_hides_no_change_of_the_next_task() {
 }
 
 #[test]
-fn a_setup_an_agent_says_there_was_hides_no_change_after_a_gate() {
+fn a_forged_setup_hides_no_change_after_a_gate() {
     let gate = " ask [shape=hexagon, label=\"Go on?\"]\n";
     let edges = "start -> forge -> ask; ask -> look [label=\"Yes\"]; ask -> exit [label=\"No\"]; look -> work -> exit";
     let look = tool("look", "echo 'exit 0' > test.sh").replace("[shape", "[write=false, shape");
@@ -67,7 +67,7 @@ fn admin(env: &TestEnv) -> PathBuf {
 }
 
 #[test]
-fn an_index_an_agent_has_written_hides_no_change_over_a_kill() {
+fn a_forged_index_hides_no_change_over_a_kill() {
     let env = world();
     let gate = Gate::new(&env, "held");
     let mut run = env.start(&graph("index", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);

@@ -104,7 +104,7 @@ fn words(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn every_turn_of_a_program_is_a_commit_of_its_own() {
+fn every_turn_of_a_program_is_a_commit() {
     let manners = LANGUAGES.map(|(language, ..)| [language.to_owned(), format!("{language} whole")]);
     for language in manners.into_iter().flatten() {
         let env = scripted(&language);
@@ -245,7 +245,7 @@ pub fn server_of(format: Format) -> Server {
 }
 
 #[test]
-fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
+fn every_wire_format_reaches_its_provider_with_exact_turns() {
     for (language, provider, format, key) in LANGUAGES {
         for manner in ["", " whole"] {
             let server = server_of(format);
@@ -291,7 +291,7 @@ fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
 }
 
 #[test]
-fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
+fn an_unanswering_provider_pauses_the_run_with_its_message() {
     let refusals = [
         (401, "authentication_error", "invalid x-api-key"),
         (404, "not_found_error", "model: m-1"),
@@ -426,7 +426,7 @@ fn a_program_without_tools_goes_on_after_a_kill() {
 }
 
 #[test]
-fn requests_that_do_not_come_take_a_bounded_part_of_memory() {
+fn pending_requests_use_bounded_memory() {
     let (env, server) = answering();
     let gate = Gate::new(&env, "swamped");
     let play = format!("swamp chat 6 127\nsay chat \"Question\"\nshell \"{}\"\n", gate.command());
@@ -465,7 +465,7 @@ fn a_program_that_speaks_another_language_fails_and_hears_why() {
 }
 
 #[test]
-fn a_script_that_is_never_asked_for_its_steps_fails_the_node() {
+fn a_script_never_asked_fails_the_node() {
     let told = undone("script", "providers: {script: {file: script.yaml}}", "say chat Hello\n");
     assert!(told.contains("the script was not asked for anything"), "{told}");
 }

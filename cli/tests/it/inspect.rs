@@ -395,7 +395,7 @@ fn a_damaged_session_does_not_hide_the_others() {
 }
 
 #[test]
-fn looking_works_from_below_from_linked_worktrees_and_in_bare_repositories() {
+fn views_work_from_subdirectories_linked_worktrees_and_bare_repositories() {
     let env = greeted();
     let sid = env.session();
     fs::create_dir(env.repo_path().join("below")).unwrap();
@@ -426,7 +426,7 @@ fn looking_changes_nothing() {
 }
 
 #[test]
-fn a_session_is_running_and_when_its_process_is_killed_dead() {
+fn a_running_session_is_dead_once_killed() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
@@ -448,7 +448,7 @@ fn a_session_is_running_and_when_its_process_is_killed_dead() {
 }
 
 #[test]
-fn a_session_that_waits_for_a_person_says_how_to_answer() {
+fn a_session_waiting_for_a_person_says_how_to_answer() {
     let env = TestEnv::new();
     env.repo();
     env.write(

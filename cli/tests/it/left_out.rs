@@ -47,7 +47,7 @@ fn what_is_made_where_files_are_left_out_is_work() {
 }
 
 #[test]
-fn a_file_in_the_place_of_what_is_left_out_is_work() {
+fn a_file_in_place_of_an_excluded_one_is_work() {
     let env = with_files();
     env.configure("worktrees: {exclude: [out/]}\n");
     let dot = check("t", "echo t > out") + &tool("a", "test ! -e out; echo work > out") + "start -> t -> a -> exit";
@@ -81,7 +81,7 @@ fn seen(garden: &Garden, task: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_comes_under_a_rule_later_is_left_out_as_well() {
+fn later_excluded_files_are_left_out_too() {
     for is_own in [false, true] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));
         garden.agent(LOOKS, APPROVES);

@@ -85,7 +85,7 @@ fn a_kill_with_a_broken_copy_costs_no_work() {
 }
 
 #[test]
-fn what_lies_where_the_copy_was_is_kept_or_put_aside() {
+fn files_in_place_of_a_worktree_are_kept_or_moved() {
     let lies: [(&str, usize, &[&str]); 3] = [
         ("mkdir \"$C\" && echo mine > \"$C/precious\"", 1, &[]),
         ("echo mine > \"$C\"", 0, &["main.old-1"]),
@@ -146,7 +146,7 @@ fn a_copy_whose_making_was_cut_short_is_made_anew() {
 }
 
 #[test]
-fn an_agent_that_makes_a_repository_of_its_copy_has_failed() {
+fn an_agent_reinitializing_its_worktree_has_failed() {
     for is_bound in [true, false] {
         let env = TestEnv::with_repo();
         if !is_bound {
@@ -165,7 +165,7 @@ fn an_agent_that_makes_a_repository_of_its_copy_has_failed() {
 }
 
 #[test]
-fn a_copy_that_an_agent_breaks_is_whole_for_the_next_node() {
+fn a_broken_worktree_is_repaired_for_the_next_node() {
     for breaks in ["rm .git", "rm -rf \"$G\"", "rm -rf \"$G\"/* .git"] {
         let env = TestEnv::with_repo();
         env.unbound();
@@ -180,7 +180,7 @@ fn a_copy_that_an_agent_breaks_is_whole_for_the_next_node() {
 // ---- trees, whose tasks share a working copy
 
 #[test]
-fn a_task_goes_on_after_a_kill_with_a_broken_copy() {
+fn a_task_resumes_after_a_kill_with_broken_worktree() {
     for breaks in ["rm .git", "rm -rf \"$G\"/*", "rm -rf \"$G\" .git", "rm .git; git init --quiet ."] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));
         garden.configure("sandbox: {mode: off}\n");
@@ -200,7 +200,7 @@ fn a_task_goes_on_after_a_kill_with_a_broken_copy() {
 }
 
 #[test]
-fn a_repository_made_of_the_copy_costs_an_attempt_and_no_more() {
+fn a_reinitialized_worktree_costs_only_one_attempt() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let own = "test $n -gt 1 || { rm -f .git; git init --quiet .; }";
     garden.agent(&format!("{WRITES}; {own}"), APPROVES);
@@ -211,7 +211,7 @@ fn a_repository_made_of_the_copy_costs_an_attempt_and_no_more() {
 }
 
 #[test]
-fn the_copy_of_a_repository_that_is_gone_is_put_aside() {
+fn the_worktree_of_a_removed_repository_is_moved_aside() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     let listed = garden.env.git(&["worktree", "list", "--porcelain"]);
@@ -246,7 +246,7 @@ fn killed_at_work(env: &TestEnv, breaks: &str) -> (String, PathBuf) {
 }
 
 #[test]
-fn the_working_copies_of_a_repository_that_was_moved_come_along() {
+fn worktrees_follow_a_moved_repository() {
     for breaks in ["true", "rm .git", "echo nonsense > .git", "echo /etc/.git > \"$G/gitdir\""] {
         let env = TestEnv::with_repo();
         let (session, before) = killed_at_work(&env, breaks);

@@ -693,7 +693,7 @@ fn commands_one_after_another_are_a_record_each() {
 }
 
 #[test]
-fn a_command_killed_right_after_its_start_is_run_on_the_files_it_was_to_find() {
+fn a_command_killed_at_start_reruns_on_original_files() {
     let env = TestEnv::with_repo();
     let body =
         tool("first", "echo 1 > one") + &tool("second", "cat one one > two") + "start -> first -> second -> exit";

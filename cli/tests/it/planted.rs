@@ -166,7 +166,7 @@ fn a_head_that_names_nothing_is_put_back() {
 }
 
 #[test]
-fn a_head_that_is_not_all_there_is_put_back_after_a_kill() {
+fn an_incomplete_head_is_restored_after_a_kill() {
     let world = World::new();
     let plant = "C=$(git cat-file commit HEAD | sed 's/^author/parent 1111111111111111111111111111111111111111\\n&/' \
         | git hash-object -t commit -w --stdin --literally); echo $C > $G/HEAD; echo 1 > one";
@@ -212,7 +212,7 @@ fn settings_of_the_worktree_s_own_are_put_back() {
 }
 
 #[test]
-fn a_way_to_the_repository_that_leads_each_process_elsewhere_is_put_back() {
+fn a_per_process_repository_path_is_repaired() {
     // The first leads to the user's repository from where pleach runs, and from the worktree to another one. The second
     // does the same for whoever runs in the worktree's git directory, and has settings nobody comes to the end of.
     let elsewhere = "git init --quiet evil; mkdir evil/sub; rm -rf src; ln -s evil/sub src; \
@@ -265,7 +265,7 @@ fn a_link_in_the_worktree_is_not_written_through() {
 }
 
 #[test]
-fn the_task_is_not_written_through_a_link_and_the_outcome_is_not_read_through_one() {
+fn the_task_and_outcome_files_do_not_follow_links() {
     let world = World::new();
     let agent = world.env.write_program(
         "agent.sh",
@@ -286,7 +286,7 @@ fn the_task_is_not_written_through_a_link_and_the_outcome_is_not_read_through_on
 }
 
 #[test]
-fn an_open_file_of_the_one_who_starts_pleach_is_not_handed_on() {
+fn open_files_of_the_parent_are_not_inherited() {
     let world = World::new();
     let node = tool("work", "echo evil >&9; ls -l /proc/self/fd > fds; echo 1 > one");
     world.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
@@ -334,7 +334,7 @@ fn a_pipe_nobody_writes_to_is_not_waited_for() {
 }
 
 #[test]
-fn a_file_git_reads_that_would_fill_the_memory_is_not_read() {
+fn an_oversized_file_git_reads_is_not_read() {
     for plant in [
         "truncate -s 1G .gitignore",
         "mkdir -p new; truncate -s 1G new/.gitignore .gitattributes; echo x > new/x",
@@ -352,7 +352,7 @@ const DEEP: &str = "mkdir -p deep; (cd deep; for i in $(seq 300); do mkdir ddddd
                     echo hi > f)";
 
 #[test]
-fn a_tree_too_deep_for_any_path_is_held_back_and_can_be_removed() {
+fn a_too_deep_tree_is_held_back_and_removable() {
     for more in ["", "; git init -q nested"] {
         let world = World::new();
         let ran = world.tool(&format!("{DEEP}; echo 1 > one; echo 2 > deep/two{more}")).expect(0);
@@ -371,7 +371,7 @@ fn a_tree_too_deep_for_any_path_is_held_back_and_can_be_removed() {
 }
 
 #[test]
-fn what_a_killed_run_has_left_planted_keeps_nobody_from_going_on() {
+fn leftovers_planted_in_a_killed_run_do_not_block() {
     for plant in [
         "rm $G/gitdir; mkfifo $G/gitdir",
         "rm $G/HEAD; mkfifo $G/HEAD",
@@ -404,8 +404,8 @@ fn walls() -> Vec<&'static str> {
 }
 
 #[test]
-fn a_link_in_a_cache_opens_nothing_to_the_next_run() {
-    if skip("a_link_in_a_cache_opens_nothing_to_the_next_run", 3) {
+fn a_link_in_a_cache_opens_nothing_next_run() {
+    if skip("a_link_in_a_cache_opens_nothing_next_run", 3) {
         return;
     }
     for wall in walls() {
@@ -442,8 +442,8 @@ fn a_link_in_a_cache_opens_nothing_to_the_next_run() {
 }
 
 #[test]
-fn a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere() {
-    if skip("a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere", 3) {
+fn a_link_in_an_agents_home_opens_nothing() {
+    if skip("a_link_in_an_agents_home_opens_nothing", 3) {
         return;
     }
     for (plant, works_on) in [
@@ -482,7 +482,7 @@ fn a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere() {
 }
 
 #[test]
-fn a_pipe_among_the_files_of_a_project_is_not_waited_for() {
+fn a_pipe_among_project_files_is_not_waited_for() {
     let files = [
         ("Makefile", 0),
         ("package.json", 0),
@@ -515,7 +515,7 @@ fn a_pipe_among_the_files_of_a_project_is_not_waited_for() {
 }
 
 #[test]
-fn a_pipe_that_is_named_on_the_command_line_is_waited_for_only_where_it_is_open() {
+fn a_named_pipe_argument_is_read_only_where_open() {
     let world = World::new();
     let env = &world.env;
     let dot = graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit"));
@@ -555,8 +555,8 @@ fn humbly(env: &TestEnv, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn directories_that_nobody_may_look_into_keep_nobody_from_going_on() {
-    let test = "directories_that_nobody_may_look_into_keep_nobody_from_going_on";
+fn unreadable_directories_do_not_block_the_next_run() {
+    let test = "unreadable_directories_do_not_block_the_next_run";
     for (plant, named) in [
         ("mkdir -p d/e; echo 2 > d/e/two; chmod 000 d/e d", "`d/e`"),
         ("echo 2 > src/two; chmod 000 src", "`src`"),

@@ -24,7 +24,7 @@ fn branch_of(env: &TestEnv, session: &str) -> String {
 }
 
 #[test]
-fn no_git_runs_where_an_agent_says_that_a_branch_is_checked_out() {
+fn no_git_runs_where_an_agent_claims_a_checkout() {
     for plant in [
         "echo \"gitdir: $W/fake\" > .git",
         "mkdir sub; echo \"gitdir: $W/fake\" > sub/.git; echo $W/sub/.git > $A/gitdir",
@@ -59,7 +59,7 @@ fn no_git_runs_where_an_agent_says_that_a_branch_is_checked_out() {
 }
 
 #[test]
-fn an_agent_that_says_it_has_the_target_keeps_nobody_from_landing() {
+fn an_agent_claiming_the_target_does_not_block_landing() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let env = &garden.env;
     let gate = Gate::new(env, "agent");
@@ -74,7 +74,7 @@ fn an_agent_that_says_it_has_the_target_keeps_nobody_from_landing() {
 }
 
 #[test]
-fn an_agent_that_takes_its_worktree_apart_keeps_nobody_from_beginning() {
+fn a_dismantled_worktree_does_not_block_the_next_start() {
     for plant in [
         ": > $A/commondir",
         "rm $A/commondir; mkdir $A/commondir",
@@ -92,7 +92,7 @@ fn an_agent_that_takes_its_worktree_apart_keeps_nobody_from_beginning() {
 }
 
 #[test]
-fn what_an_agent_says_of_its_worktree_leads_nobody_to_remove_something_else() {
+fn an_agents_claims_never_remove_something_else() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");
     let command = format!("{PLACES}; echo ~/$PLEACH_SESSION/mine/.git > $A/gitdir; {}", gate.command());

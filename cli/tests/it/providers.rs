@@ -117,7 +117,7 @@ fn commit_message_via_llm() {
 }
 
 #[test]
-fn a_message_out_of_form_is_asked_for_again_and_then_left() {
+fn a_malformed_message_is_requested_again_then_dropped() {
     let server = server(|seen| {
         let again = seen.body["messages"].as_array().is_some_and(|messages| messages.len() > 1);
         answer(&[text(if again { GOOD } else { "auto-commit" })])
@@ -241,7 +241,7 @@ fn state_holds(dir: &Path, text: &str) -> bool {
 }
 
 #[test]
-fn a_missing_or_refused_key_is_said_with_what_to_do() {
+fn a_missing_or_refused_key_comes_with_a_hint() {
     let server = Server::start(|seen, _| {
         if seen.headers["x-api-key"] == KEY {
             return answer(&[text("Done.")]);
@@ -275,7 +275,7 @@ fn begins_with(answer: &str) -> String {
 const DOWN: &str = "{error: {status: 503, message: no service, retry_after: 1ms}, tries: 99}";
 
 #[test]
-fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
+fn a_down_provider_pauses_after_the_nodes_retries() {
     let env = TestEnv::with_script(&begins_with(DOWN));
     let dot = graph("down", "code [prompt=Work, max_retries=1] start -> code -> exit");
     let ran = env.run(&dot, &[]).expect(7);
@@ -295,7 +295,7 @@ fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
 }
 
 #[test]
-fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
+fn a_run_falls_back_to_another_agent_without_model() {
     let env = TestEnv::with_script(&begins_with("{error: {status: 401, message: no}}"));
     let instead = "code [prompt=Work] instead [shape=parallelogram, tool_command=\"echo mine > mine\"] \
                    start -> code -> exit code -> instead [condition=\"outcome=fail\"] instead -> exit";
@@ -313,7 +313,7 @@ fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
 }
 
 #[test]
-fn a_key_whose_server_has_no_address_is_no_missing_key() {
+fn a_key_without_server_address_is_not_missing() {
     let env = TestEnv::with_repo();
     env.configure("agent: builtin\n");
     env.pipeline(&graph("one", "work [prompt=Greet] start -> work -> exit"));
@@ -332,7 +332,7 @@ fn a_key_whose_server_has_no_address_is_no_missing_key() {
 }
 
 #[test]
-fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
+fn an_unknown_model_is_found_before_spending() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     let run = |node: &str, code: i32| {

@@ -253,7 +253,7 @@ fn a_repository_without_a_commit_is_refused() {
 }
 
 #[test]
-fn a_branch_without_a_commit_beside_others_is_refused_by_its_name() {
+fn an_unborn_branch_is_refused_by_name() {
     let env = TestEnv::new();
     let repo = env.repo_at("orphan");
     env.git_in(&repo, &["branch", "another"]);

@@ -165,7 +165,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
 }
 
 #[test]
-fn a_removal_that_was_cut_short_is_finished_by_the_next() {
+fn an_interrupted_removal_is_finished_by_the_next() {
     let env = made();
     let sid = env.session();
     // As if it had been killed after the working copy and the branch were gone.
@@ -233,7 +233,7 @@ fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
 }
 
 #[test]
-fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
+fn a_refusal_hint_promises_only_what_force_keeps() {
     let env = made();
     let sid = env.session();
     let nested = copy(&env, &sid).join("nested");
@@ -356,7 +356,7 @@ fn what_runs_is_called_off_when_the_user_insists() {
 }
 
 #[test]
-fn a_dead_session_is_cancelled_and_what_it_left_is_kept() {
+fn a_dead_session_is_cancelled_and_its_work_kept() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);

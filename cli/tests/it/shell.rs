@@ -28,7 +28,7 @@ fn errors_say_how_to_mend_them_on_the_second_line() {
 }
 
 #[test]
-fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
+fn unusable_settings_and_paths_are_reported_with_alternatives() {
     let env = TestEnv::with_repo();
     insta::assert_snapshot!(env.pleach(&["gardener", "--max-retries", "0"]), @"
     exit: 2
@@ -85,7 +85,7 @@ fn without_stderr(env: &TestEnv, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
+fn unwritable_progress_is_dropped_and_work_continues() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("makes", &(tool("make", "echo made > log") + "start -> make -> exit")));
     let ran = without_stderr(&env, &["-y", "run", "../pipeline.dot"]).expect(0);
@@ -104,7 +104,7 @@ fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
 }
 
 #[test]
-fn who_does_not_read_what_is_told_does_not_hold_up_the_work() {
+fn a_slow_reader_does_not_hold_up_work() {
     let env = TestEnv::with_repo();
     env.unbound();
     // Its first event alone is more than a pipe holds.

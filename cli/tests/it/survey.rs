@@ -184,7 +184,7 @@ fn init_as_json_tells_and_writes_only_when_asked_to() {
 }
 
 #[test]
-fn every_kind_of_project_gets_a_file_that_can_be_read() {
+fn every_kind_of_project_gets_a_readable_file() {
     let bare = Bare::new();
     let projects: [&[(&str, &str)]; 5] = [
         &[("Cargo.toml", "[workspace]\n"), ("Cargo.lock", "")],
@@ -257,7 +257,7 @@ fn doctor_looks_at_agents_by_a_template_too() {
 }
 
 #[test]
-fn doctor_names_what_does_not_work_and_how_to_mend_it() {
+fn doctor_names_problems_and_their_fixes() {
     let bare = Bare::new();
     bare.0.configure(
         "agent: codex\nagents: {a: {runner: builtin}, b: {runner: 'acp:nowhere --acp'}, c: {runner: simulation}}\n",
@@ -445,7 +445,7 @@ fn temporary_files_of_killed_runs_are_removed() {
 }
 
 #[test]
-fn doctor_asks_providers_only_when_told_to_and_without_a_key() {
+fn doctor_checks_providers_only_when_asked_without_a_key() {
     let bare = Bare::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -323,7 +323,7 @@ fn every_kind_of_crash_point_is_survived() {
 }
 
 #[test]
-fn every_kind_of_crash_point_is_survived_with_a_branch_per_phase() {
+fn every_crash_point_is_survived_with_phase_branches() {
     let env = world("phase");
     for point in
         ["landing:after:1", "ref-swap:before:9", "landing:before:2", "ref-swap:after:17", "object-write:before:90"]
@@ -372,7 +372,7 @@ fn survive_kills(all: usize) {
 }
 
 #[test]
-fn tasks_go_on_from_their_branches_without_records_and_working_copy() {
+fn tasks_resume_from_branches_without_records_and_worktrees() {
     let env = world("none");
     let points = [
         // After the first step of a task was recorded, before its branch moved, and after.

@@ -118,7 +118,7 @@ fn a_dotenv_file_steers_nothing_before_it_is_trusted() {
 }
 
 #[test]
-fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
+fn a_dotenv_file_needs_approval_except_keys_and_harmless_values() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
@@ -308,7 +308,7 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
 }
 
 #[test]
-fn what_could_lead_an_agent_s_key_elsewhere_is_asked_about() {
+fn settings_redirecting_an_agents_key_need_approval() {
     let table = [
         ("claude", ".claude/agents/a.md", "hooks: one"),
         ("claude", ".claude/skills/a/SKILL.md", "hooks: one"),
@@ -404,7 +404,7 @@ fn working_copies_go_nowhere_else_unasked() {
 }
 
 #[test]
-fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
+fn a_resumed_session_needs_approval_for_what_agents_see() {
     let env = obeying("agent: claude\n");
     env.write(
         "repo/g.dot",
@@ -426,7 +426,7 @@ fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
 }
 
 #[test]
-fn what_the_user_has_set_here_is_not_asked_about_because_a_record_has_it_too() {
+fn the_users_own_settings_need_no_approval_despite_the_record() {
     let env = TestEnv::new();
     env.repo();
     let settings = "config/pleach/config.yaml";

@@ -40,7 +40,7 @@ fn a_sound_pipeline_is_ok() {
 }
 
 #[test]
-fn every_finding_is_shown_with_its_line_and_how_to_fix_it() {
+fn every_finding_is_shown_with_line_and_fix() {
     assert_snapshot!(env().pleach(&["validate", "bad.dot"]), @r#"
     exit: 2
     --- stdout

@@ -397,7 +397,7 @@ fn a_removed_worktree_is_made_again() {
 }
 
 #[test]
-fn a_worktree_of_the_clone_before_is_taken_over_and_its_work_kept() {
+fn a_previous_clones_worktree_is_adopted_and_its_work_kept() {
     // The repository was cloned anew at the same place, while the worktree of the old one is still there.
     let (env, _) = paused();
     let (session, worktree) = (env.session(), env.worktree());
@@ -429,7 +429,7 @@ fn a_worktree_of_another_repository_is_not_touched() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_taken_up_where_it_was() {
+fn a_killed_run_resumes_where_it_was() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "second");
     let mut run: Running<'_> = env.start(&three(&gate), &[]);
@@ -460,7 +460,7 @@ fn ignored_files_are_copied_in_and_never_committed() {
 }
 
 #[test]
-fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
+fn excluded_files_are_absent_in_worktrees_and_kept_in_commits() {
     let env = TestEnv::with_repo();
     env.write("repo/.claude/settings.json", "{}\n");
     env.write("repo/old/deep/file", "old\n");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_counted_and_not_taken_for_free() {
+    fn unpriced_usage_is_counted_and_not_free() {
         let known = Amount::of_call(usage(10, 2), Some(0.5));
         let unknown = Amount::of_call(usage(7, 1), None);
         let nothing = Amount::of_call(Usage::default(), None);

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reached_is_said_with_numbers_and_the_key_to_change() {
+    fn a_reached_limit_names_its_numbers_and_setting() {
         let node = NodeId::new("code").unwrap();
         let said: Vec<String> =
             all_limits().exceeded(&node, &everything(spent(123, 3.5))).iter().map(ToString::to_string).collect();

@@ -99,7 +99,7 @@ fn nothing_given_is_all_defaults() {
 }
 
 #[test]
-fn stronger_layers_win_key_by_key_and_say_where_they_are() {
+fn stronger_layers_win_and_values_name_their_source() {
     let text = "agent: codex\ntree:\n  max_retries: 2\n  test_command: make\n";
     let environment = env(&[("PLEACH_TREE__MAX_RETRIES", "4"), ("PLEACH_AGENT", "gemini"), ("PLEACH_SESSION", "x")]);
     let dotenv =
@@ -399,7 +399,7 @@ worktrees: {base: ~/wt}
 }
 
 #[test]
-fn variables_that_name_no_setting_are_left_out_with_a_warning() {
+fn unknown_variables_are_ignored_with_a_warning() {
     let pairs = [("PLEACH_BUGDET__USD", "1"), ("PLEACH_BUDGET__TOKEN", "5"), ("PLEACH_TREE__MAX_RETRIES", "4")];
     let resolved = resolved(vec![Layer::environment(&env(&pairs), "/")]);
     assert_eq!(resolved.config.tree.max_retries, 4);
@@ -413,7 +413,7 @@ fn variables_that_name_no_setting_are_left_out_with_a_warning() {
 }
 
 #[test]
-fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
+fn unsupported_arborist_features_are_named_in_one_warning() {
     let warnings = |file: &str| {
         let resolved = resolved(vec![Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file)]);
         resolved.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
@@ -607,7 +607,7 @@ fn a_record_holds_nothing_of_the_machine() {
 }
 
 #[test]
-fn words_of_pleach_s_own_are_no_text_of_a_record() {
+fn pleachs_own_words_are_not_redacted() {
     let text = "agent: 'command:./own.sh linear'\nattribution: assisted-by\nmerge: {history: linear}\n\
                 agents: {linear: {runner: 'acp:linear x', env: {A: linear}, persona: /x/me.yaml}, b: {runner: builtin}}\n\
                 tree: {steps: {review: {runner: linear, model: linear}, test: {runner: claude}}}\n";
@@ -642,7 +642,7 @@ fn a_record_of_a_newer_pleach_is_refused() {
 }
 
 #[test]
-fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
+fn settings_supplied_by_repositories_are_told_from_the_users() {
     let dotenv = parse_dotenv(
         "ANTHROPIC_BASE_URL=https://evil\nGIT_SSH_COMMAND=x\nDB_PASSWORD=pw\nPLEACH_AGENT=command:evil",
         Path::new("/p/.env"),
@@ -716,7 +716,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
 }
 
 #[test]
-fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
+fn a_repository_cannot_unbind_an_agent_without_approval() {
     let asked = |users: &str, theirs: &str| -> Vec<String> {
         let layers = vec![Layer::file(Precedence::User, "/u/c.yaml", users), project(theirs)];
         let items = supplied(&resolved(layers), &env(&[]));

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_the_way_are_taken_over_once_if_all_are_what_lands() {
+    fn identical_files_in_the_way_are_adopted_once() {
         let paths = || vec![RepoPath::from("f")];
         let refused = BranchStep::Refuse(InTheWay::LocalChanges { checkout: "a".into(), paths: paths() });
         let overwrite = |adopted| after_merge(MergeReply::WouldOverwrite(paths()), "a".into(), adopted);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_takes_the_place_of_a_file_that_is_checked_out() {
+    fn a_directory_replaces_a_checked_out_file() {
         let lost = |staged: &BTreeMap<RepoPath, Vec<u8>>, indexed: &[&[u8]]| {
             let indexed = indexed.iter().copied().collect();
             Overlap { same: Vec::new(), directories: &["d".into()], staged, indexed: &indexed }.lost()

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_offsets_past_the_end_are_the_end() {
+    fn columns_count_characters_and_stop_at_the_end() {
         let source = "a\näöx\n";
         assert_eq!(line_column(source, 0), (1, 1));
         assert_eq!(line_column(source, source.find('x').unwrap()), (2, 3));

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_says_beside_its_tasks_is_checked_or_made_anew() {
+    fn a_plans_other_fields_are_checked_or_rebuilt() {
         let order = r#""execution_order": ["C", "A", "B"]"#;
         let plan = with(&format!(r#"{order}, "root_ids": ["X"], "spec_files": 7, "is_leaf": true, "note": [1]"#));
         let tree = read(&plan).unwrap();

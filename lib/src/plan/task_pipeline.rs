@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_begins_at_the_first_agent_with_a_step_on_every_way() {
+    fn the_first_agent_with_a_step_starts_the_work() {
         let (code, test) = ("code [step=code, prompt=c]", "test [shape=parallelogram, step=test]");
         assert_eq!(first(&format!("{code}; {test}"), "start -> code -> test -> done"), "code");
         let other = format!("polish [step=polish, prompt=p]; {code}");

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn two_failures_of_the_same_tests_on_the_same_tree_end_the_task() {
+    fn the_same_failure_twice_on_a_tree_ends_the_task() {
         let first = ended(1, 2, tests(&["a", "b"]));
         check(&[first.clone(), ended(2, 2, tests(&["b", "a"]))], AfterFailure::GiveUp(GiveUpReason::SameFailures));
         check(&[first.clone(), ended(2, 2, tests(&["a"]))], AfterFailure::Again);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_budget_ends_the_task_whatever_is_known_of_it() {
+    fn a_used_up_budget_ends_the_task() {
         let limits = ScheduleOptions { max_retries: 3, early_stop: false, ..ScheduleOptions::default() };
         assert_eq!(after(2, &[], &limits), AfterFailure::Again);
         assert_eq!(after(3, &[], &limits), AfterFailure::GiveUp(GiveUpReason::OutOfAttempts));

@@ -173,7 +173,7 @@ fn stalled(next: NextAction) -> Vec<String> {
 const DIAMOND: [&str; 4] = ["A - -", "B - A", "C - A", "D - B,C"];
 
 #[test]
-fn a_run_comes_to_what_it_is_asked_for_and_to_what_waits_to_land() {
+fn a_run_reaches_requested_tasks_and_waiting_landings() {
     let tree = tree(&["A - -", "B - -", "C - B", "D - -", "E - -", "F - -"], Some(&["A", "B", "C", "D", "E"]));
     let mut world = World::default();
     world.on_branch("A", StepKind::Complete, true, 0);
@@ -216,7 +216,7 @@ fn a_diamond_is_worked_from_its_top() {
 const PHASES: [&str; 5] = ["p1 - - gate", "A p1 -", "p2 - p1", "B p2 -", "C - -"];
 
 #[test]
-fn a_phase_that_is_not_green_holds_up_those_who_wait_for_it() {
+fn a_red_phase_blocks_its_dependents() {
     let tree = tree(&PHASES, Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.complete(&tree, "A");
@@ -229,7 +229,7 @@ fn a_phase_that_is_not_green_holds_up_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_red_gate_ends_the_run_and_is_tried_first_by_the_next() {
+fn a_red_gate_ends_the_run_and_runs_first_next() {
     let tree = tree(&PHASES, None);
     let mut world = World::default();
     world.complete(&tree, "A");
@@ -244,7 +244,7 @@ fn a_red_gate_ends_the_run_and_is_tried_first_by_the_next() {
 }
 
 #[test]
-fn a_leaf_reopened_below_a_gate_is_worked_and_the_gate_run_again() {
+fn a_reopened_leaf_is_worked_and_its_gate_rerun() {
     let tree = tree(&PHASES, None);
     let mut world = World::default();
     world.complete(&tree, "A");
@@ -346,7 +346,7 @@ fn a_phase_may_block_too() {
 }
 
 #[test]
-fn a_failed_task_ends_the_run_it_fails_in_and_no_later_one() {
+fn a_failed_task_ends_only_its_own_run() {
     let tree = tree(&["A - -", "B - -"], None);
     let mut world = World::default();
     let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
@@ -370,7 +370,7 @@ fn a_failed_task_ends_the_run_it_fails_in_and_no_later_one() {
 }
 
 #[test]
-fn a_failed_task_gets_a_new_budget_once_per_run_when_asked_for() {
+fn a_failed_task_gets_one_new_budget_per_run() {
     let tree = tree(&["A - -", "B - A"], None);
     let mut world = World::default();
     world.fail(&tree, "A", 2);
@@ -421,7 +421,7 @@ fn attempts_are_counted_over_restarts_and_only_with_a_result() {
 }
 
 #[test]
-fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
+fn a_chosen_task_is_worked_alone_and_names_blockers() {
     let lines = ["p - - gate", "A p -", "B p A", "C - B", "X - -"];
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
@@ -469,7 +469,7 @@ fn phases_are_merged_whole_and_start_with_all_they_need() {
 }
 
 #[test]
-fn in_phase_mode_a_phase_waits_for_the_merge_of_another() {
+fn in_phase_mode_a_phase_waits_for_a_merge() {
     let tree = tree(&["p1 - -", "A p1 -", "B p1 -", "p2 - -", "C p2 -", "D p2 A"], None);
     let limits = ScheduleOptions { isolation: Isolation::Phase, ..ScheduleOptions::default() };
     let mut world = World { phase_mode: true, ..World::default() };
@@ -649,7 +649,7 @@ fn act(world: &mut World, tree: &Arc<TaskTree>, next: &NextAction, random: &mut 
 }
 
 #[test]
-fn a_phase_that_another_was_merged_into_still_has_its_own() {
+fn a_phase_keeps_its_work_after_another_is_merged() {
     let tree = tree(&["p1 - -", "A p1 -", "p2 - -", "B p2 -"], None);
     let mut world = World { phase_mode: true, ..World::default() };
     world.complete(&tree, "B");

@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_has_a_short_id_unless_that_is_its_name() {
+    fn a_branch_has_a_short_id_unless_that_is_itself() {
         let cases = [
             ("feature/os-47-slug--v3", Some("os-47")),
             ("feature/os-47", Some("os-47")),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_attempt_is_told_what_the_earlier_ones_failed_of() {
+    fn a_later_attempt_gets_earlier_failures_as_feedback() {
         let feedback = [
             feedback(FeedbackKind::RunnerError, "no model\n"),
             feedback(FeedbackKind::TestFailure, "FAILED test_user"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reviewer_is_shown_the_diff_and_asked_for_a_verdict() {
+    fn a_reviewer_sees_the_diff_and_gives_a_verdict() {
         let prompt = review(&task("Tables.", "[]"), " a.sql | 2 ++\n", "diff --git a/a.sql b/a.sql\n+x\n");
         let expected = "Review the changes for task T001: Create schema\n\
                         \n\

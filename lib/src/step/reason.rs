@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_test_is_named_or_the_last_line_of_its_output_told() {
+    fn a_failing_test_is_named_or_its_last_line() {
         let why = |stdout: &str, stderr: &str| reason(&StepKind::Test, &tests(stdout, stderr), &[]);
         let pytest =
             "FAILED tests/a.py::test_one - assert 1 == 2\nFAILED tests/a.py::test_two - no\n2 failed in 0.1s\n";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_by_its_end_and_its_last_words() {
+    fn a_crash_is_described_by_exit_and_last_words() {
         let body = text::runner_error("agent `sh` ended with exit 3: Traceback\n  at line 1\nKeyError: 'x'\n");
         let body = body.write(&redactor());
         let why = "agent `sh` ended with exit 3: KeyError: 'x'";

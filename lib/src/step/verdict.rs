@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_read_in_any_case_behind_marks_and_labels_and_before_reasons() {
+    fn a_verdict_is_read_with_marks_labels_and_reasons() {
         let forms = [
             "Verdict: {}",
             "**Verdict:** {}",
@@ -522,12 +522,12 @@ mod tests {
         }
 
         #[test]
-        fn a_word_before_the_verdict_in_its_sentence_takes_it_away(word in "[a-zA-Z]{1,12}") {
+        fn a_word_before_a_verdict_invalidates_it(word in "[a-zA-Z]{1,12}") {
             prop_assert_eq!(read(&format!("{word} APPROVED.")), None);
         }
 
         #[test]
-        fn no_paragraph_with_a_negated_or_opposite_word_is_an_approval(
+        fn a_negated_or_opposite_word_prevents_approval(
             mut lines in prop::collection::vec(r"[-a-zA-Z ,.:()'*]{0,30}", 0..4),
             approval in select(&[
                 "APPROVED", "Verdict: Approved", "**APPROVED** - good", "\u{2705} approved", "All is well. APPROVED.",
@@ -555,7 +555,7 @@ mod tests {
         }
 
         #[test]
-        fn a_verdict_in_a_paragraph_of_its_own_is_read_after_any_text(text in "[^{}]{0,200}") {
+        fn a_verdict_in_its_own_paragraph_is_read(text in "[^{}]{0,200}") {
             prop_assert_eq!(read(&format!("{text}\n\nAPPROVED")), Some(Verdict::Approved));
             prop_assert_eq!(read(&format!("{text}\n\nREJECTED")), Some(Verdict::Rejected));
         }

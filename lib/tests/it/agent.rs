@@ -159,7 +159,7 @@ async fn the_built_in_agent_works_turn_by_turn() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_in_a_tool_is_told_to_the_model() {
+async fn tool_errors_are_reported_to_the_model() {
     let site = Site::new();
     let agent = builtin(
         "
@@ -269,7 +269,7 @@ async fn what_cannot_work_fails_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
+async fn an_unreadable_answer_is_requested_once_more() {
     let site = Site::new();
     let done = run(&builtin("      - malformed: '<html>'\n      - text: better\n"), site.job()).await;
     assert_eq!(done.reply().text, "better");
@@ -393,7 +393,7 @@ async fn remarks_are_heard_after_the_turn() {
 }
 
 #[tokio::test]
-async fn the_status_file_can_be_written_and_is_no_change_of_the_work() {
+async fn the_status_file_is_writable_and_not_work() {
     let site = Site::new();
     let agent = builtin(
         "      - tools: [{write_file: {file_path: '{{status_file}}', content: '{\"outcome\":\"fail\"}'}}]\n      - text: x\n",
@@ -466,7 +466,7 @@ async fn act_when_ready(agent: &dyn Agent, site: &Site, job: Job, act: impl Fn(&
 }
 
 #[tokio::test]
-async fn a_stop_lets_the_turn_finish_and_a_kill_does_not() {
+async fn a_stop_finishes_the_turn_and_a_kill_does_not() {
     let steps = shell_step("touch ready; while [ ! -e go ]; do sleep 0.01; done; echo done > finished")
         + "      - text: never\n";
     let site = Site::new();
@@ -518,7 +518,7 @@ async fn nothing_new_begins_after_a_stop_or_a_kill() {
 }
 
 #[tokio::test]
-async fn a_kill_ends_a_call_that_hangs_and_a_stop_the_wait_between_two() {
+async fn a_kill_ends_a_hung_call_and_a_stop_waits() {
     let site = Site::new();
     let (canceller, cancel) = Cancel::new();
     let (agent, turns) = (builtin("      - hang: true\n"), Turns::channel());

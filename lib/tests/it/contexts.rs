@@ -126,7 +126,7 @@ async fn two_contexts_of_a_session_run_at_once() {
 
 /// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_is_reached_in_one_context_waits_for_the_other() {
+async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();
     let dot = r#"digraph spends {
         start [shape=Mdiamond]

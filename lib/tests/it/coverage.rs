@@ -20,7 +20,7 @@ fn rows(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_row_names_a_test_that_exists_or_the_work_to_come() {
+fn every_coverage_row_names_an_existing_test() {
     let page = read("docs/coverage.md");
     let tests = test_names();
     let mut wrong = Vec::new();

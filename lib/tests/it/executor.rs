@@ -118,7 +118,7 @@ fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
+async fn assignments_follow_from_the_record_alone() {
     let world = World::new();
     let seen = Seen::default();
     let (canceller, cancel) = Cancel::new();
@@ -167,7 +167,7 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_assigned_in_a_fork_can_be_made_out_from_its_record() {
+async fn assignments_in_a_fork_follow_from_its_record() {
     let world = World::new();
     let dot = r#"digraph forks {
         start [shape=Mdiamond]

@@ -295,7 +295,7 @@ async fn a_busy_server_is_given_the_time_it_asks_for() {
 }
 
 #[tokio::test]
-async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
+async fn the_built_in_agent_retries_only_transient_failures() {
     for (name, format, key, _) in ALL {
         for (status, says) in [
             (429, format!("{name} is asked too often (429): no")),
@@ -372,7 +372,7 @@ async fn half_an_answer_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn what_fails_before_a_word_of_the_answer_is_tried_again() {
+async fn a_failure_before_any_answer_is_retried() {
     for (name, format, _, _) in ALL {
         // What servers send before they have anything to say.
         let nothing = match format {
@@ -554,7 +554,7 @@ async fn a_key_can_come_from_a_command() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_used_when_one_is_configured_and_never_for_this_machine() {
+async fn a_configured_proxy_is_used_except_for_localhost() {
     let proxy = Server::start(|_, _| hello(Format::Anthropic));
     let server = Server::start(|_, _| hello(Format::Anthropic));
     let env = Environment::from_pairs([
@@ -586,7 +586,7 @@ async fn a_proxy_is_used_when_one_is_configured_and_never_for_this_machine() {
 }
 
 #[test]
-fn the_provider_is_the_one_named_or_the_first_with_a_key() {
+fn the_provider_is_the_named_or_first_with_key() {
     let pick = |config: &Config, env: &[(&str, &str)], name: Option<&str>| {
         let env = Environment::from_pairs(env.iter().copied());
         Providers::new(config, &env, &spawner(), None).get(name).map(|provider| provider.name().to_owned())

@@ -395,8 +395,8 @@ async fn under_bubblewrap_nothing_of_others_can_be_read() {
 }
 
 #[tokio::test]
-async fn nobody_types_on_terminals_of_others_and_everybody_may_have_one() {
-    let test = "nobody_types_on_terminals_of_others_and_everybody_may_have_one";
+async fn terminals_are_private_and_available_to_all() {
+    let test = "terminals_are_private_and_available_to_all";
     let Some(by) = landlock(3, test) else { return };
     let ground = Ground::new(by);
     let outside = "import os, sys\nmine, theirs = os.openpty()\nopen('name', 'w').write(os.ttyname(theirs))\n\

@@ -60,7 +60,7 @@ fn shown(items: &[TrustItem]) -> String {
 }
 
 #[test]
-fn a_pipeline_is_agreed_to_with_its_settings_and_what_its_agents_obey() {
+fn a_pipeline_is_approved_with_settings_and_agent_files() {
     let world = world();
     let (resolved, environment) = settings();
     let repo = world.repo();
@@ -107,7 +107,7 @@ fn plan(world: &World) -> TreePlan {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_is_agreed_to_with_its_tests_and_pipelines_and_then_worked() {
+async fn a_tree_is_approved_with_tests_and_pipelines() {
     let world = world();
     let (resolved, environment) = settings();
     let (mut run, brought) = TreeRun::open(world.scripted(SCRIPT), world.repo(), Arc::new(plan(&world))).unwrap();

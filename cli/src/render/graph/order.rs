@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_come_in_the_order_they_are_written_and_a_join_after_both() {
+    fn branches_keep_their_order_and_joins_come_after() {
         let found = order(4, &[(0, 2), (0, 1), (1, 3), (2, 3)], Some(0));
         assert_eq!(found.nodes, [0, 2, 1, 3]);
     }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn self_loops_lead_back_and_an_empty_graph_has_no_order() {
+    fn self_loops_lead_back_and_empty_graphs_have_no_order() {
         assert_eq!(order(1, &[(0, 0)], None), Order { nodes: vec![0], back: vec![true] });
         assert_eq!(order(0, &[], None), Order { nodes: vec![], back: vec![] });
     }

@@ -53,7 +53,7 @@ fn tokens(story: &Story) -> u64 {
 }
 
 #[test]
-fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
+fn killed_and_resumed_a_program_stops_within_one_call() {
     const LIMIT: u64 = 3 * TOKENS + 200;
     for in_call in [false, true] {
         let env = TestEnv::with_repo();
@@ -94,7 +94,7 @@ fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
 }
 
 #[test]
-fn helpers_side_by_side_overstep_a_limit_by_at_most_one_call_each() {
+fn parallel_helpers_overstep_a_limit_by_one_call_each() {
     // In the first case there is room for one helper at a time; in the second both are on their way when the limit is
     // reached, as their calls take more than their length says.
     for (limit, most, at_once) in [(TOKENS + 1, 2, false), (6 * TOKENS, 7, true)] {
@@ -136,7 +136,7 @@ fn helpers_side_by_side_overstep_a_limit_by_at_most_one_call_each() {
 }
 
 #[test]
-fn two_programs_of_two_processes_share_the_limit_of_a_day() {
+fn two_processes_share_the_limit_of_a_day_by_program() {
     const LIMIT: usize = 9;
     let env = TestEnv::with_repo();
     let gates = ["one", "two"].map(|name| Gate::new(&env, name));

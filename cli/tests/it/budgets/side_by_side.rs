@@ -114,7 +114,7 @@ fn a_burst_of_calls_oversteps_a_limit_by_one_call() {
 }
 
 #[test]
-fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
+fn parallel_calls_within_a_limit_are_made_at_once() {
     const CALLS: usize = 12;
     // The second case says how much it may be answered, and fits for that.
     for (budget, more) in [("{tokens: 1000000}", ""), ("{tokens: 14000}", r#" "{\"max_tokens\": 1000}""#)] {
@@ -132,7 +132,7 @@ fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
 }
 
 #[test]
-fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
+fn a_finished_run_reports_overspending() {
     for (budget, word) in [("{tokens: 600}", "1000 of 600 tokens"), ("{per_day_usd: 0.5}", "$1.00 of $0.50")] {
         let server = Server::start(|seen, _| answers(seen));
         let env = program(&server, "say chat Hello\n", budget);
@@ -145,7 +145,7 @@ fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
 }
 
 #[test]
-fn a_commit_message_is_asked_for_only_from_what_calls_nobody_has_told_of_leave() {
+fn a_commit_message_uses_only_what_uncounted_calls_leave() {
     const MESSAGE: u64 = 300;
     let served = |limit: u64| {
         let server = Server::start(|seen, _| match seen.body["model"] == "cheap" {

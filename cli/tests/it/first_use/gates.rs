@@ -37,7 +37,7 @@ fn drafts(attributes: &str) -> String {
 }
 
 #[test]
-fn n11_a_person_sees_what_to_judge_and_comments_on_it() {
+fn n11_a_person_sees_the_work_and_comments_on_it() {
     let env = TestEnv::with_script(SCRIPT);
     env.pipeline(&drafts(", timeout=1h, human.default_choice=exit"));
     let Some(mut terminal) = Terminal::open(&env, "run ../pipeline.dot") else { return };

@@ -35,7 +35,7 @@ fn n09_quoted_attribute_names_work() {
 }
 
 #[test]
-fn n12_an_unknown_node_type_is_an_error_before_anything_runs() {
+fn n12_an_unknown_node_type_fails_before_anything_runs() {
     let body = tool("first", "touch first") + "odd [type=toool, label=Odd]\nstart -> first -> odd -> exit";
     assert_found(&body, &["error type_known unknown node type `toool` (did you mean `tool`?)"]);
     let env = TestEnv::with_repo();
@@ -182,7 +182,7 @@ fn n22_of_two_unconditional_edges_one_is_taken() {
 }
 
 #[test]
-fn n22_equal_gate_keys_and_visit_limits_of_zero_are_found() {
+fn n22_equal_gate_keys_and_zero_visit_limits_are_found() {
     let gate = "g [shape=hexagon]\na [prompt=Work, max_visits=0]\nstart -> g\n\
                 g -> exit [label=\"Approve\"]\ng -> a [label=\"Abandon\"]\na -> g";
     assert_found(

@@ -57,7 +57,7 @@ fn n07_written_max_retries_retry_a_failed_agent() {
 }
 
 #[test]
-fn n07_the_reason_of_every_retry_and_of_the_last_failure_is_shown() {
+fn n07_every_retry_and_failure_reason_is_shown() {
     let env = TestEnv::with_repo();
     let dot = flaky("max_retries=1, ", "");
     let ran = env.run(&dot, &[]).expect(1);
@@ -147,7 +147,7 @@ fn n08_an_unknown_outcome_in_an_answer_is_a_failure() {
 }
 
 #[test]
-fn n10_polling_with_a_wait_goes_on_until_it_is_over() {
+fn n10_polling_with_a_wait_continues_until_done() {
     let env = TestEnv::with_repo();
     let dot = format!(
         "{} rest [shape=insulator, duration=\"1ms\"] start -> poll; poll -> exit [condition=\"outcome=success\"]
@@ -264,7 +264,7 @@ fn n13_a_run_that_failed_at_a_gate_resumes_there() {
 }
 
 #[test]
-fn n13_who_corrects_the_pipeline_is_told_that_the_recorded_one_runs() {
+fn n13_a_corrected_pipeline_warns_that_the_recorded_runs() {
     let env = TestEnv::with_repo();
     let dot = graph("typo", &(tool("test", "exit 3") + "start -> test -> exit"));
     env.write("repo/flow.dot", &dot);

@@ -262,7 +262,7 @@ fn n17_histories_named_by_a_short_id_are_read() {
 }
 
 #[test]
-fn n17_a_branch_with_steps_of_its_own_reads_no_short_id() {
+fn n17_a_branch_with_own_steps_reads_no_short_id() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.switch_to_new("feature/plain");
     arborist(&garden, "feature/plain", "T001", &["complete"]);
@@ -272,7 +272,7 @@ fn n17_a_branch_with_steps_of_its_own_reads_no_short_id() {
 }
 
 #[test]
-fn n17_failed_attempts_of_a_phase_reach_the_target_when_isolation_changes() {
+fn n17_failed_phase_attempts_land_when_isolation_changes() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: echo IT SAYS; test -e fixed"]);
     let garden = Garden::new(&tree);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -323,7 +323,7 @@ fn n18_unittest_counts_are_read() {
 }
 
 #[test]
-fn n18_containers_and_hooks_of_arborist_are_named_in_a_warning() {
+fn n18_arborist_containers_and_hooks_are_named_in_a_warning() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let settings = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true}}"#;
     garden.commit(".arborist/config.json", settings);

@@ -61,7 +61,7 @@ fn work() -> String {
 }
 
 #[test]
-fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
+fn n01_a_loop_over_truncated_answers_ends_and_counts() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| half("I begin."));
     looping(&env, &server, ":", "");
@@ -81,7 +81,7 @@ fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
 }
 
 #[test]
-fn n01_a_loop_over_refusals_ends_after_as_many_as_are_allowed() {
+fn n01_a_loop_over_refusals_ends_at_its_limit() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| refusal(500, "the server fell over"));
     looping(&env, &server, ":", ", max_failed_calls: 3");
@@ -109,7 +109,7 @@ fn n01_a_loop_over_answers_nobody_can_read_is_ended() {
 }
 
 #[test]
-fn n01_titles_that_come_do_not_make_up_for_answers_that_break_off() {
+fn n01_answered_titles_do_not_offset_truncated_answers() {
     let env = TestEnv::with_repo();
     let server = Server::start(|seen, _| match brings_tools(seen) {
         true => half("I begin."),
@@ -226,7 +226,7 @@ fn input(env: &TestEnv) -> u64 {
 }
 
 #[test]
-fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
+fn n01_a_loop_of_aborted_calls_is_ended() {
     for (how, counted) in [(stall(), 500_000), (Play::Hang, 1)] {
         let env = TestEnv::with_repo();
         let server = Server::start(move |_, _| how.clone());
@@ -242,7 +242,7 @@ fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
 }
 
 #[test]
-fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
+fn n01_a_stop_does_not_wait_for_aborted_calls() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| stall());
     repeating(&env, &server, "abandon anthropic 1 200", ", max_failed_calls: 1000000");
@@ -256,7 +256,7 @@ fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
 }
 
 #[test]
-fn n01_what_the_provider_has_counted_holds_the_next_call_at_a_limit() {
+fn n01_provider_counts_hold_the_next_call_at_limits() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| stall());
     playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");

@@ -188,7 +188,7 @@ fn done(seen: &Seen) -> Play {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n01_who_asks_a_provider_that_breaks_off_again_and_again_is_ended() {
+fn n01_an_agent_retrying_a_broken_provider_is_ended() {
     for pair in all() {
         let server = Server::start(|seen, _| half(seen));
         let Some(env) = pair.world(&server, "max_failed_calls: 2") else { continue };
@@ -299,7 +299,7 @@ fn n03_a_key_that_is_refused_is_named() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n03_a_key_that_is_refused_outside_the_gateway_is_named() {
+fn n03_a_refused_key_outside_the_gateway_is_named() {
     for (pair, turns) in EACH.into_iter().zip(["hooks", "node", "stream"]) {
         let server = Server::start(|_, _| refusal(401, "this key is not ours"));
         let Some(env) = pair.world(&server, &format!("turns: {turns}")) else { continue };
@@ -324,7 +324,7 @@ fn n03_a_key_that_is_refused_outside_the_gateway_is_named() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n04_an_answer_without_its_end_is_no_success_and_the_conversation_goes_on_later() {
+fn n04_a_truncated_answer_fails_and_resumes_later() {
     for pair in all() {
         let is_well = Arc::new(Mutex::new(false));
         let well = Arc::clone(&is_well);
@@ -354,7 +354,7 @@ fn n04_an_answer_without_its_end_is_no_success_and_the_conversation_goes_on_late
 
 #[test]
 #[ignore = "needs opencode and codex-acp on PATH"]
-fn n09_opencode_and_codex_over_acp_work_with_the_key_of_whichever_provider() {
+fn n09_opencode_and_codex_over_acp_use_any_provider() {
     for pair in OF_OPENCODE.into_iter().chain([CODEX_OVER_ACP]) {
         let server = writes_and(done);
         let Some(env) = pair.world(&server, "") else { continue };

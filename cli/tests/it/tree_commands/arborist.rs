@@ -35,7 +35,7 @@ fn its_variables_go_above_its_file() {
 }
 
 #[test]
-fn a_runner_and_a_model_of_a_step_are_its_own() {
+fn a_step_has_its_own_runner_and_model() {
     let env = settled(
         r#"{"defaults": {"runner": "AGENT"}, "steps": {"review": {"runner": "command:REVIEWER", "model": "careful"}}}"#,
         AGENT,
@@ -65,7 +65,7 @@ fn an_agent_that_is_named_above_it_works_all_steps() {
 }
 
 #[test]
-fn its_test_command_and_timeout_hold_for_tasks_without_their_own() {
+fn the_default_test_and_timeout_apply_to_untested_tasks() {
     let env = settled(
         r#"{"defaults": {"runner": "AGENT", "max_retries": 1}, "test": {"command": "sleep 30", "timeout": 1}}"#,
         AGENT,

@@ -112,7 +112,7 @@ fn a_spec_that_is_no_file_is_not_passed_over() {
 }
 
 #[test]
-fn the_markdown_files_of_the_directory_are_read_in_the_order_of_their_names() {
+fn markdown_files_are_read_in_name_order() {
     let env = world();
     env.write("repo/spec/tasks.md", "## Phase 2: Later\n\n- [ ] T002 Second\n");
     env.write(
@@ -145,7 +145,7 @@ fn without_an_agent_there_is_no_plan() {
 }
 
 #[test]
-fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
+fn a_planners_answer_is_requested_once_more() {
     let env = world();
     scripted(&env, CYCLE, &format!("Here it is:\n```json\n{PLAN}\n```\n"));
     env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
@@ -178,7 +178,7 @@ fn what_is_written_is_the_plan_that_was_checked() {
 }
 
 #[test]
-fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
+fn a_plan_missing_reported_tasks_is_warned_about() {
     let env = world();
     scripted(&env, &PLAN.replace(r#""total_tasks_found": 1"#, r#""total_tasks_found": 5"#), PLAN);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
@@ -189,7 +189,7 @@ fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
 }
 
 #[test]
-fn a_plan_whose_tasks_come_from_files_that_are_not_there_is_asked_for_once_more() {
+fn a_plan_naming_unknown_files_is_requested_again() {
     let env = world();
     let invented = PLAN.replace("spec/tasks.md", "tasks.md");
     scripted(&env, &invented, PLAN);

@@ -103,7 +103,7 @@ fn what_is_in_the_way_of_a_tree_is_said() {
 }
 
 #[test]
-fn where_a_head_has_no_trees_it_is_said_why_none_is_shown() {
+fn a_head_without_trees_says_why() {
     let env = world(TREE, AGENT);
     env.git(&["switch", "--quiet", "--detach"]);
     insta::assert_snapshot!(env.pleach(&["status"]), @"
@@ -156,7 +156,7 @@ fn the_trees_of_a_branch_are_found_wherever_they_are() {
 }
 
 #[test]
-fn a_tree_is_said_to_be_gone_only_where_it_must_be() {
+fn a_tree_is_reported_gone_only_when_necessary() {
     let env = world(TREE, AGENT);
     std::fs::create_dir_all(env.repo_path().join("plans")).unwrap();
     env.git(&["mv", "task-tree.json", "plans/its.json"]);
@@ -297,7 +297,7 @@ fn logs_of_another_program_need_no_tree() {
 }
 
 #[test]
-fn a_name_that_two_trees_have_a_log_of_is_asked_about() {
+fn a_log_name_of_two_trees_is_ambiguous() {
     let env = world(TREE, AGENT);
     for name in ["a", "b"] {
         env.write(format!("repo/specs/{name}/task-tree.json"), TREE);
@@ -348,7 +348,7 @@ fn a_phase_tells_what_its_tests_say_by_now() {
 }
 
 #[test]
-fn a_branch_is_shown_for_the_tree_whose_steps_it_has() {
+fn a_branch_is_shown_for_the_tree_of_its_steps() {
     let env = world(TREE, AGENT);
     let settings = env.read("repo/pleach.yaml") + "tree: {delete_branches: false}\n";
     env.write("repo/pleach.yaml", settings);
@@ -424,7 +424,7 @@ fn a_watched_status_ends_with_ctrl_c_as_done() {
 }
 
 #[test]
-fn a_task_that_is_not_that_of_one_tree_is_refused_alike_by_all() {
+fn a_task_not_in_one_tree_is_refused_alike() {
     let env = world(TREE, AGENT);
     env.git(&["rm", "--quiet", "task-tree.json"]);
     for tree in ["a", "b"] {

@@ -138,7 +138,7 @@ fn every_step() -> Vec<Step> {
 }
 
 #[test]
-fn the_page_about_step_commits_tells_every_subject_and_every_trailer() {
+fn the_step_commit_page_has_every_subject_and_trailer() {
     let page = std::fs::read_to_string(repository().join("docs/step-commits.md")).expect("the page");
     let steps = every_step();
     let told: BTreeSet<String> =

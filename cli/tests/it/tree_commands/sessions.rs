@@ -25,7 +25,7 @@ pub(super) fn hanging() -> (TestEnv, Child) {
 }
 
 #[test]
-fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
+fn a_tasks_session_is_resumed_by_the_gardener() {
     let (env, mut gardener) = hanging();
     gardener.kill().unwrap();
     gardener.wait().unwrap();
@@ -43,7 +43,7 @@ fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
 }
 
 #[test]
-fn the_session_of_a_task_is_called_off_while_it_runs_and_after() {
+fn a_tasks_session_is_cancelled_running_or_not() {
     let (env, mut gardener) = hanging();
     let session = env.session();
     env.pleach(&["cancel", &session, "--grace", "0"]).expect(0);
@@ -88,7 +88,7 @@ fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
 }
 
 #[test]
-fn the_commit_of_a_step_shows_the_step_and_its_turns() {
+fn a_step_commit_shows_its_step_and_turns() {
     let env = world(TREE, AGENT);
     pleach(&env, 0, &["garden"]);
     let session = env.session();

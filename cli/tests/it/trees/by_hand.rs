@@ -50,7 +50,7 @@ fn assert_said(ran: &Ran) {
 }
 
 #[test]
-fn what_is_put_behind_an_approved_step_does_not_land_unless_it_is_approved() {
+fn commits_after_an_approved_step_land_only_if_approved() {
     let garden = waiting();
     commit_on_branch(&garden, "backdoor");
     clear(&garden);
@@ -69,7 +69,7 @@ fn what_is_put_behind_an_approved_step_does_not_land_unless_it_is_approved() {
 }
 
 #[test]
-fn what_is_put_behind_an_approved_step_lands_when_it_is_approved() {
+fn commits_after_an_approved_step_land_once_approved() {
     let garden = waiting();
     commit_on_branch(&garden, "more");
     clear(&garden);
@@ -102,7 +102,7 @@ fn on_a_phase_s_branch_nothing_lands_unreviewed_either() {
 }
 
 #[test]
-fn it_is_looked_at_before_it_is_built_anew_on_a_target_that_moved() {
+fn foreign_commits_are_reviewed_before_rebuilding_on_the_target() {
     let garden = waiting();
     commit_on_branch(&garden, "more");
     clear(&garden);
@@ -139,7 +139,7 @@ fn a_commit_that_changes_no_code_is_not_looked_at() {
 }
 
 #[test]
-fn killed_in_the_second_review_it_goes_on_there_with_the_attempts_it_had() {
+fn killed_in_the_second_review_it_resumes_there() {
     for with_record in [true, false] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
         garden.configure("tree: {max_retries: 1}\n");
@@ -191,7 +191,7 @@ fn rm_says_how_to_get_the_work_of_a_session() {
 }
 
 #[test]
-fn a_task_that_is_reset_is_done_anew_without_what_was_put_there() {
+fn a_reset_task_is_redone_without_foreign_commits() {
     let garden = waiting();
     commit_on_branch(&garden, "backdoor");
     let tip = garden.env.git(&["rev-parse", BRANCH]);
@@ -232,7 +232,7 @@ fn no_task_lands_on_a_branch_of_pleachs_own() {
 }
 
 #[test]
-fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
+fn a_task_branchs_target_is_named_whatever_its_name() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden
         .configure("tree: {delete_branches: false}\nworkspace: {repos: {repo: {path: repo, branch_prefix: bots/}}}\n");
@@ -276,7 +276,7 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
 }
 
 #[test]
-fn rm_keeps_what_has_landed_where_no_branch_has_it_any_more() {
+fn rm_keeps_landed_work_no_branch_has() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let before = garden.env.git(&["rev-parse", "main"]);
     garden.gardener(&[]).expect(0);

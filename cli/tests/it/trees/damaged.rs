@@ -49,7 +49,7 @@ fn waiting() -> Garden {
 }
 
 #[test]
-fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
+fn a_task_with_unreadable_branch_is_redone_after_reset() {
     for how in ALL {
         for revision in [BRANCH, &format!("{BRANCH}~1")] {
             let garden = waiting();
@@ -85,7 +85,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
 }
 
 #[test]
-fn a_task_that_is_skipped_needs_no_branch_that_can_be_read() {
+fn a_skipped_task_needs_no_readable_branch() {
     let garden = waiting();
     damage(&garden, BRANCH, Damage::Overwritten);
     garden.env.pleach(&["skip", "T001"]).expect(0);
@@ -110,7 +110,7 @@ fn what_has_landed_needs_no_branch_that_can_be_read() {
 }
 
 #[test]
-fn a_branch_that_cannot_be_read_may_be_removed_by_hand() {
+fn an_unreadable_branch_may_be_removed_by_hand() {
     for how in ALL {
         let garden = waiting();
         damage(&garden, BRANCH, how);
@@ -122,7 +122,7 @@ fn a_branch_that_cannot_be_read_may_be_removed_by_hand() {
 }
 
 #[test]
-fn a_session_of_a_task_whose_work_cannot_be_read_is_removed() {
+fn a_session_with_unreadable_task_work_is_removed() {
     for how in ALL {
         for revision in [BRANCH, &format!("{BRANCH}~1")] {
             let garden = waiting();
@@ -142,7 +142,7 @@ fn a_session_of_a_task_whose_work_cannot_be_read_is_removed() {
 }
 
 #[test]
-fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
+fn an_unreadable_phase_branch_is_done_without() {
     let garden = Garden::new(&Tree::default().phase("P1", &["T001", "T002: T001"]));
     garden.garden(&["--task", "T001", "--isolation", "phase"]).expect(0);
     let branch = "pleach/phase/main/P1";
@@ -161,7 +161,7 @@ fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
 }
 
 #[test]
-fn a_target_that_cannot_be_read_is_no_matter_of_one_task() {
+fn an_unreadable_target_is_no_single_tasks_problem() {
     for how in ALL {
         let garden = waiting();
         damage(&garden, BRANCH, how);

@@ -3,7 +3,7 @@
 use super::garden::{Garden, Tree};
 
 #[test]
-fn a_program_that_is_not_there_is_found_out_before_anything_is_done() {
+fn a_missing_program_is_found_before_anything_runs() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let before = garden.env.git(&["rev-parse", "main"]);
     for program in ["/nonexistent/agent", "no-such-agent"] {
@@ -65,7 +65,7 @@ fn a_refused_key_stops_the_run_where_it_is() {
 }
 
 #[test]
-fn a_description_too_long_for_a_variable_is_cut_there_and_nowhere_else() {
+fn a_long_description_is_cut_only_in_variables() {
     let long = "leaf ".repeat(40_000);
     let tree = Tree::of(&["T001", "T002"])
         .with("T001", "description", long.clone().into())
@@ -130,7 +130,7 @@ fn prepared(implement: &str) -> String {
 
 /// What is recorded has no secret in it, and is no other setting for that.
 #[test]
-fn a_setting_with_a_secret_in_it_is_the_same_setting_the_next_time() {
+fn a_setting_holding_a_secret_stays_the_same() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
     garden.env.script(&prepared("error: {status: 404, message: no such model}"));
@@ -144,7 +144,7 @@ fn a_setting_with_a_secret_in_it_is_the_same_setting_the_next_time() {
 }
 
 #[test]
-fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
+fn a_session_not_resumed_names_the_true_reason() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let args = ["--pipeline", "mine.dot"];
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
@@ -166,7 +166,7 @@ fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
 
 /// Who has answered before is there: what fails then may well be the task's own doing.
 #[test]
-fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {
+fn a_provider_failing_mid_work_is_a_crash() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let crashes = script(WRITES, "text: APPROVED").replace("- text: It is there.", &format!("- {DOWN}"));
     garden.env.script(&crashes);

@@ -15,7 +15,7 @@ fn half_gathered() -> Garden {
 }
 
 #[test]
-fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
+fn a_phase_started_on_its_branch_ends_there() {
     // On the target, where the work of the phase is not, these tests pass.
     let gate = "e2e: test ! -e T002.txt || test -e \"$HOME/fixed\"";
     let tree = Tree::default().phase("phase1", &["T001", "T002: T001"]).phase("phase2", &["T003: phase1"]);
@@ -36,7 +36,7 @@ fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
 }
 
 #[test]
-fn work_on_the_branch_of_a_phase_is_not_forgotten_when_its_task_moves_or_goes() {
+fn phase_work_is_not_forgotten_when_its_task_moves() {
     let trees = [
         ("another phase", Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T003", "T002"])),
         ("none", Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T003"])),
@@ -62,7 +62,7 @@ fn work_on_the_branch_of_a_phase_is_not_forgotten_when_its_task_moves_or_goes() 
 }
 
 #[test]
-fn a_task_that_moved_to_another_phase_comes_with_the_one_it_was_gathered_in() {
+fn a_moved_task_lands_with_its_original_phase() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
     garden.garden(&PHASE).expect(0);
     garden.garden(&PHASE).expect(0);
@@ -73,7 +73,7 @@ fn a_task_that_moved_to_another_phase_comes_with_the_one_it_was_gathered_in() {
 }
 
 #[test]
-fn the_tests_of_a_phase_run_on_the_target_when_all_its_tasks_are_there() {
+fn phase_tests_run_on_the_target_once_complete() {
     // Where the work of T001 is, which was taken back, they would fail.
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: test ! -e T001.txt"]);
     let garden = Garden::new(&tree);
@@ -88,7 +88,7 @@ fn the_tests_of_a_phase_run_on_the_target_when_all_its_tasks_are_there() {
 }
 
 #[test]
-fn what_is_left_of_a_failed_task_on_the_branch_of_a_phase_gathers_nothing() {
+fn leftovers_of_a_failed_task_gather_nothing() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
     garden.agent("test $task != T001 || exit 1; echo 1 > $task.txt", APPROVES);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -101,7 +101,7 @@ fn what_is_left_of_a_failed_task_on_the_branch_of_a_phase_gathers_nothing() {
 }
 
 #[test]
-fn a_task_that_waits_to_land_lands_on_a_phase_as_the_target_has_it() {
+fn a_waiting_task_lands_on_the_targets_phase() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
     garden.gardener(&PHASE).expect(0);
     let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T002"]);
@@ -115,7 +115,7 @@ fn a_task_that_waits_to_land_lands_on_a_phase_as_the_target_has_it() {
 }
 
 #[test]
-fn the_tests_of_a_phase_run_again_when_the_target_moved_meanwhile() {
+fn phase_tests_rerun_when_the_target_moved() {
     let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002: phase1"]);
     let garden = Garden::new(&tree);
     let gate = Gate::new(&garden.env, "tests");
@@ -143,7 +143,7 @@ fn standings(garden: &Garden, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn tests_of_a_phase_that_were_cut_off_are_no_work_that_waits() {
+fn interrupted_phase_tests_are_no_waiting_work() {
     let tree = || Tree::default().phase("phase1", &["T001"]);
     let garden = Garden::new(&tree());
     let gate = Gate::new(&garden.env, "tests");
@@ -161,7 +161,7 @@ fn tests_of_a_phase_that_were_cut_off_are_no_work_that_waits() {
 }
 
 #[test]
-fn a_task_that_is_taken_out_while_it_is_worked_is_done_all_the_same() {
+fn a_task_removed_while_worked_is_still_completed() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
@@ -174,7 +174,7 @@ fn a_task_that_is_taken_out_while_it_is_worked_is_done_all_the_same() {
 }
 
 #[test]
-fn what_was_decided_is_not_undone_by_the_merge_of_what_was_before() {
+fn a_decision_survives_merging_earlier_work() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
     garden.agent("test $task != T001 || exit 1; echo 1 > $task.txt", APPROVES);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -189,7 +189,7 @@ fn what_was_decided_is_not_undone_by_the_merge_of_what_was_before() {
 }
 
 #[test]
-fn a_task_that_was_reset_is_done_again_though_its_phase_was_merged_since() {
+fn a_reset_task_is_redone_after_its_phase_merged() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
     garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
     garden.garden(&["--isolation", "phase", "--task", "T002"]).expect(0);
@@ -200,7 +200,7 @@ fn a_task_that_was_reset_is_done_again_though_its_phase_was_merged_since() {
 }
 
 #[test]
-fn what_somebody_merges_into_a_phase_is_as_new_as_it_is() {
+fn work_merged_into_a_phase_keeps_its_date() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]));
     garden.agent("test $task != T002 || exit 1; echo 1 > $task.txt", APPROVES);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -235,7 +235,7 @@ fn tests_that_passed_with_what_was_dropped_run_again() {
 }
 
 #[test]
-fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
+fn a_task_waits_for_a_phase_lacking_its_needs() {
     let tree = |more: &[&str]| Tree::default().phase("phase1", &[&["T001", "T005"], more].concat()).leaf("T002", None);
     let garden = Garden::new(&tree(&[]));
     garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
@@ -251,7 +251,7 @@ fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
 }
 
 #[test]
-fn a_task_that_waits_to_land_does_not_land_before_what_it_is_built_on() {
+fn a_waiting_task_lands_after_what_it_builds_on() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001", "T009"]));
     garden.garden(&[&PHASE[..], &["--task", "T001"]].concat()).expect(0);
     let beside = garden.env.root().join("beside");
@@ -276,7 +276,7 @@ fn a_task_that_waits_to_land_does_not_land_before_what_it_is_built_on() {
 }
 
 #[test]
-fn a_task_that_moved_to_another_phase_is_there_for_those_of_the_one_it_was_done_in() {
+fn a_moved_task_satisfies_its_original_phase() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
     garden.garden(&PHASE).expect(0);
     garden.garden(&PHASE).expect(0);
@@ -290,7 +290,7 @@ fn a_task_that_moved_to_another_phase_is_there_for_those_of_the_one_it_was_done_
 }
 
 #[test]
-fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done_in() {
+fn a_moved_task_lands_with_the_rest_of_its_phase() {
     for isolation in [&PHASE[..], &[]] {
         let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
         garden.garden(&PHASE).expect(0);
@@ -337,7 +337,7 @@ fn drop_command(words: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_dropped_of_a_phase_is_done_again_or_gone() {
+fn dropped_phase_work_is_redone_or_gone() {
     let phase = |tasks: &[&str]| Tree::default().phase("phase1", tasks);
     let trees = [
         (phase(&["T002"]).leaf("T001", None), "T001 is no longer part of that phase", 2),
@@ -361,7 +361,7 @@ fn what_is_dropped_of_a_phase_is_done_again_or_gone() {
 }
 
 #[test]
-fn what_is_dropped_of_a_phase_is_not_found_below_what_its_tests_said() {
+fn dropped_phase_work_is_not_found_below_its_tests() {
     let tree = |needs: &str| Tree::default().phase("phase1", &[&format!("T001{needs}")]).leaf("T002", None);
     let garden = Garden::new(&tree("").order(&["T001", "T002"]).tests("phase1", &["e2e: true"]));
     garden.env.write("repo/T001.txt", "mine\n");
@@ -376,7 +376,7 @@ fn what_is_dropped_of_a_phase_is_not_found_below_what_its_tests_said() {
 }
 
 #[test]
-fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
+fn a_task_become_group_has_its_waiting_work_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/T001.txt", "mine\n");
     garden.gardener(&[]).expect(5);
@@ -386,7 +386,7 @@ fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
 }
 
 #[test]
-fn what_another_tree_has_on_the_branch_of_a_phase_is_dropped_with_its_tasks() {
+fn another_trees_phase_work_is_dropped_with_its_tasks() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&PHASE).expect(0);
     garden.commit("other.json", &Tree::default().phase("phase1", &["T001"]).json());

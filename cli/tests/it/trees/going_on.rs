@@ -40,7 +40,7 @@ fn told<'a>(ran: &'a Ran, word: &str) -> &'a str {
 }
 
 #[test]
-fn a_failed_task_is_looked_at_and_tried_again_by_what_is_printed() {
+fn printed_commands_inspect_and_retry_a_failed_task() {
     let failing = Tree::of(&["T001"]).tests("T001", &["unit: false"]);
     for (inside, line) in [
         (true, "pleach -y gardener --fresh --tree specs/a/task-tree.json --max-retries 1"),
@@ -62,7 +62,7 @@ fn a_failed_task_is_looked_at_and_tried_again_by_what_is_printed() {
 }
 
 #[test]
-fn a_red_phase_is_looked_at_and_reopened_by_what_is_printed() {
+fn printed_commands_inspect_and_reopen_a_red_phase() {
     let garden = alike(&Tree::default().phase("p1", &["T001"]).tests("p1", &["integration: false"]));
     let root = garden.env.root();
     let ran = type_in(&garden, root, "pleach -C repo gardener -y --tree specs/b/task-tree.json").expect(1);
@@ -74,7 +74,7 @@ fn a_red_phase_is_looked_at_and_reopened_by_what_is_printed() {
 }
 
 #[test]
-fn a_stalled_tree_is_gone_on_with_by_what_is_printed() {
+fn printed_commands_continue_a_stalled_tree() {
     let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: false"]);
     let garden = alike(&tree);
     let root = garden.env.root();
@@ -102,7 +102,7 @@ fn a_stalled_tree_is_gone_on_with_by_what_is_printed() {
 }
 
 #[test]
-fn a_task_that_waits_for_others_names_the_run_that_works_them() {
+fn a_blocked_task_names_the_run_of_its_blockers() {
     let garden = alike(&Tree::of(&["T001", "T002: T001"]));
     let root = garden.env.root();
     let ran = type_in(&garden, root, "pleach -C repo garden -y --task T002 --tree specs/b/task-tree.json").expect(1);
@@ -111,7 +111,7 @@ fn a_task_that_waits_for_others_names_the_run_that_works_them() {
 }
 
 #[test]
-fn what_one_task_waits_for_in_vain_is_tried_again_by_what_is_printed() {
+fn printed_commands_retry_what_one_task_waits_for() {
     let tree =
         Tree::default().leaf("T001", None).phase("p1", &["T003"]).leaf("T002: T001", None).leaf("T004: p1", None);
     let garden = alike(&tree.tests("T001", &["unit: false"]).tests("T003", &["unit: false"]));
@@ -159,7 +159,7 @@ fn a_phase_names_its_tasks_that_are_in_the_way() {
 }
 
 #[test]
-fn phases_that_wait_for_each_other_since_an_edit_are_gone_on_with_by_what_is_printed() {
+fn printed_commands_resolve_phases_waiting_for_each_other() {
     let tree = |p1: &[&str], p2: &[&str]| Tree::default().phase("p1", p1).phase("p2", p2);
     let stall = |p1: &[&str], p2: &[&str]| {
         let garden = on_path(Garden::new(&tree(&["T001", "T002", "T004"], &["T003"])));
@@ -187,7 +187,7 @@ fn phases_that_wait_for_each_other_since_an_edit_are_gone_on_with_by_what_is_pri
 }
 
 #[test]
-fn a_phase_that_is_not_merged_names_its_task_that_failed() {
+fn an_unmerged_phase_names_its_failed_task() {
     let garden = on_path(Garden::new(&Tree::default().phase("p1", &["T001", "T002"]).phase("p2", &["T003: T001"])));
     garden.agent("test $task != T002 || exit 1; date > $task", APPROVES);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -224,7 +224,7 @@ fn a_conflict_is_mended_by_what_is_printed() {
 }
 
 #[test]
-fn what_is_printed_can_be_typed_whatever_the_branch_is_called() {
+fn printed_commands_work_for_any_branch_name() {
     let garden = on_path(Garden::new(&Tree::of(&["T001", "T002"])));
     let (repo, branch) = (garden.env.repo_path(), "fix(api)&it's");
     garden.switch_to_new(branch);
@@ -258,7 +258,7 @@ fn what_is_printed_can_be_typed_whatever_the_branch_is_called() {
 }
 
 #[test]
-fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
+fn printed_commands_do_not_restart_an_interrupted_fresh_run() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = crate::sessions::Gate::new(&garden.env, "agent");
     garden.agent(&gate.command(), APPROVES);
@@ -271,7 +271,7 @@ fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
 }
 
 #[test]
-fn a_session_is_looked_at_and_gone_on_with_by_what_is_printed() {
+fn printed_commands_inspect_and_resume_a_session() {
     let garden = alike(&Tree::of(&["T001"]));
     let (env, root) = (&garden.env, garden.env.root());
     let gate = "gate [shape=hexagon] start -> gate  gate -> exit [label=Yes]  gate -> exit [label=No]";

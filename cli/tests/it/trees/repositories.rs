@@ -38,7 +38,7 @@ fn a_branch_may_have_any_name_git_allows() {
 }
 
 #[test]
-fn what_was_done_on_another_branch_is_not_done_on_this_one() {
+fn work_done_on_another_branch_does_not_count() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     garden.switch_to_new("feature");
@@ -83,7 +83,7 @@ fn a_fresh_run_begins_again() {
 }
 
 #[test]
-fn a_fresh_run_does_not_go_on_with_what_was_cut_off() {
+fn a_fresh_run_does_not_resume_interrupted_work() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = crate::sessions::Gate::new(&garden.env, "review");
     garden.agent("echo old > old", &format!("{}; echo APPROVED", gate.command()));
@@ -165,7 +165,7 @@ fn a_user_without_a_name_needs_none() {
 }
 
 #[test]
-fn a_branch_that_is_in_the_way_of_all_others_is_named() {
+fn a_branch_blocking_all_others_is_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["branch", "pleach"]);
     let ran = garden.gardener(&[]);
@@ -228,7 +228,7 @@ fn clone(garden: &Garden, depth: &str) -> String {
 }
 
 #[test]
-fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
+fn a_shallow_clone_redoes_nothing_unseen() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.garden(&[]).expect(0);
     garden.garden(&[]).expect(0);
@@ -249,7 +249,7 @@ fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
 }
 
 #[test]
-fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
+fn a_shallow_clone_shows_what_it_has_and_lacks() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.gardener(&[]).expect(0);
     // The step it is cut off at, an implement step, is there without what it was made on.
@@ -276,7 +276,7 @@ fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
 }
 
 #[test]
-fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
+fn a_shallow_clone_with_the_run_start_suffices() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.garden(&[]).expect(0);
     garden.garden(&[]).expect(0);
@@ -295,7 +295,7 @@ fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
 }
 
 #[test]
-fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
+fn a_run_start_beside_a_cut_says_nothing() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T003"]).phase("phase2", &["T004"]));
     garden.garden(&["--isolation", "phase"]).expect(0);
     garden.garden(&["--isolation", "phase"]).expect(0);
@@ -308,7 +308,7 @@ fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
 }
 
 #[test]
-fn what_a_shallow_clone_did_not_see_is_seen_once_it_is_there() {
+fn unseen_steps_count_once_fetched() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.pleach(&["skip", "T001"]).expect(0);
     // More than it takes to have what was read kept.
@@ -356,7 +356,7 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
 }
 
 #[test]
-fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
+fn a_tree_in_a_submodule_is_not_committed_here() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["init", "--quiet", "sub"]);
     let sub = garden.env.repo_path().join("sub");
@@ -372,7 +372,7 @@ fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
 }
 
 #[test]
-fn steps_that_were_copied_with_a_note_of_where_from_are_read_and_count_once() {
+fn cherry_picked_steps_are_read_and_count_once() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let before = garden.env.git(&["rev-parse", "main"]);
     garden.garden(&[]).expect(0);
@@ -423,7 +423,7 @@ fn a_branch_that_stands_for_another_is_named_with_that() {
 }
 
 #[test]
-fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
+fn a_branch_name_too_long_for_files_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     // `/` takes three bytes.
     for long in ["b".repeat(241), format!("{}/b", "b".repeat(237))] {
@@ -443,7 +443,7 @@ fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
 }
 
 #[test]
-fn files_that_do_not_lead_back_to_their_repository_are_named_with_what_to_do() {
+fn broken_worktree_links_are_reported_with_a_fix() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let files = garden.env.root().join("files");
     garden.env.git(&["worktree", "add", "--quiet", "--detach", &files.display().to_string()]);

@@ -37,7 +37,7 @@ fn log_of(garden: &Garden, step: &str) -> String {
 }
 
 #[test]
-fn a_command_that_fails_says_how_also_where_it_prints_nothing() {
+fn a_silent_failing_command_reports_its_exit() {
     let garden = failed_once("lint", "test -f $task_id.ok", "");
     let red = garden.newest("main", "T001 lint-fail");
     assert_eq!(red.body, "Step (lint) stderr (last 1000 chars):\n[exit 1]");
@@ -57,7 +57,7 @@ fn a_command_that_fails_says_how_also_where_it_prints_nothing() {
 }
 
 #[test]
-fn a_command_that_ends_well_and_fails_all_the_same_says_why() {
+fn a_failing_command_with_exit_0_says_why() {
     let word = r#"test -f $task_id.ok || echo '{\"outcome\": \"fail\", \"failure_reason\": \"too wide\"}' > $PLEACH_STATUS_FILE"#;
     let garden = failed_once("lint", word, "");
     assert_eq!(garden.newest("main", "T001 lint-fail").body, "Step (lint) stderr (last 1000 chars):\n[too wide]");
@@ -87,14 +87,14 @@ fn a_review_by_a_command_is_told_as_a_review() {
 }
 
 #[test]
-fn a_review_that_takes_too_long_has_said_nothing_about_the_code() {
+fn a_review_timeout_says_nothing_about_the_code() {
     let garden = failed_once("review", "test -f $task_id.ok || sleep 9", ", timeout=\"1s\"");
     assert_eq!(garden.newest("main", "T001 review-rejected").body, "Runner error:\n[timed out after 1s]");
     assert_eq!(lessons(&garden), "--- Previous runner error ---\n[timed out after 1s]");
 }
 
 #[test]
-fn what_a_command_implements_is_told_as_the_work_of_an_agent_is() {
+fn a_commands_implementation_is_reported_like_an_agents() {
     let dot = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]\n\
                implement [shape=parallelogram, step=implement, tool_command=\"echo building; \
                ls tried && echo 1 > made || { echo 1 > tried; echo no luck >&2; exit 2; }\"]\n\
@@ -112,7 +112,7 @@ fn what_a_command_implements_is_told_as_the_work_of_an_agent_is() {
 }
 
 #[test]
-fn what_is_kept_in_the_record_says_how_a_command_ended_too() {
+fn the_record_also_says_how_a_command_ended() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {commit_logs: false}\n");
     garden.agent(WRITES, APPROVES);
@@ -124,7 +124,7 @@ fn what_is_kept_in_the_record_says_how_a_command_ended_too() {
 }
 
 #[test]
-fn logs_of_steps_of_one_s_own_are_listed_where_only_the_record_has_them() {
+fn custom_step_logs_are_listed_from_the_record() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {commit_logs: false}\n");
     garden.agent("test $n = 1 && echo 1 > one || echo 1 > T001.ok; echo done at $PLEACH_NODE", APPROVES);
@@ -163,7 +163,7 @@ fn logs_of_steps_of_one_s_own_are_listed_where_only_the_record_has_them() {
 }
 
 #[test]
-fn the_log_of_an_agent_that_failed_has_all_it_complained_about() {
+fn a_failed_agents_log_has_all_its_stderr() {
     let fails = "echo begun; seq 1 900 >&2; exit 3";
     let ended = "\n900\nagent ";
     for more in ["", "tree: {commit_logs: false}\n"] {
@@ -206,7 +206,7 @@ fn failing_tests_are_named_wherever_in_the_output_they_stand() {
 }
 
 #[test]
-fn what_tests_say_where_a_task_is_to_land_is_kept_whole() {
+fn landing_test_output_is_kept_in_full() {
     let test = "unit: echo the-beginning; seq 1 4000; test ! -e mine || test -e mended";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
     garden.configure("tree: {commit_logs: false}\n");
@@ -251,7 +251,7 @@ fn given_up() -> Garden {
 }
 
 #[test]
-fn a_new_budget_is_told_what_the_record_of_the_last_one_has() {
+fn a_new_budget_gets_feedback_from_the_last_record() {
     let garden = given_up();
     let inspected = garden.env.pleach(&["inspect", "T001", "--json"]).expect(0).json();
     garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
@@ -263,7 +263,7 @@ fn a_new_budget_is_told_what_the_record_of_the_last_one_has() {
 }
 
 #[test]
-fn what_ended_an_attempt_behind_its_steps_is_told_to_the_next_budget_too() {
+fn what_ended_an_attempt_reaches_the_next_budget() {
     let dot = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]\n\
                lint [shape=parallelogram, step=lint, tool_command=\"exit 1\"]\n\
                build [shape=parallelogram, tool_command=\"echo built-$(ls | grep -c try); exit 2\"]\n\
@@ -282,7 +282,7 @@ fn what_ended_an_attempt_behind_its_steps_is_told_to_the_next_budget_too() {
 }
 
 #[test]
-fn a_record_that_is_gone_or_damaged_leaves_what_the_commits_say() {
+fn a_missing_record_leaves_feedback_from_commits() {
     for damage in ["gone", "damaged"] {
         let garden = given_up();
         let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
@@ -302,7 +302,7 @@ fn a_record_that_is_gone_or_damaged_leaves_what_the_commits_say() {
 }
 
 #[test]
-fn a_secret_that_became_known_since_is_not_told_from_a_record() {
+fn a_newly_known_secret_is_not_repeated_from_records() {
     let secret = "correct-horse-battery-staple";
     let test = format!("unit: echo token {secret}; seq 1 1000; test -e mended");
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&test]));
@@ -316,7 +316,7 @@ fn a_secret_that_became_known_since_is_not_told_from_a_record() {
 }
 
 #[test]
-fn a_task_that_is_reset_is_told_all_its_gate_said() {
+fn a_reset_task_gets_its_gates_full_output() {
     let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &[&format!("integration: {LONG}")]);
     let garden = Garden::new(&tree);
     garden.gardener(&[]).expect(1);

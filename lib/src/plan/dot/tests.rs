@@ -160,7 +160,7 @@ fn spans_point_at_what_was_written() {
 }
 
 #[test]
-fn the_brace_that_closes_the_graph_is_told_from_all_others() {
+fn the_closing_brace_of_the_graph_is_found() {
     for (source, at) in [
         ("digraph G { a [label=\"}\"] }", 26),
         ("digraph G { subgraph s { a } }\n// the end of } G", 29),

@@ -246,7 +246,7 @@ a -> exit [conditon=\"outcome=success\", penwidth=2]",
 }
 
 #[test]
-fn misspelt_shapes_are_pointed_out_and_shapes_of_graphviz_are_not() {
+fn misspelt_shapes_are_reported_and_graphviz_shapes_are_not() {
     let source = around(
         "a [shape=parallelogramm, label=a]
 b [shape=hexagn, label=b]
@@ -413,7 +413,7 @@ start -> a -> b -> c -> d -> e -> exit",
 }
 
 #[test]
-fn the_time_it_takes_grows_with_the_graph_and_no_faster() {
+fn linting_time_grows_linearly_with_the_graph() {
     // Every node has a mistake that is looked up among all names; quadratic work would not go unnoticed.
     let nodes = 5_000;
     let mut body = String::new();

@@ -62,7 +62,7 @@ fn phases_groups_and_tasks_become_a_tree() {
 }
 
 #[test]
-fn the_arrow_puts_left_before_right_and_the_ascii_one_says_depends() {
+fn the_arrow_means_before_and_the_ascii_arrow_depends() {
     let arrow = tree(&format!("{THREE}A1 → B1, C1"));
     assert_eq!(shown(&arrow), "A1 - [] a\nB1 - [A1] b\nC1 - [A1] c");
     let ascii = tree(&format!("{THREE}A1 -> B1, C1"));
@@ -79,7 +79,7 @@ fn arrows_chain_and_take_lists_on_both_sides() {
 }
 
 #[test]
-fn every_task_of_a_phase_waits_for_every_task_of_another() {
+fn every_task_of_a_phase_waits_for_another_phase() {
     let text = "## Phase 1: One\n- [ ] T1 a\n- [ ] T2 b\n## Phase 2: Two\n### G\n- [ ] T3 c\n- [ ] T4 d\n\
                 ## Dependencies\n```\nPhase 2 → Phase 1\n\nWithin Phase 1:\nT2 → T1\n```\n---\nT4 → group1x, T1\n";
     assert_eq!(errors(&[("t.md", text)]), "t.md:16: the spec has no task, phase or group `group1x`");
@@ -142,7 +142,7 @@ fn numbered_boxes_and_ids_right_behind_a_box_are_tasks() {
 }
 
 #[test]
-fn text_behind_a_nested_task_belongs_to_the_one_it_is_indented_below() {
+fn text_after_a_nested_task_belongs_to_its_parent() {
     let described = |text: &str| {
         let tree = tree(&format!("## Phase 1: One\n{text}"));
         let tasks = tree.nodes().filter(|node| node.is_leaf());
@@ -194,7 +194,7 @@ fn ids_that_are_there_twice_are_told_with_both_places() {
 }
 
 #[test]
-fn a_line_of_the_dependencies_that_fits_nothing_is_an_error_with_its_place() {
+fn an_invalid_dependency_line_is_an_error_with_location() {
     let lines = "A1 before B1\nA1 → \nA1 → B1 -> C1\nA1 → B1 and C1\nPhase 7 → A1\nA1 → A1\nB1 → C1\nC1 → B1\n\n### Notes\n- just a note";
     insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
     t.md:7: `A1 before B1` is not a dependency; write `A → B, C` to put A before B and C
@@ -209,7 +209,7 @@ fn a_line_of_the_dependencies_that_fits_nothing_is_an_error_with_its_place() {
 }
 
 #[test]
-fn a_dependency_behind_a_heading_that_may_be_a_comment_is_told() {
+fn a_dependency_below_a_possible_comment_is_reported() {
     let lines = "A1 → B1\n# the rest\nB1 → C1\ngarbage\n```\nC1 → X9\n```\n#\n- C1 -> A1\n";
     insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
     t.md:9: the heading `# the rest` in line 8 ends the dependencies, so this is not read as one; write the heading as `### the rest`, or put this below its own `## Dependencies`
@@ -262,7 +262,7 @@ proptest! {
 }
 
 #[test]
-fn headings_that_only_look_like_phases_or_dependencies_are_pointed_out() {
+fn headings_resembling_phases_or_dependencies_are_reported() {
     let text = "# Phase 1: Too high\n## Phase One: In words\n## Phase 2: Right\n### Phase 2a: Too deep\n- [ ] T001 Do\n\
                 ## Stage 3\n## Setup\n### Dependencies\n## Task dependencies\n```\n## Phase X\n```\n## Dependencies\n\
                 ### Phase dependencies\n";

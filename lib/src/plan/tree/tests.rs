@@ -89,7 +89,7 @@ const FULL: &str = r#"{
 "#;
 
 #[test]
-fn the_documented_tree_is_read_and_written_back_byte_for_byte() {
+fn the_documented_tree_round_trips_byte_for_byte() {
     let tree = TaskTree::read(FULL).unwrap();
     assert_eq!(tree.write(), FULL);
     let task = tree.node(&id("T001")).unwrap();
@@ -186,7 +186,7 @@ fn nested_groups_are_walked_in_depth() {
 }
 
 #[test]
-fn what_a_task_frees_queues_up_behind_what_is_free_already() {
+fn unblocked_tasks_queue_after_ready_ones() {
     let tree = tree("Z - A\nC - B\nA - -\nB - -");
     assert_eq!(shown(tree.order()), "A B Z C");
 }
@@ -221,7 +221,7 @@ fn a_given_order_limits_and_orders_the_leaves() {
 }
 
 #[test]
-fn a_given_order_must_name_leaves_once_and_after_what_they_wait_for() {
+fn an_order_names_leaves_once_after_their_dependencies() {
     let mut text = nodes("p - -\nA p -\nB p A\nq - p\nC q -\nD q -");
     text["execution_order"] = json!(["D", "x", "p", "B", "A", "A", "C"]);
     assert_eq!(

@@ -21,7 +21,7 @@ fn gathering() -> (World, ScheduleOptions) {
 }
 
 #[test]
-fn tasks_run_beside_each_other_once_what_they_need_is_there() {
+fn tasks_run_in_parallel_once_unblocked() {
     let tree = tree(&DIAMOND, None);
     let mut world = World::default();
     let at_first = world.schedule(&tree);
@@ -84,7 +84,7 @@ fn a_gate_has_its_phase_for_itself() {
 }
 
 #[test]
-fn a_phase_is_merged_beside_no_other_and_beside_no_gate() {
+fn a_phase_merge_runs_alone() {
     let lines = ["p1 - -", "A p1 -", "p2 - -", "B p2 -", "p3 - - gate", "C p3 -", "p4 - -", "D p4 -"];
     let tree = tree(&lines, None);
     let (mut world, limits) = gathering();
@@ -178,7 +178,7 @@ fn drive(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn a_run_with_many_slots_does_what_one_with_one_does(
+    fn many_slots_do_what_one_slot_does(
         tree in any_tree(),
         seed in any::<u64>(),
         slots in 2..6_usize,

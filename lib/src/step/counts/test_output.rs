@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_passed_over_and_the_next_is_read() {
+    fn an_endless_line_is_skipped_and_reading_continues() {
         let long = [b"--- FAIL: ".as_slice(), &[b'x'; 2 * LONGEST], b"\n--- FAIL: TestB (0s)\n"];
         let (counts, names) = heard(None, &long);
         assert_eq!((counts.map(|counts| counts.failed), names), (Some(1), vec!["TestB".to_owned()]));

@@ -142,7 +142,7 @@ fn context_keys_are_found_with_and_without_their_prefix() {
 }
 
 #[test]
-fn conditions_see_the_context_with_the_nodes_own_outcome_in_it() {
+fn conditions_see_the_nodes_own_outcome() {
     let before = [("outcome", json!("fail")), ("preferred_label", json!("old")), ("k", json!("old"))];
     let before = [before.as_slice(), &[("current_node", json!("start"))]].concat();
     let told = BTreeMap::from([("k".to_owned(), json!("new"))]);
@@ -274,7 +274,7 @@ fn context_visible_downstream_and_in_checkpoints() {
 }
 
 #[test]
-fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() {
+fn a_fresh_run_starts_after_a_node_if_deterministic() {
     let entry_after = |edges: &str| {
         let dot = graph(&format!("start -> a {edges} b -> exit c -> exit d -> exit e [shape=diamond]"));
         let pipeline = pipeline(&dot);

@@ -78,7 +78,7 @@ fn a_failure_reaches_a_branch_point_and_leaves_it() {
 }
 
 #[test]
-fn a_target_that_is_no_node_fails_the_run_and_names_it() {
+fn an_unknown_target_fails_the_run_by_name() {
     let play = failing_once("start -> a a [retry_target=gone] a -> exit");
     assert_eq!(play.ending(), "`a` leads to `gone`, which is not a node");
 }
@@ -101,7 +101,7 @@ fn a_node_the_pipeline_does_not_have_fails_the_run() {
 }
 
 #[test]
-fn a_pass_over_several_outcomes_never_gives_a_failure_a_plain_edge() {
+fn a_failure_never_takes_a_plain_edge() {
     let pipeline = pipeline(&graph("start -> a a -> b a -> exit b -> exit"));
     let state = State::new(node("start"));
     let from = pipeline.node(&node("a")).unwrap();

@@ -229,7 +229,7 @@ fn a_context_forks_once_and_its_turns_are_its_own() {
 }
 
 #[test]
-fn a_retry_is_set_once_and_only_where_one_is_due() {
+fn a_retry_is_set_once_where_due() {
     let retrying = || vec![begin(), start("start", 1, 1), end("start", Route::Retry)];
     refused(vec![begin()], retry_at("start", 1), "no retry is due");
     refused(vec![begin(), start("start", 1, 1)], retry_at("start", 2), "no retry is due");

@@ -45,7 +45,7 @@ fn a_node_that_leads_to_itself_is_bounded() {
 }
 
 #[test]
-fn the_third_same_result_on_the_same_tree_fails_and_shows_the_cycle() {
+fn the_third_identical_result_fails_with_its_cycle() {
     let play = Play::run(&graph(ROUND), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
     assert_eq!(play.path(), "start a b a b a b");
     assert_eq!(
@@ -80,7 +80,7 @@ fn changed_output_starts_the_count_again() {
 }
 
 #[test]
-fn a_cycle_that_waits_or_has_a_limit_is_left_to_that() {
+fn a_waiting_or_limited_cycle_is_left_alone() {
     let counted = [
         ("a [max_visits=7]", 7),
         ("b [max_visits=7]", 7),
@@ -99,7 +99,7 @@ fn a_cycle_that_waits_or_has_a_limit_is_left_to_that() {
 }
 
 #[test]
-fn conditions_read_how_often_the_run_has_come_to_a_node() {
+fn conditions_read_visit_counts() {
     let inner = r#"start -> a -> b
         b -> exit [condition="context.internal.node_visit_count>=4 && internal.node_visit_count.a=4", weight=1]
         b -> a [condition="outcome=fail"]"#;

@@ -182,7 +182,7 @@ async fn the_next_call_may_come_before_the_stream_has_ended() {
 }
 
 #[tokio::test]
-async fn answers_in_one_piece_are_known_before_the_client_has_them() {
+async fn answers_in_one_piece_are_recorded_before_delivery() {
     for (name, format, path) in ALL {
         let path = path.replace(":streamGenerateContent?alt=sse", ":generateContent");
         let lines = three_turns();

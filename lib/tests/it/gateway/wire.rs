@@ -205,7 +205,7 @@ async fn a_call_that_closing_cuts_off_is_paid_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_while_it_is_held_was_never_there() {
+async fn a_client_leaving_while_held_never_counted() {
     let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
     let (gateway, mut arrivals) = open(&server, ANTHROPIC.0).await;
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
@@ -220,7 +220,7 @@ async fn a_client_that_goes_while_it_is_held_was_never_there() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_its_half_is_taken_to_be_gone() {
+async fn a_client_closing_its_half_counts_as_gone() {
     let server = Server::start(|_, _| Play::Hang);
     let (gateway, arrivals) = open(&server, ANTHROPIC.0).await;
     let_through(arrivals);
@@ -235,7 +235,7 @@ async fn a_client_that_closes_its_half_is_taken_to_be_gone() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+async fn a_silent_server_times_out() {
     let pieces = events(Format::Anthropic, says("Hello."));
     let server = Server::start(move |_, before| match before {
         0 => Play::Hang,
@@ -409,7 +409,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
+async fn a_possible_background_response_is_refused() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, _arrivals) = open(&server, ProviderName::OPENAI).await;
     let url = format!("{}/responses", gateway.base_url(Format::Responses));

@@ -55,7 +55,7 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn the_process_dies_at_every_point_and_the_turn_can_be_done_again() {
+fn a_turn_survives_death_at_every_point() {
     let whole = sandbox();
     let trace = whole.path("trace");
     assert!(run_child(&whole, "", &trace).success());

@@ -253,7 +253,7 @@ fn files_that_hold_what_lands_are_not_in_the_way() {
 }
 
 #[test]
-fn links_that_lead_where_those_lead_that_land_are_not_in_the_way() {
+fn links_equal_to_landing_ones_are_not_in_the_way() {
     let mut world = World::new();
     let link = world.sandbox.path("repo/link");
     std::os::unix::fs::symlink("a.txt", &link).unwrap();
@@ -272,7 +272,7 @@ fn links_that_lead_where_those_lead_that_land_are_not_in_the_way() {
 }
 
 #[test]
-fn a_file_in_the_place_of_a_directory_is_in_the_way_whatever_it_holds() {
+fn a_file_in_place_of_a_directory_blocks() {
     let mut world = World::new();
     for step in [("src/b.txt", None), ("src", Some("landed\n"))] {
         world.to = advance(&world.repo, world.to, &[step], "a file for a directory");
@@ -285,7 +285,7 @@ fn a_file_in_the_place_of_a_directory_is_in_the_way_whatever_it_holds() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_file_counts_by_what_is_in_it() {
+fn a_directory_in_place_of_a_file_counts_by_content() {
     let begun = || {
         let mut world = World::new();
         for step in [("src/b.txt", None), ("a.txt", None), ("a.txt/one", Some("1\n")), ("a.txt/in/two", Some("2\n"))] {
@@ -328,7 +328,7 @@ fn a_directory_in_the_place_of_a_file_counts_by_what_is_in_it() {
 }
 
 #[test]
-fn more_files_in_the_way_than_git_names_are_all_looked_at() {
+fn all_files_in_the_way_are_checked() {
     let many: Vec<String> = (0..300).map(|n| format!("a-directory/a-file-with-a-name-{n}")).collect();
     let half_landed = || {
         let mut world = World::new();
@@ -432,7 +432,7 @@ fn files_in_the_way_may_have_any_name() {
 }
 
 #[test]
-fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
+fn incomplete_files_are_reported_with_how_to_undo() {
     let script = "merge:1) cd \"$repo\"; rm run.sh; printf lan >a.txt; mkdir new; : >new/file; \
         echo 'fatal: No space left on device' >&2; exit 128;;";
     let world = World::new().with_git_that(script);
@@ -572,7 +572,7 @@ fn what_the_user_has_begun_is_waited_for() {
 }
 
 #[test]
-fn a_rebase_that_will_move_the_branch_is_waited_for_wherever_it_is() {
+fn a_rebase_moving_the_branch_is_waited_for() {
     for on_top in [false, true] {
         let mut world = World::new();
         world.sandbox.write("repo/main", "main\n");
@@ -649,7 +649,7 @@ fn age(path: &Path) {
 }
 
 #[test]
-fn the_lock_of_a_killed_pleach_is_not_in_the_way() {
+fn the_lock_of_a_killed_pleach_does_not_block() {
     let world = World::new();
     world.sandbox.git("repo", &["switch", "-q", "--detach"]);
     assert!(!run_child(&world, "ref-swap:before:1").success());
@@ -703,7 +703,7 @@ fn a_branch_that_moved_is_left_where_it_is() {
 }
 
 #[test]
-fn a_user_who_changes_branches_at_the_last_moment_does_not_stop_it() {
+fn a_user_switching_branches_late_does_not_stop_landing() {
     for how in ["--detach HEAD", "--orphan empty", "--create release"] {
         let world = World::new().with_git_that(&format!("merge:1) \"$git\" -C \"$repo\" switch -q {how};;"));
         world.land().unwrap_or_else(|error| panic!("{how}: {error}"));
@@ -769,7 +769,7 @@ fn pack(world: &World, revision: &str, packs: &str) {
 }
 
 #[test]
-fn of_two_copies_the_one_in_a_pack_is_looked_at() {
+fn of_two_copies_the_packed_one_is_read() {
     let overwritten = |world: &World| match world.land_at_once() {
         Err(LandError::Overwritten { what, .. }) => assert!(what.contains("the file `new/file`"), "{what}"),
         other => panic!("{other:?}"),
@@ -856,7 +856,7 @@ fn a_shallow_clone_lands_without_what_it_has_not() {
 }
 
 #[test]
-fn a_branch_two_checkouts_have_is_not_moved_under_one_of_them() {
+fn a_branch_in_two_checkouts_is_not_moved() {
     let world = World::new();
     world.sandbox.git("repo", &["worktree", "add", "-q", "--force", "../second", "main"]);
     let before = world.everything();
@@ -867,7 +867,7 @@ fn a_branch_two_checkouts_have_is_not_moved_under_one_of_them() {
 }
 
 #[test]
-fn a_worktree_whose_files_are_away_counts_only_while_it_is_locked() {
+fn an_absent_worktree_counts_only_while_locked() {
     let world = World::new();
     world.sandbox.git("repo", &["switch", "-q", "--detach"]);
     world.sandbox.git("repo", &["worktree", "add", "-q", "../stick", "main"]);
@@ -906,7 +906,7 @@ fn submodules_are_left_alone() {
 }
 
 #[test]
-fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
+fn uncommitted_submodule_work_stays_when_its_link_moves() {
     let new = |edits: fn(&mut pleach::git::Writer) -> Vec<TreeEdit>| {
         let sandbox = Sandbox::new();
         sandbox.git(".", &["clone", "-q", "repo", "library"]);
@@ -969,7 +969,7 @@ fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
 }
 
 #[test]
-fn a_git_directory_that_lies_elsewhere_does_not_hide_the_checkout() {
+fn a_separate_git_directory_does_not_hide_the_checkout() {
     let sandbox = Sandbox::new();
     sandbox.git(".", &["clone", "-q", "--separate-git-dir=apart.git", "repo", "files"]);
     land_a_file(&sandbox, "files");
@@ -1060,7 +1060,7 @@ fn nobody_needs_a_name_to_land() {
 }
 
 #[test]
-fn a_ref_that_was_locked_while_the_files_moved_is_moved_by_the_same_call() {
+fn a_ref_locked_during_the_move_is_retried() {
     for lock in ["HEAD.lock", "refs/heads/main.lock"] {
         // Held when git comes to the ref, gone when pleach looks again.
         let script = format!("merge:1) : >\"$repo/.git/{lock}\"; (sleep 0.5; rm \"$repo/.git/{lock}\") &;;");

@@ -45,7 +45,7 @@ fn trees_are_edited_along_the_changed_paths() {
 }
 
 #[test]
-fn the_same_values_give_the_same_commit_and_git_likes_it() {
+fn the_same_values_give_the_same_valid_commit() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -114,7 +114,7 @@ fn objects_that_are_packed_are_not_written_again() {
 }
 
 #[test]
-fn an_old_object_that_is_there_already_is_not_collected_before_it_is_used() {
+fn a_reused_old_object_is_not_collected() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let write = || {
@@ -185,7 +185,7 @@ fn a_flush_that_fails_can_be_repeated() {
 }
 
 #[test]
-fn an_object_that_is_not_what_its_id_says_is_not_read() {
+fn an_object_not_matching_its_id_is_not_read() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut writer = repo.writer();

@@ -31,7 +31,7 @@ fn objects(sandbox: &Sandbox) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
+fn packing_leaves_no_written_object_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -60,7 +60,7 @@ fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
 }
 
 #[test]
-fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
+fn packing_runs_early_and_leaves_large_objects_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo").with_durability(Durability::None);
     let mut writer = repo.writer();
@@ -84,7 +84,7 @@ fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
 }
 
 #[test]
-fn what_somebody_made_of_an_object_on_disk_does_not_get_into_a_pack() {
+fn tampered_objects_do_not_get_into_a_pack() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut tip = repo.head().unwrap().commit;

@@ -123,7 +123,7 @@ fn work_that_waits_in_the_writer_can_be_built_on() {
 }
 
 #[test]
-fn a_failed_task_leaves_its_steps_and_logs_without_its_code() {
+fn a_failed_task_leaves_steps_and_logs_without_code() {
     let (sandbox, repo, base) = world();
     let first = advance(&repo, base, &[("a.txt", Some("broken\n")), ("spec/logs/1.log", Some("one\n"))], "implement");
     let second = advance(&repo, first, &[("spec/logs/2.log", Some("two\n")), ("spec/odd", Some("odd\n"))], "test");
@@ -191,7 +191,7 @@ fn a_phase_is_merged_with_both_tips_as_parents() {
 }
 
 #[test]
-fn trees_merge_by_their_own_attributes_and_not_those_of_the_checkout() {
+fn trees_merge_by_their_own_attributes() {
     let (sandbox, repo, base) = world();
     let common = advance(&repo, base, &[(".gitattributes", Some("*.log merge=union\n")), ("x.log", Some("1\n"))], "x");
     let one = advance(&repo, common, &[("x.log", Some("1\none\n"))], "one");
@@ -207,7 +207,7 @@ fn trees_merge_by_their_own_attributes_and_not_those_of_the_checkout() {
 }
 
 #[test]
-fn a_merge_that_cannot_be_tried_is_an_error_and_no_conflict() {
+fn an_untestable_merge_is_an_error_and_no_conflict() {
     let (sandbox, repo, base) = world();
     sandbox.git("repo", &["switch", "-q", "--orphan", "unrelated"]);
     sandbox.write("repo/u", "u\n");

@@ -18,7 +18,7 @@ fn make_commit(repo: &Repo, writer: &mut Writer, parents: &[CommitId], message: 
 }
 
 #[test]
-fn a_ref_moves_only_from_where_it_was_thought_to_be() {
+fn a_ref_moves_only_from_its_expected_value() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -112,7 +112,7 @@ fn names_that_git_forbids_side_by_side_clash() {
 }
 
 #[test]
-fn a_name_is_taken_as_it_is_and_what_it_names_is_peeled() {
+fn a_name_is_literal_and_its_target_peeled() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -178,7 +178,7 @@ fn refs_are_listed_by_any_beginning_of_their_name() {
 }
 
 #[test]
-fn a_locked_ref_is_named_and_an_old_lock_can_be_released() {
+fn a_locked_ref_is_named_and_old_locks_released() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -267,7 +267,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn a_directory_that_git_removes_as_a_ref_is_locked_is_made_again() {
+fn a_ref_directory_removed_by_git_is_recreated() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -299,7 +299,7 @@ fn a_directory_that_git_removes_as_a_ref_is_locked_is_made_again() {
 }
 
 #[test]
-fn a_ref_that_is_packed_while_refs_are_listed_is_listed() {
+fn a_ref_packed_during_listing_is_listed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;

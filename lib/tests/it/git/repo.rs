@@ -138,7 +138,7 @@ fn packs_that_come_while_a_repository_is_open_are_read() {
 }
 
 #[test]
-fn what_git_shows_in_the_place_of_an_object_is_not_taken_for_it() {
+fn replacement_objects_are_not_followed() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/a.txt", "second\n");
     sandbox.commit("repo", "second");

@@ -64,7 +64,7 @@ fn files_become_what_the_tree_says_whatever_they_were() {
 }
 
 #[test]
-fn a_reset_gives_the_files_of_the_turn_and_the_head_of_the_node() {
+fn a_reset_restores_turn_files_and_node_head() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -123,7 +123,7 @@ fn files_come_back_through_the_filters_they_went_in_by() {
 }
 
 #[test]
-fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
+fn uncommitted_files_stay_when_spared() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -167,7 +167,7 @@ fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
 }
 
 #[test]
-fn what_lies_in_the_place_of_a_submodule_is_spared_or_goes_and_the_place_stays() {
+fn files_in_a_submodule_place_are_spared_or_removed() {
     let sandbox = Sandbox::new();
     sandbox.submodule("repo", "sm");
     sandbox.submodule("repo", "dir/sm");

@@ -139,7 +139,7 @@ fn whatever_setup_and_work_swap_commits_have_the_work_alone() {
 }
 
 #[test]
-fn what_a_setup_makes_of_a_submodule_is_nobody_s_change() {
+fn setup_changes_in_a_submodule_belong_to_nobody() {
     let sandbox = Sandbox::new();
     ["copied", "linked", "removed"].iter().for_each(|path| sandbox.submodule("repo", path));
     let repo = sandbox.open("repo");
@@ -161,7 +161,7 @@ fn what_a_setup_makes_of_a_submodule_is_nobody_s_change() {
 }
 
 #[test]
-fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
+fn git_sees_an_uncommitted_change_behind_equal_stats() {
     let second = |place: &Path| fs::symlink_metadata(place).unwrap().ctime();
     // Git may know the seconds alone, so both are written within the one they were made in.
     let (sandbox, repo, mut worktree) = loop {
@@ -194,7 +194,7 @@ fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
 }
 
 #[test]
-fn what_git_ignored_of_a_setup_is_missed_once_it_had_to_go() {
+fn ignored_setup_files_are_missed_once_removed() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.gitignore", "deps/\n*.o\n");
     sandbox.commit("repo", "rules");

@@ -46,7 +46,7 @@ fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
 }
 
 #[test]
-fn what_rules_leave_out_is_not_there_and_stays_what_it_is() {
+fn excluded_files_are_absent_and_unchanged() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.claude/settings.json", "{}");
     sandbox.write("repo/deep/.claude/kept", "k");
@@ -89,7 +89,7 @@ fn what_rules_leave_out_is_not_there_and_stays_what_it_is() {
 
 /// Where most files are left out, what is made in their place is seen as git sees it.
 #[test]
-fn whatever_happens_in_a_sparse_worktree_trees_are_the_ones_git_add_writes() {
+fn sparse_worktree_trees_match_git_add() {
     for (rules, seed) in [(&["--cone", "d0/e0", "d1"][..], 5), (&["--no-cone", "/*", "!/d1/", "!/d2/e1/", "!f3"], 6)] {
         let sandbox = Sandbox::new();
         many_files(&sandbox);
@@ -128,7 +128,7 @@ fn marks_the_agent_takes_off_remove_nothing() {
 }
 
 #[test]
-fn what_was_made_in_a_node_that_goes_on_is_there_again() {
+fn files_made_in_a_resumed_node_are_restored() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);
@@ -156,7 +156,7 @@ fn what_was_made_in_a_node_that_goes_on_is_there_again() {
 }
 
 #[test]
-fn what_a_setup_makes_of_a_file_that_is_left_out_comes_back() {
+fn setup_changes_to_excluded_files_come_back() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);
@@ -173,7 +173,7 @@ fn what_a_setup_makes_of_a_file_that_is_left_out_comes_back() {
 }
 
 #[test]
-fn what_comes_under_a_rule_with_another_tree_is_not_there() {
+fn files_newly_excluded_by_a_tree_are_absent() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);

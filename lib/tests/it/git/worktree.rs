@@ -167,7 +167,7 @@ fn a_change_that_keeps_size_and_time_is_still_seen() {
 }
 
 #[test]
-fn what_is_known_of_a_worktree_is_looked_at_again_once_it_was_lent() {
+fn a_worktrees_cache_is_rechecked_after_release() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -266,7 +266,7 @@ fn a_few_files_are_judged_as_many_are() {
 
 /// What pleach puts there itself is in the tree before anybody has looked at it on disk.
 #[test]
-fn a_file_that_was_put_there_is_known_until_it_is_written_again() {
+fn a_placed_file_is_known_until_rewritten() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -617,7 +617,7 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
 }
 
 #[test]
-fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
+fn files_in_a_submodule_place_are_held_back() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.gitignore", "*.o\n");
     sandbox.commit("repo", "ignore rules");
@@ -738,7 +738,7 @@ fn an_agent_that_deletes_its_git_link_loses_nothing() {
 }
 
 #[test]
-fn an_agent_that_uses_git_itself_is_noticed_and_brought_back() {
+fn an_agent_using_git_itself_is_noticed_and_restored() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -795,7 +795,7 @@ fn merges_and_rebases_left_half_done_are_cleared() {
 }
 
 #[test]
-fn lock_files_of_a_killed_git_are_removed_once_they_are_old() {
+fn old_lock_files_of_a_killed_git_are_removed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -851,7 +851,7 @@ fn a_worktree_can_be_handed_to_another_thread() {
 /// Changes at random, of every kind that makes a scan take another way: what a directory, a file, a link and an ignore rule
 /// can become.
 #[test]
-fn whatever_happens_to_files_trees_are_the_ones_git_add_writes() {
+fn worktree_trees_match_git_add() {
     let sandbox = Sandbox::new();
     many_files(&sandbox);
     let repo = sandbox.open("repo");
@@ -917,7 +917,7 @@ fn change_something(root: &Path, random: &mut fastrand::Rng) -> String {
 
 /// What a killed run leaves when its agent has made the worktree belong to the user's checkout.
 #[test]
-fn a_link_to_somebody_else_s_git_directory_is_not_followed() {
+fn a_link_to_a_foreign_git_directory_is_ignored() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let root = sandbox.worktree(&repo).root().to_owned();
@@ -939,7 +939,7 @@ fn a_link_to_somebody_else_s_git_directory_is_not_followed() {
 }
 
 #[test]
-fn what_the_git_directory_of_a_worktree_says_makes_it_nobody_s_checkout() {
+fn a_worktrees_git_directory_cannot_claim_a_checkout() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let worktree = sandbox.worktree(&repo);
@@ -977,7 +977,7 @@ fn what_the_git_directory_of_a_worktree_says_makes_it_nobody_s_checkout() {
 }
 
 #[test]
-fn pipes_are_cleared_out_of_a_worktree_and_named_in_the_user_s_checkout() {
+fn pipes_are_removed_from_worktrees_and_named_in_checkouts() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);

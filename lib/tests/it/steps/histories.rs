@@ -158,7 +158,7 @@ fn tree_of(id: &str) -> TaskTree {
 }
 
 #[test]
-fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
+fn work_on_a_closed_phase_is_found_on_task_branches() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let (phase, one) = ("pleach/phase/main/P1", "pleach/tasks/main/T001");
@@ -177,7 +177,7 @@ fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
 }
 
 #[test]
-fn what_failed_on_one_phase_is_older_than_what_is_done_on_another() {
+fn a_failure_on_one_phase_precedes_later_work() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let (failed_on, done_on) = ("pleach/phase/main/P2", "pleach/phase/main/P1");
@@ -242,7 +242,7 @@ fn each_tree_has_its_own_run() {
 }
 
 #[test]
-fn a_step_from_before_the_run_counts_not_even_when_it_is_merged_later() {
+fn a_step_from_before_the_run_never_counts() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T001", "complete", 0));
@@ -375,7 +375,7 @@ fn feedback_is_told_until_the_task_is_complete_or_reset() {
 }
 
 #[test]
-fn a_task_branch_is_read_until_its_newest_step_is_on_the_target() {
+fn a_task_branch_is_read_until_it_has_landed() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let branch = "pleach/tasks/main/T001";
@@ -476,7 +476,7 @@ fn a_reset_is_newer_than_the_branch_it_speaks_of() {
 }
 
 #[test]
-fn a_branch_is_newer_than_what_it_was_built_on_whatever_the_clock_says() {
+fn a_branch_is_newer_than_its_base_whatever_dates() {
     let world = World::new();
     work(&world, "main", "T001", "iT0 F");
     world.now.set(1_500_000_000);
@@ -542,7 +542,7 @@ fn a_task_tells_the_name_it_had() {
 }
 
 #[test]
-fn a_cut_off_history_is_read_as_far_as_it_goes() {
+fn a_shallow_history_is_read_as_far_as_possible() {
     let world = World::new();
     work(&world, "main", "T1", "itr0 c0");
     work(&world, "main", "T2", "i0");

@@ -71,7 +71,7 @@ fn both(world: &World, held: &mut Reader) -> [TaskStatus; 2] {
 }
 
 #[test]
-fn a_target_that_went_on_beside_its_own_history_is_read_anew() {
+fn a_diverged_target_is_read_again() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T1", "test-pass", 0));
@@ -85,7 +85,7 @@ fn a_target_that_went_on_beside_its_own_history_is_read_anew() {
 }
 
 #[test]
-fn what_a_merge_brings_from_before_the_run_does_not_count_later_either() {
+fn steps_merged_from_before_the_run_do_not_count() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T1", "complete", 0));
