@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_disk_is_said_where_one_is_full() {
+    fn a_full_disk_comes_with_what_fills_it() {
         for (kind, is_full) in
             [(ErrorKind::StorageFull, true), (ErrorKind::QuotaExceeded, true), (ErrorKind::NotFound, false)]
         {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may_write_another_place_is_named() {
+    fn an_unwritable_directory_comes_with_an_alternative() {
         for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
             let failure = of_git(&git::Error::Io { doing: "create", path: "/x".into(), source: kind.into() });
             assert!(failure.hint.is_some_and(|hint| hint.contains("XDG_STATE_HOME")), "{kind}");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn causes_are_named_once() {
         let source = std::io::Error::other("disk full");
         let named = git::Error::Io { doing: "write", path: "/x".into(), source };
         assert_eq!(of_git(&named).sentence(), "cannot write `/x`: disk full");

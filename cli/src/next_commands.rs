@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_given_again_without_beginning_anew() {
+    fn a_suggested_command_does_not_restart_the_work() {
         let globals = given(&["gardener", "--retry-failed", "--fresh", "--answer", "a=b"]);
         assert_eq!(rerun(&globals), "pleach gardener --retry-failed --answer a=b");
         assert_eq!(retry_failed(&globals), "pleach gardener --answer a=b --retry-failed");

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_question_begins_without_it() {
+    async fn the_next_question_starts_without_it() {
         let (sender, reading) = channel();
         *READING.lock().await = Some(reading);
         assert!(lines().await.0.is_some(), "the line that is being read is the next one");

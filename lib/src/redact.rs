@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_later_counts_for_all_clones() {
+    fn later_secrets_apply_to_all_clones() {
         let redactor = redactor();
         let clone = redactor.clone();
         assert_eq!(clone.text("key 9f8e7d6c5b4a"), "key 9f8e7d6c5b4a");
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_alone() {
+    fn binary_data_is_left_alone() {
         let redactor = Redactor::new([("ROOT_PASSWORD", "orchid")]);
         let part = |path: &str, _: &Value| match path {
             "" | "orchid" | "list" => JsonPart::Fields,

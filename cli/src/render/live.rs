@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_there_is_to_say_is_said() {
+    fn empty_parts_are_left_out() {
         let mut now = Now { id: "T003".into(), step: "test".into(), attempt: 1, ..Now::default() };
         assert_eq!(now.words(), "T003 · test");
         now.attempt = 2;

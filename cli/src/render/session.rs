@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_by_an_agent_steers_the_terminal() {
+    fn agent_output_cannot_control_the_terminal() {
         assert_eq!(plain("a\x1b[31mb\r\nc\td\u{7}"), "a\u{fffd}[31mb\nc\td\u{fffd}");
     }
 

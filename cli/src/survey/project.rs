@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_file_tells_the_package_manager() {
+    fn the_lock_file_decides_the_package_manager() {
         let manifest = r#"{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}"#;
         for (lock, expected) in [
             ("package-lock.json", "npm ci | npm test"),

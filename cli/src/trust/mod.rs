@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_holds_for_one_repository_and_one_text() {
+    fn an_approval_holds_for_one_repository_and_text() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(&dir.path().join("state/pleach"));
         let (result, _, asked) = ask(&store, "/a/.git", &["make", "make", "npm ci"], SOMEBODY, true);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_to_a_value_holds_for_its_setting_alone() {
+    fn an_approval_of_a_value_holds_for_its_setting() {
         use pleach::config::{Precedence, Source, Supplied, SuppliedKind};
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_agree_at_once_both_count() {
+    fn two_approvals_at_once_both_count() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         std::thread::scope(|scope| {

@@ -83,7 +83,7 @@ fn what_an_agent_writes_to_standard_error_is_kept() {
 }
 
 #[test]
-fn who_is_billed_for_a_known_agent_is_said() {
+fn billing_of_a_known_agent_is_reported() {
     let env = agent("say Done.");
     env.write_program("bin/claude-agent-acp", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display()));
     let config = env.read("pleach.yaml").replace(&program().display().to_string(), "claude-agent-acp");
@@ -376,7 +376,7 @@ fn an_agent_over_budget_is_refused_its_next_call() {
 }
 
 #[test]
-fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
+fn an_agent_behind_the_gateway_resumes_after_kill() {
     // One that can load its session goes on with it; one that cannot is answered from the record.
     for opening in ["load\n", ""] {
         let env = behind_gateway("my-acp", opening, "turns: gateway");

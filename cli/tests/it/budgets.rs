@@ -330,7 +330,7 @@ fn run_served(env: &TestEnv, args: &[&str]) -> crate::support::Ran {
 }
 
 #[test]
-fn over_budget_nobody_is_asked_for_a_commit_message() {
+fn over_budget_no_commit_message_is_requested() {
     let (server, env) = served("{usd: 0.004, on_exceeded: pause}");
     let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(3);
     assert!(ran.stdout.contains("$0.0045 of $0.0040"), "{ran}");
@@ -427,7 +427,7 @@ fn what_a_server_does_not_count_counts_by_its_length() {
 const NOTHING: &str = "scripts: [{name: all, steps: [{text: '', usage: {input: 500000}}]}]\n";
 
 #[test]
-fn answers_nobody_can_use_are_paid_for() {
+fn unusable_answers_are_paid_for() {
     let total = |env: &TestEnv| env.pleach(&["--json", "cost"]).expect(0).json()["total"]["tokens"]["input"].clone();
     let calls = |env: &TestEnv| -> usize {
         let story = env.story();
@@ -532,7 +532,7 @@ fn costs_are_shown_by_what_they_were_for() {
 /// A program that talks to its model through the gateway cannot go on in the middle: it runs again, and what it asked
 /// before is answered from the record, for nothing.
 #[test]
-fn a_program_that_is_paused_goes_on_without_paying_twice() {
+fn a_paused_program_resumes_without_paying_twice() {
     let env = TestEnv::with_script(&format!("model: script\n{FIVE_FILES}"));
     let play = env.write("play", "converse anthropic\n");
     let program = json!([crate::fake_agent::path(), play]);

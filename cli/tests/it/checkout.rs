@@ -489,7 +489,7 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_resume() {
 }
 
 #[test]
-fn what_is_called_off_finishes_its_turn() {
+fn a_cancelled_session_finishes_its_turn() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");
     let dot = waiting_agent(&env, &gate);
@@ -630,7 +630,7 @@ fn a_simulation_says_so_first_and_last() {
 }
 
 #[test]
-fn commands_of_a_repository_need_agreement() {
+fn commands_of_a_repository_need_approval() {
     let env = TestEnv::with_repo();
     env.pipeline(&one("echo hello > hello"));
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
@@ -656,7 +656,7 @@ fn commands_of_a_repository_need_agreement() {
 }
 
 #[test]
-fn a_pipeline_without_commands_needs_no_agreement() {
+fn a_pipeline_without_commands_needs_no_approval() {
     let env = TestEnv::with_script("scripts: [{name: all, steps: [{text: Done.}]}]\n");
     env.pipeline(&graph("talks", "code [prompt=\"Work\"] start -> code -> exit"));
     env.pleach(&["run", "../pipeline.dot"]).expect(0);

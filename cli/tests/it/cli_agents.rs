@@ -96,7 +96,7 @@ fn assert_three_turns(env: &TestEnv, agent: &str, provider: &str) {
 }
 
 #[test]
-fn claude_works_in_turns_told_by_its_stream() {
+fn claude_turns_are_read_from_its_stream() {
     let env = in_turns("claude", ["1,19", "20", "21,49", "50,52", "53,$"]);
     assert_three_turns(&env, "claude", "anthropic");
     let args: Vec<String> = env.committed("args.txt").lines().map(str::to_owned).collect();
@@ -120,7 +120,7 @@ fn claude_works_in_turns_told_by_its_stream() {
 }
 
 #[test]
-fn gemini_works_in_turns_told_by_its_stream() {
+fn gemini_turns_are_read_from_its_stream() {
     let env = in_turns("gemini", ["1,5", "6", "7,11", "12,13", "14,$"]);
     assert_three_turns(&env, "gemini", "gemini");
     let args = env.committed("args.txt").replace('\n', " ");
@@ -128,7 +128,7 @@ fn gemini_works_in_turns_told_by_its_stream() {
 }
 
 #[test]
-fn opencode_works_in_turns_told_by_its_stream() {
+fn opencode_turns_are_read_from_its_stream() {
     let env = in_turns("opencode", ["1,2", "3,4", "5,6", "7,9", "10,$"]);
     assert_three_turns(&env, "opencode", "compatible");
     let args = format!("run --format json --dir {}", env.worktree().display());
@@ -260,7 +260,7 @@ fn a_killed_agent_keeps_files_and_resumes_its_conversation() {
 }
 
 #[test]
-fn a_conversation_that_is_lost_is_begun_anew() {
+fn a_lost_conversation_is_restarted() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");
     let script = format!(
@@ -502,7 +502,7 @@ fn an_agent_gets_its_own_key_and_no_other_secret() {
 }
 
 #[test]
-fn what_an_agent_cannot_do_is_said_before_it_works() {
+fn unsupported_agent_settings_are_reported_before_work() {
     let env = world("codex", "");
     configure(&env, "codex", "agents: {codex: {turns: stream}}\n");
     let ran = env.run(&one(""), &[]).expect(7);

@@ -222,7 +222,7 @@ fn a_named_file_is_read_instead() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/pleach.yaml", "agnet: x\ntree: {max_retries: no}\n");
@@ -251,7 +251,7 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn mistakes_are_told_whatever_their_kind() {
+fn errors_of_all_kinds_are_reported() {
     let env = TestEnv::new();
     env.repo();
     let values = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,\n  base_branch: a..b}\n";

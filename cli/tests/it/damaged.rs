@@ -131,7 +131,7 @@ fn a_session_with_an_unreadable_tip_is_removed_keeping_rest() {
 }
 
 #[test]
-fn what_somebody_has_put_on_the_branch_stays_there() {
+fn foreign_commits_on_the_branch_stay() {
     let (env, sid, _) = made();
     let branch = env.branch();
     let own = env.git(&["commit-tree", &format!("{branch}^{{tree}}"), "-p", &branch, "-m", "mine"]);

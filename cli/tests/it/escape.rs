@@ -274,8 +274,8 @@ fn everyday_work_needs_no_more() {
 }
 
 #[test]
-fn agents_are_told_their_bounds() {
-    if skip("agents_are_told_their_bounds", 4) {
+fn agents_are_told_their_sandbox() {
+    if skip("agents_are_told_their_sandbox", 4) {
         return;
     }
     let world = World::new();

@@ -147,7 +147,7 @@ fn it_crashes_and_it_waits_deaf_to_term() {
 }
 
 #[test]
-fn what_it_starts_in_the_background_goes_on() {
+fn background_processes_of_a_fake_agent_continue() {
     let play = Play::new("background log");
     assert!(play.run("").status.success());
     let lines = || play.read("log").lines().count();

@@ -97,7 +97,7 @@ fn a_forged_index_hides_no_change_over_a_kill() {
 }
 
 #[test]
-fn what_is_noted_of_a_worktree_goes_with_it() {
+fn worktree_metadata_is_removed_with_it() {
     let env = world();
     env.configure("worktrees: {setup: 'echo s > made'}\n");
     env.run(&graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);

@@ -397,7 +397,7 @@ fn answering() -> (TestEnv, Server) {
 }
 
 #[test]
-fn a_program_without_tools_goes_on_after_a_kill() {
+fn a_program_without_tools_resumes_after_a_kill() {
     let (env, server) = answering();
     let gate = Gate::new(&env, "fourth");
     let mut play = String::new();
@@ -455,7 +455,7 @@ fn undone(provider: &str, providers: &str, play: &str) -> String {
 }
 
 #[test]
-fn a_program_that_speaks_another_language_fails_and_hears_why() {
+fn a_program_of_another_api_fails_with_the_reason() {
     let server = Server::start(|_, _| Play::Drop);
     let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
     let told = undone("anthropic", &format!("providers: {{anthropic: {{settings: {settings}}}}}"), "say chat Hello\n");

@@ -236,7 +236,7 @@ fn the_pipeline_itself_is_never_overwritten() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_in_one_error() {
+fn unreadable_objects_are_reported_in_one_error() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["graph", "none.dot"]), @"
     exit: 2

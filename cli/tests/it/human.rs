@@ -144,7 +144,7 @@ fn a_wrong_answer_names_the_choices_and_loses_nothing() {
 }
 
 #[test]
-fn only_what_tells_choices_apart_is_asked_for() {
+fn only_what_distinguishes_choices_is_asked_for() {
     for (choices, hint) in [
         ("gate -> same [label=\"[S] Same\"]  gate -> same [label=\"[S] Some\"]", "answer with the whole label of"),
         ("gate -> same [label=\"[S] Same\"]  gate -> other [label=\"[S] Same\"]", "answer with the target of"),

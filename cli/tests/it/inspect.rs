@@ -280,7 +280,7 @@ fn a_turn_has_many_names() {
 }
 
 #[test]
-fn a_commit_whose_record_is_elsewhere_still_tells_its_turn() {
+fn a_commit_without_its_record_shows_its_turn() {
     let env = greeted();
     let sid = env.session();
     env.git(&["clone", "--quiet", "--branch", &format!("pleach/greet/{sid}"), ".", "../clone"]);
@@ -326,7 +326,7 @@ fn diff_goes_from_the_base_to_the_newest_commit() {
 }
 
 #[test]
-fn unknown_sessions_are_told_with_what_there_is() {
+fn unknown_sessions_come_with_a_list() {
     let env = greeted();
     insta::assert_snapshot!(env.pleach(&["turns", "zzz9"]), @"
     exit: 2

@@ -22,7 +22,7 @@ fn with_files() -> TestEnv {
 }
 
 #[test]
-fn what_is_made_where_files_are_left_out_is_work() {
+fn new_files_among_excluded_ones_are_work() {
     let exclude = |env: &TestEnv| env.configure("worktrees: {exclude: [out/]}\n");
     let cone = |env: &TestEnv| drop(env.git(&["sparse-checkout", "set", "--cone", "in"]));
     let no_cone = |env: &TestEnv| drop(env.git(&["sparse-checkout", "set", "--no-cone", "/*", "!/out/"]));
@@ -57,7 +57,7 @@ fn a_file_in_place_of_an_excluded_one_is_work() {
 }
 
 #[test]
-fn what_is_undone_is_left_out_again() {
+fn undone_files_are_excluded_again() {
     let env = with_files();
     env.configure("worktrees: {exclude: [out/, CLAUDE.md]}\n");
     let dot = check("t", "mkdir -p out; echo mine > out/g; echo mine > CLAUDE.md")

@@ -43,7 +43,7 @@ fn aside(copy: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_kill_with_a_broken_copy_costs_no_work() {
+fn a_kill_with_a_broken_worktree_costs_no_work() {
     for breaks in BREAKS {
         let env = TestEnv::with_repo();
         env.write("repo/left/out", "1\n");
@@ -121,7 +121,7 @@ fn files_in_place_of_a_worktree_are_kept_or_moved() {
 }
 
 #[test]
-fn a_copy_whose_making_was_cut_short_is_made_anew() {
+fn an_unfinished_worktree_is_created_again() {
     let env = TestEnv::with_repo();
     env.write("repo/.claude/settings.json", "{}\n");
     env.git(&["add", "."]);
@@ -266,7 +266,7 @@ fn worktrees_follow_a_moved_repository() {
 }
 
 #[test]
-fn a_working_copy_comes_along_to_another_base() {
+fn a_worktree_moves_to_another_base() {
     let env = TestEnv::with_repo();
     let (session, before) = killed_at_work(&env, "true");
     let base = env.root().join("elsewhere");
@@ -277,7 +277,7 @@ fn a_working_copy_comes_along_to_another_base() {
 }
 
 #[test]
-fn a_working_copy_another_repository_has_stays_where_it_is() {
+fn a_worktree_of_another_repository_stays() {
     let env = TestEnv::with_repo();
     let (session, copy) = killed_at_work(&env, "true");
     let (repo, moved) = (env.repo_path(), env.root().join("moved"));

@@ -121,7 +121,7 @@ fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
 }
 
 #[test]
-fn a_head_that_names_nothing_is_put_back() {
+fn an_invalid_head_is_restored() {
     for plant in [
         ": > $G/HEAD",
         "echo 'ref: refs/heads/../../x' > $G/HEAD",
@@ -178,7 +178,7 @@ fn an_incomplete_head_is_restored_after_a_kill() {
 }
 
 #[test]
-fn settings_of_the_worktree_s_own_are_put_back() {
+fn settings_of_the_worktree_are_restored() {
     for (own, plant) in [
         (false, "printf '[core]\\n fsmonitor = touch ran; false\\n' > $G/config.worktree"),
         (true, "printf '[core]\\n fsmonitor = touch ran; false\\n' > $G/config.worktree"),
@@ -300,7 +300,7 @@ fn open_files_of_the_parent_are_not_inherited() {
 }
 
 #[test]
-fn a_pipe_nobody_writes_to_is_not_waited_for() {
+fn a_pipe_without_writer_is_not_waited_for() {
     for plant in [
         "mkfifo .gitignore",
         "mkfifo .gitattributes",

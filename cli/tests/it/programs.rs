@@ -158,7 +158,7 @@ fn a_program_without_memory_gets_a_summary() {
 }
 
 #[test]
-fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
+fn ctrl_c_during_worktree_setup_pauses() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "setup");
     let command = serde_json::Value::from(format!("{}; echo ready > ready", gate.command()));
@@ -259,7 +259,7 @@ fn a_dry_run_says_which_agent_would_work() {
 }
 
 #[test]
-fn a_long_command_stands_unwrapped_in_its_commit() {
+fn a_long_command_is_not_wrapped_in_its_commit() {
     let env = TestEnv::with_repo();
     let command = format!("printf '%s' {} > told", "word ".repeat(40).trim());
     let body = format!("work [shape=parallelogram, tool_command=\"{command}\"] start -> work -> exit");

@@ -137,7 +137,7 @@ fn a_malformed_message_is_requested_again_then_dropped() {
 }
 
 #[test]
-fn an_address_from_the_repository_must_be_agreed_to() {
+fn an_address_from_the_repository_needs_approval() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     let refused = run(&env, &[]).expect(4);
@@ -356,7 +356,7 @@ fn an_unknown_model_is_found_before_spending() {
 }
 
 #[test]
-fn agents_are_told_who_they_are_by_their_files() {
+fn profile_files_tell_agents_their_role() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     env.write("repo/g.dot", graph("greet", "work [prompt=\"Greet\", agent=\"poet\"] start -> work -> exit"));

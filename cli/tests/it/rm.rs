@@ -218,7 +218,7 @@ fn a_removal_that_dies_loses_nothing_and_can_be_repeated() {
 }
 
 #[test]
-fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
+fn a_repository_inside_the_worktree_is_not_lost() {
     let env = made();
     let sid = env.session();
     env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
@@ -312,7 +312,7 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
 }
 
 #[test]
-fn a_run_that_is_called_off_says_so_itself() {
+fn a_cancelled_run_says_so() {
     let env = TestEnv::new();
     env.repo();
     let mut run = env.start(WAIT, &[]);
@@ -342,7 +342,7 @@ fn ctrl_c_before_a_cancel_makes_no_difference() {
 }
 
 #[test]
-fn what_runs_is_called_off_when_the_user_insists() {
+fn a_running_session_is_cancelled_with_force() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);

@@ -44,7 +44,7 @@ fn setup_files_are_committed_only_once_changed() {
 }
 
 #[test]
-fn a_setup_that_git_ignores_is_not_spoken_of() {
+fn an_ignored_setup_gives_no_warning() {
     let env = world();
     env.configure("worktrees: {setup: 'echo s > \"$(git rev-parse --git-path s)\"; touch lock'}\n");
     let ran = env.run(&graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);
@@ -76,7 +76,7 @@ fn a_kill_and_resume_leave_the_setup_unchanged() {
 }
 
 #[test]
-fn work_that_stands_where_the_setup_has_made_something_stays() {
+fn work_in_place_of_setup_files_stays() {
     let env = world();
     env.configure("worktrees: {setup: 'mkdir build; echo s > build/s; echo s > plain'}\n");
     let dot = graph(

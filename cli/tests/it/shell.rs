@@ -17,7 +17,7 @@ fn usage_errors_exit_with_two() {
 }
 
 #[test]
-fn errors_say_how_to_mend_them_on_the_second_line() {
+fn errors_have_their_hint_on_the_second_line() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["-C", "nowhere", "completions", "bash"]), @"
     exit: 2

@@ -138,7 +138,7 @@ fn init_asks_before_it_writes() {
 }
 
 #[test]
-fn init_tells_what_differs_in_a_file_that_is_there() {
+fn init_reports_differences_to_an_existing_file() {
     let bare = Bare::new();
     bare.0.write("repo/go.mod", "module x\n");
     bare.0.write("repo/orchestra.yaml", "agent: simulation\ntree: {test_command: make test}\n");
@@ -155,7 +155,7 @@ fn init_tells_what_differs_in_a_file_that_is_there() {
 }
 
 #[test]
-fn init_as_json_tells_and_writes_only_when_asked_to() {
+fn init_as_json_writes_only_when_asked() {
     let bare = Bare::new();
     bare.install("gemini", "0.61.0");
     bare.install("opencode", "");

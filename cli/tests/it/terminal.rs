@@ -431,7 +431,7 @@ fn the_bar_returns_after_approval_during_a_run() {
 }
 
 #[test]
-fn everything_said_stands_above_the_bar_of_a_tree() {
+fn messages_appear_above_the_bar_of_a_tree() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
     garden.env.write("repo/task-tree.json", "{\"nodes\": ");

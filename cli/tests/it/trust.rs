@@ -17,7 +17,7 @@ fn agreed(env: &TestEnv) {
 }
 
 #[test]
-fn agreements_are_listed() {
+fn approvals_are_listed() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["trust"]).expect(0), @r#"
     exit: 0
@@ -37,7 +37,7 @@ fn agreements_are_listed() {
 }
 
 #[test]
-fn agreements_can_be_taken_back() {
+fn approvals_can_be_revoked() {
     let env = TestEnv::new();
     agreed(&env);
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke", "11", "333"]).expect(0), @r#"
@@ -162,7 +162,7 @@ fn a_dotenv_file_needs_approval_except_keys_and_harmless_values() {
 }
 
 #[test]
-fn where_agreements_cannot_be_kept_another_place_is_named() {
+fn unwritable_approvals_come_with_an_alternative() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
@@ -202,7 +202,7 @@ fn asked(env: &TestEnv) -> String {
 const HOOK: &str = "{\"hooks\": \"one\"}\n";
 
 #[test]
-fn what_an_agent_obeys_is_asked_about_behind_links() {
+fn agent_files_behind_links_need_approval() {
     let env = obeying("agent: claude\n");
     env.pleach(&["run", "g.dot"]).expect(0);
     // The whole directory is a link.
@@ -266,7 +266,7 @@ fn links_that_lead_away_are_named() {
 }
 
 #[test]
-fn a_directory_an_agent_obeys_is_shown_with_its_files() {
+fn a_directory_of_agent_files_is_listed() {
     let env = obeying("agent: opencode\n");
     env.write("repo/.opencode/plugin/a.js", "run('a')\nrun('b')\n");
     env.write("repo/.opencode/blob", b"\xff\x00");
@@ -351,7 +351,7 @@ fn an_agent_is_known_by_the_program_of_its_template() {
 }
 
 #[test]
-fn the_users_limits_are_lifted_by_nobody_else_unasked() {
+fn raising_the_users_limits_needs_approval() {
     let env = obeying("budget: {usd: 1, on_exceeded: stop}\n");
     env.write("repo/pleach.yaml", "budget: {usd: 0.5, per_day_tokens: 7}\n");
     env.pleach(&["run", "g.dot"]).expect(0);
@@ -382,7 +382,7 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
 }
 
 #[test]
-fn working_copies_go_nowhere_else_unasked() {
+fn a_worktree_base_elsewhere_needs_approval() {
     let env = obeying("agent: simulation\n");
     let base = |base: &str| env.write("repo/pleach.yaml", format!("worktrees: {{base: '{base}'}}\n"));
     let outside = env.root().join("elsewhere");
@@ -445,7 +445,7 @@ fn the_users_own_settings_need_no_approval_despite_the_record() {
 }
 
 #[test]
-fn inputs_are_asked_about_where_nobody_has_given_them() {
+fn recorded_inputs_of_others_need_approval() {
     let env = TestEnv::new();
     let repo = env.repo();
     env.write(

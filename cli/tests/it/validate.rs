@@ -248,7 +248,7 @@ fn a_misspelt_shape_is_a_warning_with_a_fix() {
 }
 
 #[test]
-fn a_provider_nobody_knows_is_named() {
+fn an_unknown_provider_is_named() {
     let env = env();
     env.write("zork.dot", GOOD.replace("prompts/work.md\"", "prompts/work.md\", llm_provider=\"zork\""));
     let ran = env.pleach(&["validate", "zork.dot"]).expect(0);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_agents_say_what_is_near() {
+    fn unknown_agents_come_with_a_suggestion() {
         assert_eq!(
             AgentChoice::from_str("cluade").unwrap_err().to_string(),
             "there is no agent `cluade`, did you mean `claude`?"

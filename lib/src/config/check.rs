@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_placeholder_nobody_fills_in_is_known_from_other_braces() {
+    fn unknown_placeholders_are_distinguished_from_other_braces() {
         for (word, strange) in [
             ("{promt_file}", Some(("promt_file", Some("prompt_file")))),
             ("--task={prompt-file}", Some(("prompt-file", Some("prompt_file")))),

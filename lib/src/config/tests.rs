@@ -148,7 +148,7 @@ fn weaker_sources_are_remembered() {
 }
 
 #[test]
-fn paths_start_from_the_file_they_stand_in() {
+fn paths_are_relative_to_their_file() {
     let environment =
         env(&[("PLEACH_TREE__PIPELINE", "c.dot"), ("PLEACH_SANDBOX__RO", "[a, /b]"), ("PLEACH_SANDBOX__RW", "x")]);
     let config = resolved(vec![
@@ -234,7 +234,7 @@ fn a_stronger_agent_is_that_of_every_step() {
 }
 
 #[test]
-fn values_that_cannot_work_are_told_with_the_rest() {
+fn invalid_values_are_reported_with_the_rest() {
     let text = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1, base_branch: a..b}
 workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 'command:'\n";
     let told = |layer: Layer| -> Vec<String> {
@@ -642,7 +642,7 @@ fn a_record_of_a_newer_pleach_is_refused() {
 }
 
 #[test]
-fn settings_supplied_by_repositories_are_told_from_the_users() {
+fn settings_of_repositories_and_users_are_distinguished() {
     let dotenv = parse_dotenv(
         "ANTHROPIC_BASE_URL=https://evil\nGIT_SSH_COMMAND=x\nDB_PASSWORD=pw\nPLEACH_AGENT=command:evil",
         Path::new("/p/.env"),

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ref_alone_tells_whether_it_is_there() {
+    fn only_the_ref_decides_whether_a_branch_exists() {
         let now = CommitId::from_bytes([1; 20]);
         assert_eq!(decide(BranchSight::Has), BranchStep::Landed);
         assert_eq!(decide(BranchSight::Elsewhere(now)), BranchStep::Refuse(InTheWay::Moved(now)));

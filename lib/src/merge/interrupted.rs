@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_git_has_written_is_told() {
+    fn only_files_git_has_written_are_reported() {
         let paths = || vec![found("new", true, true, true), found("old", false, true, true)];
         assert_eq!(WrittenFiles::of(true, paths()), WrittenFiles::All);
         let (changed, added) = (vec!["old".into()], vec!["new".into()]);

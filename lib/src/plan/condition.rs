@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_says_where_and_why() {
+    fn an_invalid_condition_says_where_and_why() {
         for (text, offset, message) in [
             ("outcome=", 8, "a value is missing; an empty one is written `outcome=\"\"`"),
             ("outcome= && x", 9, "a value is missing; an empty one is written `outcome=\"\"`"),
@@ -550,7 +550,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_parses_reads_back(text in "([a-z]{1,3}|[ =!<>()\"\\\\.-]|&&|\\|\\|| contains | matches |[0-9]){0,24}") {
+        fn parsed_text_round_trips(text in "([a-z]{1,3}|[ =!<>()\"\\\\.-]|&&|\\|\\|| contains | matches |[0-9]){0,24}") {
             if let Ok(condition) = Condition::parse(&text) {
                 prop_assert_eq!(Condition::parse(&condition.to_string()), Ok(condition.clone()), "{}", condition);
             }

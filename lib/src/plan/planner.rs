@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_plan_is_said_so() {
+    fn an_answer_without_a_plan_is_an_error() {
         assert_eq!(errors("I cannot do that."), ["there is no JSON object in the answer"]);
         assert_eq!(errors("```json\n[]\n```"), ["the plan must be an object with `tasks`, not a list"]);
         assert_eq!(errors("{\"tasks\": [}"), ["the plan is not JSON: expected value at line 1 column 12"]);

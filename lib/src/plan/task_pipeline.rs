@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_agent_implements_the_work_begins_there() {
+    fn the_work_starts_at_the_implementing_agent() {
         let steps = "plan [step=plan, prompt=p]; implement [step=implement]";
         assert_eq!(first(steps, "start -> plan -> implement -> done"), "");
         let by_command = "implement [step=implement, shape=parallelogram, tool_command=make]; fix [step=fix, prompt=f]";

@@ -119,7 +119,7 @@ fn the_handler_follows_type_then_shape_then_id() {
 }
 
 #[test]
-fn every_spelling_of_other_engines_is_understood_and_said_so() {
+fn every_alias_of_other_engines_is_understood_and_noted() {
     let minute = Some(Duration::from_secs(60));
     type Check = (&'static str, &'static str, fn(&Node) -> bool);
     let checks: [Check; 11] = [
@@ -301,7 +301,7 @@ fn inputs(values: &[(&str, &str)], files: &[(&str, &str)]) -> Inputs {
 }
 
 #[test]
-fn variables_are_expanded_once_and_unknown_ones_told() {
+fn variables_are_expanded_once_and_unknown_ones_reported() {
     let source = r#"digraph G { graph [goal="ship $what", label="$goal!"]
         a [prompt="$goal, {{ goal }}, {{what}}, {{ inputs.what }}, $what-ever, $whatever, $HOME, $ {{.Go}} {x} {{ missing }} $"]
         b [label="do $goal", shape=parallelogram, tool_command="echo $goal $what {{ what }} ${what} '{{.Names}}' {{ later }}"] }"#;
@@ -375,7 +375,7 @@ fn prompts_come_from_files() {
 }
 
 #[test]
-fn the_stylesheet_lies_under_what_nodes_say() {
+fn node_attributes_override_the_stylesheet() {
     let source = r#"digraph G { graph [llm_provider=fallback, reasoning_effort=low, model_stylesheet="
             * { llm_model: base; }
             box { llm_model: boxed; }

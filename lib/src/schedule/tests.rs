@@ -738,7 +738,7 @@ fn any_standing(tree: &TaskTree, number: u8) -> LeafState {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn what_is_counted_and_shared_says_what_the_leaves_say(
+    fn shared_counts_agree_with_the_leaves(
         tree in any_tree(),
         numbers in prop::array::uniform16(any::<u8>()),
         later in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),

@@ -393,7 +393,7 @@ ERROR tests/test_b.py::test_db - RuntimeError: no database
     }
 
     #[test]
-    fn unittest_tells_how_many_ran_and_what_came_of_them() {
+    fn unittest_reports_how_many_ran_and_their_results() {
         let rule = "-".repeat(70);
         let output = |ran: &str, end: &str| format!("...F\n{rule}\nRan {ran} in 0.003s\n\n{end}\n");
         check("unittest", &output("15 tests", "OK"), counts(15, 0, 0));
@@ -449,7 +449,7 @@ Ran all test suites.
     }
 
     #[test]
-    fn go_counts_tests_and_packages_it_tells_nothing_of() {
+    fn go_counts_tests_and_silent_packages() {
         let verbose = "\
 === RUN   TestAdd
 --- PASS: TestAdd (0.00s)

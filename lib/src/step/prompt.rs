@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_attempt_is_told_the_task_and_its_tests() {
+    fn the_first_attempt_gets_the_task_and_its_tests() {
         let tests = r#"[{"type": "setup", "command": "make db"}, {"type": "unit", "command": "pytest -x"}]"#;
         let task = task("Tables for users and posts.", tests);
         let expected = "Implement task T001: Create schema\n\

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_not_what_ran_around_it() {
+    fn the_failure_is_reported_without_its_surroundings() {
         let ran = |kind, passed, stdout: &str, stderr: &str| RanTest {
             kind,
             passed,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_is_told_by_its_reason() {
+    fn a_rejection_is_described_by_its_reason() {
         let why = |reply: &str| failure(&StepKind::Review, &text::review(reply).write(&redactor()), &[]);
         assert_eq!(why("Much is good.\n\nREJECTED: missing tests"), "review rejected: missing tests");
         assert_eq!(why("REJECTED"), "review rejected");

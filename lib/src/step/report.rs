@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn own_files_are_told_from_others_beside_them() {
+    fn own_files_are_distinguished_from_others() {
         let own = |path: &str| is_own(&RepoPath::from(path), "spec/logs", "reports");
         let at = "2025-02-16T14:30:22Z".parse().unwrap();
         assert!(own(&format!("spec/logs/{}", log_file(&task(), "test", at))));

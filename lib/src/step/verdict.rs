@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_rejection_is_what_stands_around_it() {
+    fn a_rejections_reason_is_the_text_around_it() {
         let cases = [
             ("REJECTED: there are no tests.", "there are no tests."),
             ("Much is good.\n\n**REJECTED** \u{2014} rows are lost", "rows are lost"),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_that_is_taken_back_is_none() {
+    fn a_revoked_approval_is_none() {
         let none = [
             "Approved: \u{274c}",
             "APPROVED \u{2717}",

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_are_known_by_what_their_commands_speak_of() {
+    fn agents_are_recognized_by_words_of_their_commands() {
         for (word, expected) in [
             ("claude", vec!["claude"]),
             ("/opt/bin/claude-next", vec!["claude"]),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agreements_are_known_again_by_repository_kind_and_text() {
+    fn approvals_are_recognized_by_repository_kind_and_text() {
         let key = |repo: &str, place: &str, text: &str| {
             TrustItem::command(place.to_owned(), text.to_owned()).key(repo).expect("it deceives nobody")
         };

@@ -288,7 +288,7 @@ async fn an_unreadable_answer_is_requested_once_more() {
 }
 
 #[tokio::test]
-async fn an_agent_in_circles_is_told_and_then_ended() {
+async fn a_looping_agent_is_warned_then_ended() {
     for cycle in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
         let site = Site::new();
         let steps: String =
@@ -374,7 +374,7 @@ async fn a_context_filling_up_is_a_warning() {
 }
 
 #[tokio::test]
-async fn remarks_are_heard_after_the_turn() {
+async fn warnings_come_after_the_turn() {
     let site = Site::new();
     let agent = builtin("      - tools: [{glob: {pattern: x}}]\n      - text: done\n      - text: really done\n");
     let job = site.job();
@@ -414,7 +414,7 @@ async fn a_new_task_joins_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_cannot_go_on_says_why() {
+async fn a_conversation_that_cannot_resume_says_why() {
     let site = Site::new();
     let call = Message::new(Role::Assistant, vec![Part::tool_call("1", "glob", json!({}))]);
     for history in [vec![], vec![Message::steering("x")], vec![Message::user("t"), call]] {
@@ -500,7 +500,7 @@ async fn a_last_answer_is_not_lost_to_a_stop() {
 }
 
 #[tokio::test]
-async fn nothing_new_begins_after_a_stop_or_a_kill() {
+async fn nothing_starts_after_a_stop_or_kill() {
     let site = Site::new();
     let (canceller, cancel) = Cancel::new();
     canceller.stop();
@@ -592,7 +592,7 @@ proptest! {
 
     /// Interrupted after any turn and continued from what was reported, a run takes the turns it would have taken.
     #[test]
-    fn a_run_goes_on_after_any_turn(steps in prop::collection::vec(step(), 1..6), faults in prop::collection::vec(0u32..3, 6)) {
+    fn a_run_resumes_after_any_turn(steps in prop::collection::vec(step(), 1..6), faults in prop::collection::vec(0u32..3, 6)) {
         let mut listed = Vec::new();
         for (step, tries) in steps.into_iter().chain([json!({"text": "the end"})]).zip(faults) {
             if tries > 0 {

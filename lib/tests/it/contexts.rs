@@ -164,7 +164,7 @@ scripts:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_contexts_go_on_after_a_kill() {
+async fn both_contexts_resume_after_a_kill() {
     let world = World::new();
     pipes(world.root());
     let id = killed_after(&world, &["main.1", "b.1"]);
@@ -183,7 +183,7 @@ async fn both_contexts_go_on_after_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_context_whose_first_record_is_missing_is_begun_again() {
+async fn a_context_without_its_first_record_restarts() {
     let world = World::new();
     pipes(world.root());
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));

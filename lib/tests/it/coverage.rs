@@ -66,7 +66,7 @@ fn no_row_is_written_twice() {
 }
 
 #[test]
-fn rows_are_told_from_headings() {
+fn rows_are_distinguished_from_headings() {
     let page = "| row | covered by |\n|---|---|\n| Branch creation | `a::b` |\n| Worktree path | many |\n";
     let cells: Vec<&str> = rows(page).into_iter().map(|(_, cell)| cell).collect();
     assert_eq!(cells, ["`a::b`", "many"]);

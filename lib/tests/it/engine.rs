@@ -286,7 +286,7 @@ async fn the_taken_edge_of_two_parallel_ones_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_full_fidelity_goes_on_with_its_conversation() {
+async fn a_node_with_full_fidelity_resumes_its_conversation() {
     let world = World::new();
     let script = r#"
 scripts:

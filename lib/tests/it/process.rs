@@ -608,7 +608,7 @@ fn a_helper_over_its_limit_is_killed_with_children() {
 }
 
 #[test]
-fn a_helper_program_has_its_own_group_and_speaks_english() {
+fn a_helper_program_has_its_own_group_and_locale() {
     let output =
         run_blocking(&helper("sh", &["-c", "echo $$; cut -d' ' -f5 /proc/$$/stat; echo $LC_ALL"])).expect("it runs");
     let text = String::from_utf8(output.stdout).expect("text");

@@ -126,7 +126,7 @@ fn stream_error(format: Format) -> String {
 }
 
 #[tokio::test]
-async fn every_format_is_spoken_as_its_server_wants_it() {
+async fn every_wire_format_matches_its_server() {
     for (name, format, _, line) in ALL {
         let server = Server::start(move |_, _| hello(format));
         let provider = provider(&server, &name);
@@ -249,7 +249,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart_and_never_show_the_key() {
+async fn refusals_are_classified_and_never_show_the_key() {
     for (name, format, key, _) in ALL {
         for (status, class, says) in [
             (400, ErrorClass::Terminal, format!("{name} refuses the request (400): bad")),
@@ -345,7 +345,7 @@ async fn broken_connections_are_tried_again() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_an_error_that_says_so() {
+async fn a_truncated_answer_is_an_error() {
     for (name, format, _, _) in ALL {
         let half = move || {
             let mut pieces = streamed(format, vec![Part::text("Half of it, and then"), write("a", "one")]);
@@ -453,7 +453,7 @@ async fn a_kill_drops_the_call() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_and_asked_for_again() {
+async fn an_unreadable_answer_is_reported_and_retried() {
     for (name, format, _, _) in ALL {
         let server = Server::start(move |_, before| match before {
             0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),

@@ -102,7 +102,7 @@ fn an_event_survives_redaction_of_its_own_words() {
 }
 
 #[test]
-fn what_is_said_in_an_event_is_without_secrets() {
+fn texts_of_events_are_redacted() {
     let redactor = Redactor::new([("D_PASSWORD", "orchid")]);
     for (kind, said) in [
         (

@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(subject in words(), body in body(), trailers in trailers()) {
+    fn written_messages_read_back(subject in words(), body in body(), trailers in trailers()) {
         let written = CommitMessage { subject, body, trailers };
         let read = CommitMessage::read(&written.write());
         prop_assert_eq!(&read, &CommitMessage { body: normal(&written.body), ..written.clone() });

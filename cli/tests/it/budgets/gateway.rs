@@ -233,7 +233,7 @@ fn a_program_cannot_keep_to_itself_what_its_calls_take() {
 }
 
 #[test]
-fn what_nobody_counts_counts_by_its_length() {
+fn uncounted_calls_count_by_length() {
     for (ending, step) in [(Ending::Untold, "say chat TEXT"), (Ending::Open, "leave chat TEXT")] {
         let (env, server) = talkative(ending, step, 2500);
         let ran = env.run(&work("one"), &[]).expect(1);

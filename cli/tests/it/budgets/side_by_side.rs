@@ -75,7 +75,7 @@ fn tokens(story: &Story) -> u64 {
 }
 
 #[test]
-fn what_nobody_waits_for_is_counted() {
+fn abandoned_calls_are_counted() {
     let server = slow();
     let env = program(&server, "abandon chat 40 100\n", "{tokens: 1500}");
     let ran = env.run(&work(), &[]).expect(1);
@@ -85,7 +85,7 @@ fn what_nobody_waits_for_is_counted() {
 }
 
 #[test]
-fn what_is_under_way_when_its_program_ends_is_counted() {
+fn calls_in_flight_when_the_program_ends_count() {
     let server = slow();
     let env = program(&server, "abandon chat 1 100\n", "{tokens: 9000}");
     let ran = env.run(&work(), &[]).expect(0);

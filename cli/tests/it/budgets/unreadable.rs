@@ -59,7 +59,7 @@ fn assert_refused(ran: Ran, session: &str, limit: &str) {
 }
 
 #[test]
-fn what_is_wiped_off_the_record_stays_spent() {
+fn spending_removed_from_the_record_still_counts() {
     for budget in ["{per_day_tokens: 3}", "{per_day_usd: 3, on_exceeded: pause}"] {
         let env = world(budget);
         env.run(&work(), &[]).expect(0);

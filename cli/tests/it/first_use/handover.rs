@@ -93,7 +93,7 @@ fn n04_noise_on_one_stream_leaves_the_others_failure() {
 }
 
 #[test]
-fn n04_only_the_newest_output_is_told_without_secrets() {
+fn n04_only_the_newest_output_is_shown_redacted() {
     let env = TestEnv::with_script(&answers(&[("fix", 1, "One."), ("fix", 2, "Two."), ("fix", 3, "Three.")]));
     env.configure("agent: builtin\nproviders: {script: {file: script.yaml}}\ncontext: {output_chars: 200}\n");
     env.write("repo/leak", "hunter2-hunter2\n");
@@ -183,7 +183,7 @@ fn rejects_once() -> [Value; 2] {
 }
 
 #[test]
-fn n05_every_example_tells_its_agents_what_the_others_answered() {
+fn n05_every_example_shares_answers_between_agents() {
     let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut files: Vec<PathBuf> =
         fs::read_dir(&examples).expect("examples").flatten().map(|file| file.path()).collect();
@@ -205,7 +205,7 @@ fn n05_every_example_tells_its_agents_what_the_others_answered() {
 }
 
 #[test]
-fn n05_who_is_to_try_again_is_told_what_failed() {
+fn n05_a_retrying_agent_gets_the_failure() {
     let env = TestEnv::with_repo();
     let agent = env.write_program(
         "agent.sh",

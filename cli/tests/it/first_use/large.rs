@@ -88,7 +88,7 @@ fn n28_exclude_takes_globs_and_warns_of_what_matches_nothing() {
 }
 
 #[test]
-fn n28_an_inherited_sparse_checkout_is_said() {
+fn n28_an_inherited_sparse_checkout_is_reported() {
     let env = TestEnv::with_repo();
     commit(&env, &["in/a", "out/b", "out/c"]);
     let whole = env.run(&one("true"), &[]).expect(0);

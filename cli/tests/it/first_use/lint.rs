@@ -129,7 +129,7 @@ fn n22_alias_notes_need_verbose() {
 }
 
 #[test]
-fn n22_each_diagnostic_is_told_once() {
+fn n22_each_diagnostic_is_reported_once() {
     let nodes = "a [prompt=\"{{ who }} and {{ who }}\"]\nb [prompt=Work]\nc [prompt=Work]\n";
     let body = format!(
         "node [shape=hexagn, max_retrys=1]\nedge [conditon=x]\n{nodes}start -> a -> b -> c\n\
@@ -208,7 +208,7 @@ fn n22_words_in_conditions_that_mean_nothing_are_found() {
 }
 
 #[test]
-fn n22_templates_nobody_fills_are_found() {
+fn n22_undefined_templates_are_found() {
     let body = "a [prompt=\"Do {{ plan.output }}\", llm_model=\"{{ model }}\"]\nstart -> a -> exit";
     assert_found(
         body,
@@ -220,7 +220,7 @@ fn n22_templates_nobody_fills_are_found() {
 }
 
 #[test]
-fn n22_outcomes_nobody_gives_are_found() {
+fn n22_impossible_outcomes_are_found() {
     let ways = "start -> review\nreview -> exit [condition=\"outcome=approved\"]\n\
                 review -> a [condition=\"outcome=rejected\"]\na -> review";
     let nobody =

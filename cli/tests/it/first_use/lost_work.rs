@@ -407,7 +407,7 @@ fn n03_a_task_whose_worktree_fails_leaves_no_session() {
 }
 
 #[test]
-fn n03_a_failing_filter_is_told_in_few_lines() {
+fn n03_a_failing_filter_is_reported_briefly() {
     let env = TestEnv::with_repo();
     env.write("repo/.gitattributes", "*.bin filter=lfs\n");
     for i in 0..20 {
@@ -423,7 +423,7 @@ fn n03_a_failing_filter_is_told_in_few_lines() {
 }
 
 #[test]
-fn n03_a_full_disk_is_told_as_one() {
+fn n03_a_full_disk_is_reported_as_such() {
     let env = TestEnv::with_repo();
     env.write("repo/large", vec![b'x'; 6 << 20]);
     commit_all(&env, "Large");
@@ -546,7 +546,7 @@ fn n30_tasks_land_in_a_partial_clone() {
 }
 
 #[test]
-fn n30_a_shallow_clone_with_the_run_start_goes_on() {
+fn n30_a_shallow_clone_with_the_run_start_continues() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.garden(&[]).expect(0);
     let url = format!("file://{}", garden.env.repo_path().display());
@@ -595,7 +595,7 @@ fn n31_a_write_that_git_gc_broke_is_tried_again() {
 }
 
 #[test]
-fn n31_skipped_hooks_and_signing_are_said_once() {
+fn n31_skipped_hooks_and_signing_are_reported_once() {
     let env = TestEnv::with_repo();
     let said = "pleach's commits skip your hooks (`pre-commit`) and are not signed";
     let ran = env.run(&one("true"), &[]).expect(0);

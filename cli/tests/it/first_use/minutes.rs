@@ -188,7 +188,7 @@ fn n20_init_marks_guesses_and_ends_with_a_prompt() {
 }
 
 #[test]
-fn n20_agents_are_told_one_thing_about_commits() {
+fn n20_agents_get_one_instruction_about_commits() {
     let env = TestEnv::with_repo();
     let result =
         r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.\\nAPPROVED","session_id":"s-1"}"#;

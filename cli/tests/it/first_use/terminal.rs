@@ -224,7 +224,7 @@ fn n25_run_takes_agent_and_model() {
 }
 
 #[test]
-fn n26_unknown_variables_are_a_warning_said_once() {
+fn n26_unknown_variables_warn_once() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("one", &(tool("work", "true") + "start -> work -> exit")));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);

@@ -116,7 +116,7 @@ fn n15_rejections_count_and_negations_are_no_approval() {
 }
 
 #[test]
-fn n15_the_reason_of_a_rejection_stands_above_its_heading() {
+fn n15_a_rejections_reason_precedes_its_heading() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, r"printf 'Problems:\n- too short\n\n## Verdict\n\n**REJECTED**\n\n---\n'");
     let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -125,7 +125,7 @@ fn n15_the_reason_of_a_rejection_stands_above_its_heading() {
 }
 
 #[test]
-fn n15_an_approval_that_is_taken_back_does_not_land() {
+fn n15_a_revoked_approval_does_not_land() {
     let replies = [
         "Approved: \u{274c}",
         "APPROVED \u{2717}",
@@ -290,7 +290,7 @@ fn n17_failed_phase_attempts_land_when_isolation_changes() {
 }
 
 #[test]
-fn n17_a_phase_begun_with_a_branch_ends_so() {
+fn n17_a_phase_started_with_a_branch_ends_so() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
     garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);

@@ -187,7 +187,7 @@ mod who_pays {
     }
 
     #[test]
-    fn n03_without_key_and_login_nothing_begins() {
+    fn n03_without_key_and_login_nothing_starts() {
         let env = TestEnv::with_repo();
         claude(&env, &done());
         for more in [&[][..], &["--dry-run"]] {

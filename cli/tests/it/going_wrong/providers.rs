@@ -307,7 +307,7 @@ fn n10_an_http_2_server_is_used_over_one_connection() {
 }
 
 #[test]
-fn n10_a_connection_that_says_nothing_is_not_used_again() {
+fn n10_a_silent_connection_is_not_reused() {
     let env = TestEnv::with_repo();
     let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
@@ -360,7 +360,7 @@ fn opencode(env: &TestEnv, language: &str) {
 }
 
 #[test]
-fn n09_opencode_speaks_the_language_of_whoever_has_a_key() {
+fn n09_opencode_uses_the_api_of_the_key() {
     for (language, format, provider, key, sdk, end) in [
         ("anthropic", Format::Anthropic, "anthropic", "ANTHROPIC_API_KEY", "@ai-sdk/anthropic", "/v1"),
         ("responses", Format::Responses, "openai", "OPENAI_API_KEY", "@ai-sdk/openai", "/v1"),

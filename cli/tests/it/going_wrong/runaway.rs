@@ -96,7 +96,7 @@ fn n01_a_loop_over_refusals_ends_at_its_limit() {
 }
 
 #[test]
-fn n01_a_loop_over_answers_nobody_can_read_is_ended() {
+fn n01_a_loop_over_unreadable_answers_is_ended() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| page());
     looping(&env, &server, ":", ", max_failed_calls: 4");
@@ -148,7 +148,7 @@ fn n01_a_loop_over_what_the_gateway_refuses_is_ended() {
 }
 
 #[test]
-fn n01_what_is_refused_beside_the_work_ends_nothing() {
+fn n01_refused_side_calls_end_nothing() {
     let env = TestEnv::with_repo();
     let probe = env.write("probe", "post anthropic /api/event_logging/batch\n");
     let command = format!("for n in 1 2 3 4 5 6; do {} {} || :; done", fake_agent::path().display(), probe.display());
@@ -163,7 +163,7 @@ fn n01_what_is_refused_beside_the_work_ends_nothing() {
 }
 
 #[test]
-fn n01_who_changes_files_between_failures_goes_on() {
+fn n01_an_agent_changing_files_between_failures_continues() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, before| match before {
         0..9 => refusal(500, "the server fell over"),
@@ -268,7 +268,7 @@ fn n01_provider_counts_hold_the_next_call_at_limits() {
 }
 
 #[test]
-fn n01_the_live_line_says_what_the_provider_does() {
+fn n01_the_live_line_shows_provider_failures() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| refusal(500, "the server fell over"));
     looping(&env, &server, "sleep 0.3", ", max_failed_calls: 1000");

@@ -213,8 +213,8 @@ fn n15_the_user_decides_what_is_hidden_from_whom() {
 }
 
 #[test]
-fn n15_who_is_refused_a_hidden_file_is_told_why() {
-    if skip("n15_who_is_refused_a_hidden_file_is_told_why", 4) {
+fn n15_a_denied_hidden_file_is_explained() {
+    if skip("n15_a_denied_hidden_file_is_explained", 4) {
         return;
     }
     let env = home();

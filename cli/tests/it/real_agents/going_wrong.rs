@@ -229,7 +229,7 @@ impl Flag {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n01_after_a_stop_nobody_asks_again() {
+fn n01_after_a_stop_no_call_is_made() {
     for pair in EACH {
         for signal in ["INT", "TERM"] {
             let (arrived, let_go) = (Flag::default(), Flag::default());
@@ -265,7 +265,7 @@ fn n01_after_a_stop_nobody_asks_again() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n03_without_key_and_login_nothing_begins() {
+fn n03_without_key_and_login_nothing_starts() {
     for (pair, said) in EACH.iter().zip(["Claude Code has", "Codex has", "Gemini CLI has"]) {
         let server = Server::start(|seen, _| done(seen));
         let Some(env) = pair.world(&server, "") else { continue };

@@ -118,7 +118,7 @@ fn a_runner_the_repository_names_is_asked_about() {
 }
 
 #[test]
-fn a_tree_it_began_is_gone_on_with() {
+fn a_tree_arborist_began_is_continued() {
     let env = world(TREE, AGENT);
     let message = "task(main@T001@complete): complete \"Add one\"\n\nArborist-Step: complete\nArborist-Result: pass\n";
     env.git(&["commit", "--quiet", "--allow-empty", "-m", message]);
@@ -131,7 +131,7 @@ fn a_tree_it_began_is_gone_on_with() {
 }
 
 #[test]
-fn the_commits_of_its_reference_are_read_as_they_stand() {
+fn arborists_reference_commits_are_read() {
     let examples = include_str!("../../../../lib/tests/golden/step-commits.txt");
     let named: Vec<&str> = examples.split("%%\n").filter(|text| text.starts_with("task(T001)")).collect();
     let env = world(TREE, AGENT);

@@ -70,7 +70,7 @@ fn markdown_becomes_a_tree_by_fixed_rules() {
 }
 
 #[test]
-fn mistakes_in_markdown_are_told_with_their_places() {
+fn errors_in_markdown_are_reported_with_locations() {
     let env = world();
     env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");
     let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
@@ -92,7 +92,7 @@ fn mistakes_in_markdown_are_told_with_their_places() {
 }
 
 #[test]
-fn a_spec_that_is_no_file_is_not_passed_over() {
+fn a_spec_that_is_no_file_is_an_error() {
     let env = world();
     let spec = env.repo_path().join("spec");
     // A directory is no spec, and a link that leads nowhere is what an editor leaves.
@@ -156,7 +156,7 @@ fn a_planners_answer_is_requested_once_more() {
 }
 
 #[test]
-fn what_is_written_is_the_plan_that_was_checked() {
+fn the_checked_plan_is_written() {
     let env = world();
     let tasks = json!([{"id": "A", "description": "a", "depends_on": ["B"]}, {"id": "B", "description": "b"}]);
     let forged = json!({"tasks": tasks, "nodes": {"X": {"id": "X", "name": "x", "depends_on": ["X"]}},
@@ -226,7 +226,7 @@ fn a_plan_that_is_bad_twice_is_refused() {
 }
 
 #[test]
-fn a_program_is_told_everything_when_it_is_asked_again() {
+fn a_retried_program_gets_everything_again() {
     let env = world();
     let answer = env.write("plan.json", PLAN);
     let seen = env.root().join("seen");
@@ -261,7 +261,7 @@ fn an_agent_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn where_nobody_can_plan_it_ends_as_a_run_does() {
+fn without_a_planner_build_ends_like_a_run() {
     let env = world();
     let server = Server::start(|_, _| Play::Answer(401, vec![], r#"{"error": {"message": "not this key"}}"#.into()));
     let providers = |models: &str| {

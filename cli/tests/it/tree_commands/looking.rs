@@ -89,7 +89,7 @@ fn an_id_picks_a_task_or_a_session() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_tree_is_said() {
+fn what_blocks_a_tree_is_reported() {
     let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
     pleach(&env, 1, &["gardener", "--max-retries", "2"]);
     let ran = env.pleach(&["status"]).expect(0);
@@ -323,7 +323,7 @@ fn a_log_name_of_two_trees_is_ambiguous() {
 }
 
 #[test]
-fn a_phase_tells_what_its_tests_say_by_now() {
+fn a_phase_shows_its_current_test_results() {
     let env = world(&TREE.replace("test -f three.txt", "test -f mended || { echo no-mended; exit 1; }"), AGENT);
     let phase = || env.pleach(&["--json", "inspect", "phase2"]).expect(0).json();
     let facts = |seen: &Value| (seen["status"].clone(), seen["tests"].clone(), seen["attempts"].clone());

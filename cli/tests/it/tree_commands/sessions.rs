@@ -75,7 +75,7 @@ fn removing_the_session_of_a_task_leaves_what_others_need() {
 }
 
 #[test]
-fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
+fn a_failed_task_keeps_its_branch_by_default() {
     let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
     pleach(&env, 1, &["gardener", "--max-retries", "1"]);
     let session = env.session();

@@ -115,7 +115,7 @@ fn old_code_is_laid_on_again_after_a_kill() {
 
 /// What a session was begun on came before it, though another machine's clock dated it later.
 #[test]
-fn a_session_behind_steps_of_a_clock_ahead_goes_on() {
+fn a_session_after_future_dated_steps_resumes() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     garden.gardener(&[]).expect(0);
     garden.env.git(&["commit", "--quiet", "--amend", "--no-edit", "--allow-empty", "--date=2090-01-01T00:00:00Z"]);
@@ -281,7 +281,7 @@ fn a_reviewer_that_rejects_and_breaks_off_has_rejected() {
 }
 
 #[test]
-fn a_verdict_nobody_can_read_is_asked_for_once_more() {
+fn an_unreadable_verdict_is_requested_once_more() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n = 1 && echo 'I think it is fine' || echo APPROVED");
     garden.gardener(&[]).expect(0);
@@ -291,7 +291,7 @@ fn a_verdict_nobody_can_read_is_asked_for_once_more() {
 }
 
 #[test]
-fn a_verdict_nobody_can_read_twice_is_a_rejection() {
+fn an_unreadable_verdict_twice_is_a_rejection() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n -le 2 && echo 'NOT APPROVED' || echo APPROVED");
     garden.gardener(&[]).expect(0);
@@ -343,7 +343,7 @@ fn attempts_are_counted_on_after_a_kill() {
 }
 
 #[test]
-fn a_killed_run_goes_on_behind_its_newest_step() {
+fn a_killed_run_resumes_after_its_newest_step() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
@@ -357,7 +357,7 @@ fn a_killed_run_goes_on_behind_its_newest_step() {
 }
 
 #[test]
-fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
+fn foreign_code_after_the_tests_is_tested_and_reviewed() {
     let test = "unit: echo run >> \"$HOME/tests\"; test ! -e broken";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
     let gate = Gate::new(&garden.env, "review");
@@ -505,7 +505,7 @@ fn no_part_of_a_secret_survives_a_cut() {
 }
 
 #[test]
-fn why_an_attempt_does_not_count_is_told_to_everybody() {
+fn why_an_attempt_does_not_count_is_shown() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let plant = "ln -s /dev/null \"$(git rev-parse --git-dir)/MERGE_HEAD\"";
     garden.agent(&format!("{WRITES}; {plant}; echo all is well"), APPROVES);

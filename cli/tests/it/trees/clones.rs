@@ -47,7 +47,7 @@ fn work_that_waits_lands_in_another_clone() {
 }
 
 #[test]
-fn what_was_interrupted_goes_on_in_another_clone() {
+fn interrupted_work_resumes_in_another_clone() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
@@ -63,7 +63,7 @@ fn what_was_interrupted_goes_on_in_another_clone() {
 }
 
 #[test]
-fn a_phase_goes_on_in_another_clone() {
+fn a_phase_resumes_in_another_clone() {
     let phase = ["--isolation", "phase"];
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&phase).expect(0);

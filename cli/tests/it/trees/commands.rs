@@ -140,7 +140,7 @@ fn without_an_agent_nothing_is_pretended() {
 }
 
 #[test]
-fn nothing_is_pretended_whoever_says_so() {
+fn task_trees_never_use_the_simulation() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let pretending = r#"digraph g { start [shape=Mdiamond] done [shape=Msquare]
         implement [step=implement, agent=" simulation"] start -> implement -> done }"#;
@@ -253,7 +253,7 @@ fn a_broken_tree_is_refused_with_every_error() {
 }
 
 #[test]
-fn json_tells_every_step_and_the_end() {
+fn json_reports_every_step_and_the_end() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let ran = garden.gardener(&["--json"]).expect(0);
     let lines = ran.json_lines();
@@ -428,7 +428,7 @@ fn cancelled_phase_tests_let_nothing_through() {
 }
 
 #[test]
-fn a_step_tells_the_number_of_attempts_there_are_now() {
+fn a_step_names_the_current_number_of_attempts() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{}; exit 3", gate.command()), APPROVES);

@@ -101,7 +101,7 @@ fn a_provider_that_is_down_costs_no_attempt() {
 
 /// A session has its pipeline and its settings as they were; one that waits for others does not go on with them.
 #[test]
-fn what_could_not_work_goes_on_with_what_was_mended() {
+fn an_unusable_agent_continues_once_fixed() {
     const PIPELINE: &str = r#"digraph mine { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
         review [step=review, llm_model="MODEL"]; start -> implement -> review -> done }"#;
     let garden = Garden::new(&Tree::of(&["T001"]));

@@ -199,7 +199,7 @@ fn an_unmerged_phase_names_its_failed_task() {
 }
 
 #[test]
-fn a_conflict_is_mended_by_what_is_printed() {
+fn printed_commands_resolve_a_conflict() {
     let garden = alike(&Tree::of(&["T001"]));
     let root = garden.env.root();
     garden.env.git(&["config", "user.name", "User"]);

@@ -544,7 +544,7 @@ fn a_deleted_target_leaves_the_work_on_its_branch() {
 }
 
 #[test]
-fn a_locked_index_is_waited_for_and_then_said() {
+fn a_locked_index_is_waited_for_then_reported() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.be_impatient();
     let waiting = Waiting::new(&garden, WRITES);
@@ -788,7 +788,7 @@ fn an_object_below_the_work_that_was_damaged_is_named() {
 }
 
 #[test]
-fn nobody_puts_words_into_the_history_of_the_tasks() {
+fn task_history_cannot_be_forged() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.garden(&[]).expect(0);
     let step = garden.env.git(&["rev-parse", "main~1"]);
@@ -809,7 +809,7 @@ fn nobody_puts_words_into_the_history_of_the_tasks() {
 }
 
 #[test]
-fn a_landing_is_told_by_a_trailer_of_its_record() {
+fn a_landing_has_a_trailer_in_its_record() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     let record = format!("refs/pleach/sessions/{}/main", garden.env.session());

@@ -57,7 +57,7 @@ fn a_task_outside_the_order_blocks_its_dependents() {
 }
 
 #[test]
-fn tasks_with_ids_that_begin_alike_are_told_apart() {
+fn tasks_with_similar_ids_are_distinguished() {
     let garden = Garden::new(&Tree::of(&["T001", "T0010", "T00"]));
     garden.garden(&["--task", "T0010"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);

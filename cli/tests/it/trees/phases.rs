@@ -117,7 +117,7 @@ fn a_phase_without_tests_is_not_merged_untested() {
 
 /// The tests of a task that is done say nothing of what somebody puts on the branch behind it, whatever lands on top.
 #[test]
-fn what_is_put_between_tasks_of_a_phase_is_tested() {
+fn foreign_commits_between_phase_tasks_are_tested() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: test ! -e bad"]);
     let garden = Garden::new(&tree);
     garden.garden(&PHASE).expect(0);
@@ -295,7 +295,7 @@ fn a_conflict_at_a_phase_merge_leaves_its_branch() {
 }
 
 #[test]
-fn a_phase_that_was_merged_goes_on_from_the_target() {
+fn a_merged_phase_continues_from_the_target() {
     let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]);
     let garden = Garden::new(&tree);
     garden.gardener(&PHASE).expect(0);

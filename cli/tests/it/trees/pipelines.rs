@@ -349,7 +349,7 @@ fn a_failed_node_without_step_is_named_at_the_end() {
 }
 
 #[test]
-fn the_first_agent_is_told_what_failed_where_none_implements() {
+fn without_implementer_the_first_agent_gets_feedback() {
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]
         code [step=code, prompt="Do task $task_id: $task_name"]
@@ -413,7 +413,7 @@ fn irreversible_changes_by_tests_or_reviews_are_not_work() {
 }
 
 #[test]
-fn a_test_that_says_that_it_may_write_does() {
+fn a_test_declared_writing_may_write() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("open.dot", &SILENT.replace("step=test,", "step=test, write=may,"));
     garden.gardener(&["--pipeline", "open.dot"]).expect(0);
@@ -498,7 +498,7 @@ fn a_custom_outcome_may_be_used_by_edges_and_branches() {
 }
 
 #[test]
-fn what_is_written_behind_the_tests_is_untested() {
+fn writes_after_the_tests_are_untested() {
     for (write, tested) in [("echo more > more", "untested"), ("true", "tested")] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
         let dot = format!(

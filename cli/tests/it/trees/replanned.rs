@@ -99,7 +99,7 @@ fn a_task_moved_into_a_phase_blocks_its_dependents() {
 }
 
 #[test]
-fn what_was_skipped_is_missed_by_nobody() {
+fn a_skipped_task_blocks_nothing() {
     let garden = Garden::new(&phase1(&["T001", "T002", "T003: T002"]));
     gather(&garden, "T001");
     garden.env.pleach(&["skip", "T002"]).expect(0);
@@ -273,7 +273,7 @@ fn a_finished_task_become_earlier_phase_satisfies_its_original() {
 }
 
 #[test]
-fn what_a_finished_task_would_need_holds_up_nobody() {
+fn needs_of_a_finished_task_block_nothing() {
     let garden = Garden::new(&phase1(&["T001", "T002"]).phase("phase2", &["T003"]));
     gather(&garden, "T001");
     garden.plant(&phase1(&["T001: T003", "T002"]).phase("phase2", &["T003: T002"]));

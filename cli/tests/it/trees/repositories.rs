@@ -70,7 +70,7 @@ fn two_trees_can_be_worked_one_after_the_other() {
 }
 
 #[test]
-fn a_fresh_run_begins_again() {
+fn a_fresh_run_restarts() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     garden.gardener(&[]).expect(0);
     garden.agent("echo again > T001.txt", APPROVES);
@@ -295,7 +295,7 @@ fn a_shallow_clone_with_the_run_start_suffices() {
 }
 
 #[test]
-fn a_run_start_beside_a_cut_says_nothing() {
+fn a_run_start_beside_a_cut_proves_nothing() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T003"]).phase("phase2", &["T004"]));
     garden.garden(&["--isolation", "phase"]).expect(0);
     garden.garden(&["--isolation", "phase"]).expect(0);
@@ -412,7 +412,7 @@ fn commits_that_git_replaces_are_built_on_as_they_are() {
 }
 
 #[test]
-fn a_branch_that_stands_for_another_is_named_with_that() {
+fn a_symbolic_branch_is_named_with_its_target() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
     garden.env.git(&["symbolic-ref", "HEAD", "refs/heads/alias"]);

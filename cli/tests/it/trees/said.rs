@@ -70,7 +70,7 @@ fn a_failing_command_with_exit_0_says_why() {
 }
 
 #[test]
-fn a_review_by_a_command_is_told_as_a_review() {
+fn a_commands_review_is_reported_as_a_review() {
     let says = "test -f $task_id.ok && echo fine || { echo too short; echo line 3 >&2; exit 3; }";
     let garden = failed_once("review", says, "");
     let red = garden.newest("main", "T001 review-rejected");
@@ -187,7 +187,7 @@ fn a_failed_agents_log_has_all_its_stderr() {
 }
 
 #[test]
-fn failing_tests_are_named_wherever_in_the_output_they_stand() {
+fn failing_tests_are_named_anywhere_in_the_output() {
     let prints = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; test -e T001.ok";
     let tests = serde_json::json!([{"type": "unit", "command": prints, "framework": "go"}]);
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "test_commands", tests));

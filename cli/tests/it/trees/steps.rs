@@ -22,7 +22,7 @@ fn shown(garden: &Garden, step: &super::garden::StepCommit) -> String {
 }
 
 #[test]
-fn a_task_is_told_in_five_commits() {
+fn a_task_is_five_commits() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo '3 passed, 1 skipped in 0.01s'"]);
     let garden = Garden::new(&tree);
     garden.gardener(&[]).expect(0);
@@ -60,7 +60,7 @@ fn a_task_is_told_in_five_commits() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_attempt_and_its_log() {
+fn failures_name_their_attempt_and_log() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo said; echo 'no good' >&2; test -e mended"]);
     let garden = Garden::new(&tree);
     garden.agent(
@@ -184,7 +184,7 @@ fn directories_of_logs_and_reports_can_be_chosen() {
 
 /// Nobody reviews them, and they land also where a task is given up.
 #[test]
-fn logs_and_reports_are_written_by_nobody_else() {
+fn only_pleach_writes_logs_and_reports() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let forges = "for file in logs/T001_implement* reports/T001_*; do echo forged > $file; done; rm logs/T001_review*; \
                   echo any > logs/any_20200101T000000.log; echo any > logs/notes.txt";
@@ -322,7 +322,7 @@ fn quotes_and_newlines_in_names_fit_one_line() {
 }
 
 #[test]
-fn prompts_say_what_is_asked_and_how_it_is_checked() {
+fn prompts_state_the_task_and_its_checks() {
     let tree = Tree::of(&["T001"]).tests("T001", &["setup: true", "unit: test -e T001.txt"]);
     let garden = Garden::new(&tree);
     garden.agent(WRITES, APPROVES);

@@ -279,7 +279,7 @@ fn tests_run_on_task_files_never_in_the_checkout() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_tested_either() {
+fn uncommitted_files_are_not_tested() {
     for (made, why) in [
         ("truncate -s 51M model.bin", "`model.bin` is not committed: 51 MiB is over the size limit"),
         ("mkdir gen; seq -f gen/%g 5001 | xargs touch model.bin", "one of 5003 new files, more than the limit"),

@@ -353,7 +353,7 @@ fn what_the_dialect_leaves_out_is_named() {
 }
 
 #[test]
-fn one_reading_tells_all_mistakes() {
+fn all_errors_are_reported_in_one_pass() {
     let source = r#"
 strict digraph G {
     a [label=<b>x</b>, timeout=9x, prompt="ok"]

@@ -103,7 +103,7 @@ fn finished_tasks_are_left_out_with_all_that_names_them() {
 }
 
 #[test]
-fn code_fences_and_comments_are_passed_over() {
+fn code_fences_and_comments_are_ignored() {
     let tree = tree(
         "## Phase 1: One\n```markdown\n## Phase 9: Not this\n- [ ] T9 nor this\n~~~\n```\n<!-- - [ ] T8 no -->\n<!--\n\
          - [ ] T7 no\n-->\n~~~~\n```\n- [ ] T6 no\n~~~\n~~~~\n- [ ] T1 yes\n```inline``` words\n- [ ] T2 yes\n",
@@ -115,7 +115,7 @@ fn code_fences_and_comments_are_passed_over() {
 }
 
 #[test]
-fn what_is_indented_below_a_task_describes_it() {
+fn indented_text_below_a_task_describes_it() {
     let tree = tree(
         "## Phase 1: One\r\n- [ ] T1 Parser\r\n  Reads the file:\r\n\r\n  - keep spans\r\n    - [ ] nested note\r\n  ```\r\n  \
          - [ ] T9 code\r\n  ```\r\n\r\nProse of the phase.\r\n  not T1's any more\r\n- [ ] T2 Printer\r\n\t- [ ] T3 Below\r\n",
@@ -182,7 +182,7 @@ fn several_files_are_read_by_name_as_one() {
 }
 
 #[test]
-fn ids_that_are_there_twice_are_told_with_both_places() {
+fn duplicate_ids_are_reported_with_both_places() {
     let one = "## Phase 1: One\n- [ ] T1 a\n- [x] T2 b\n- [ ] T1 again\n";
     let two = "## Phase 1: One more\n- [ ] T2 b\n- [ ] phase1 c\n";
     insta::assert_snapshot!(errors(&[("a.md", one), ("b.md", two)]), @r"
@@ -227,7 +227,7 @@ fn a_dependency_below_a_possible_comment_is_reported() {
 }
 
 #[test]
-fn tasks_without_an_id_or_a_title_are_told() {
+fn tasks_without_id_or_title_are_reported() {
     let text = "- [ ] a checklist, not ours\n## Phase 1: One\n- [ ] Create the schema\n- [ ] T1\n- [ ] T2 [P]\n- [ ] T/3 c\n- [x] old\n### \n- [ ] T4 d\n";
     insta::assert_snapshot!(errors(&[("t.md", text)]), @r"
     t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task

@@ -239,7 +239,7 @@ fn an_order_names_leaves_once_after_their_dependencies() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_its_path() {
+fn every_error_is_reported_at_once_with_its_path() {
     let text = r#"{
       "nodes": {
         "p":   {"id": "p", "name": "P", "children": ["T1", "T1", "ghost", "p", "T2"]},
@@ -300,7 +300,7 @@ fn every_mistake_is_told_at_once_with_its_path() {
 }
 
 #[test]
-fn cycles_are_told_link_by_link() {
+fn cycles_are_reported_link_by_link() {
     let found = |lines: &str| errors(&nodes(lines).to_string()).join("\n");
     insta::assert_snapshot!(found("A - C\nB - A\nC - B\nX - Y\nY - X\nZ - X"), @r#"
     nodes.A.depends_on[0]: dependency cycle: `A` depends on `C`, `C` depends on `B`, `B` depends on `A`
@@ -317,13 +317,13 @@ fn cycles_are_told_link_by_link() {
 }
 
 #[test]
-fn a_node_inside_of_itself_is_told() {
+fn a_node_containing_itself_is_reported() {
     let found = errors(&nodes("a c -\nb a -\nc b -\nd a -").to_string());
     assert_eq!(found, ["nodes.a.parent: it contains itself: `a`, `c`, `b`, and again `a`"]);
 }
 
 #[test]
-fn what_is_no_tree_at_all_is_said_so() {
+fn a_file_without_a_tree_is_reported() {
     assert_eq!(errors("[]"), ["a task tree must be an object with `nodes`, not a list"]);
     assert_eq!(errors("{}"), ["nodes: the tree has no tasks; add at least one"]);
     assert_eq!(errors(r#"{"nodes":{}}"#), ["nodes: the tree has no tasks; add at least one"]);

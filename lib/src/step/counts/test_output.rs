@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_heard_is_what_is_read(lines in prop::collection::vec(prop_oneof![
+        fn streamed_counts_match_counts_of_the_whole(lines in prop::collection::vec(prop_oneof![
             Just("--- FAIL: TestA (0.0s)".to_owned()),
             Just("FAILED t.py::test_x - no".to_owned()),
             Just("== 1 failed, 2 passed in 0.1s ==".to_owned()),

@@ -112,7 +112,7 @@ fn a_failure_never_takes_a_plain_edge() {
 }
 
 #[test]
-fn an_outcome_nobody_asks_for_is_a_failure() {
+fn an_outcome_without_edge_is_a_failure() {
     for word in ["failure", "rejected", "done"] {
         let said = Outcome { notes: Some("why".into()), ..outcome(word) };
         let play = Play::run(&graph("start -> a -> exit"), Script::new().node("a", [said]));

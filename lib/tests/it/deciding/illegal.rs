@@ -241,7 +241,7 @@ fn a_retry_is_set_once_where_due() {
 }
 
 #[test]
-fn a_checkpoint_says_what_the_events_say() {
+fn a_checkpoint_matches_the_events() {
     let between = || vec![begin(), start("start", 1, 1), end("start", to("a"))];
     let wrong = [
         (checkpoint("start", &["start"], Some("exit"), None), "next node"),

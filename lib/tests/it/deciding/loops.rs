@@ -30,7 +30,7 @@ fn max_visits_of_the_graph() {
 }
 
 #[test]
-fn twenty_five_visits_when_nothing_is_said() {
+fn the_default_limit_is_twenty_five_visits() {
     let play = Play::run(&graph(ROUND), Script::new().node("b", [Outcome::fail("red")]));
     assert_eq!((play.runs("a"), play.runs("b")), (25, 25));
     assert!(play.ending().starts_with("`a` reached its visit limit of 25: "), "{}", play.ending());
@@ -137,7 +137,7 @@ fn a_persons_answer_starts_the_count_again() {
 }
 
 #[test]
-fn what_stands_in_for_a_person_does_not() {
+fn an_auto_approver_does_not_wait() {
     for source in ["auto-approve", "default"] {
         let play = asked(source, 6);
         assert_eq!(play.runs("a"), 3, "{source}");
@@ -200,7 +200,7 @@ fn an_edge_limit_holds_over_a_restart() {
 }
 
 #[test]
-fn a_failed_run_that_is_resumed_counts_anew() {
+fn a_resumed_failed_run_resets_its_counts() {
     let inner = r#"start -> a a [max_visits=2] a -> a [condition="outcome=again"] a -> exit"#;
     let mut play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
     assert_eq!((play.runs("a"), play.state.failed_node()), (2, Some(&node("a"))));

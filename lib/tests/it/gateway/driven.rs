@@ -219,7 +219,7 @@ async fn answers_in_one_piece_are_recorded_before_delivery() {
 }
 
 #[tokio::test]
-async fn a_cost_that_is_told_after_the_last_word_counts() {
+async fn a_cost_reported_after_the_answer_counts() {
     let format = Format::Chat;
     // The counts come after the end of the words, and the stream stays open.
     let server = Server::start(move |_, _| Play::Stall(events(format, says("Done."))));
@@ -494,7 +494,7 @@ async fn no_way_of_asking_goes_past_the_budget() {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_answered_again_for_nothing() {
+async fn recorded_answers_are_replayed_for_free() {
     for (name, format, path) in ALL {
         // The first run, which is interrupted after two turns.
         let log = Log::default();

@@ -66,7 +66,7 @@ async fn every_language_goes_through_with_the_real_key() {
 }
 
 #[tokio::test]
-async fn nobody_without_the_secret_gets_through() {
+async fn no_request_without_the_secret_passes() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, _arrivals) = open(&server, ANTHROPIC.0).await;
     let host = format!("http://127.0.0.1:{}", gateway.port());
@@ -122,7 +122,7 @@ async fn the_key_opens_the_address_everybody_may_know() {
 }
 
 #[tokio::test]
-async fn nothing_goes_on_before_the_gate_is_opened() {
+async fn nothing_is_forwarded_before_the_gate_opens() {
     let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
     let (gateway, mut arrivals) = open(&server, ANTHROPIC.0).await;
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
@@ -161,7 +161,7 @@ async fn nothing_goes_on_before_the_gate_is_opened() {
 }
 
 #[tokio::test]
-async fn pieces_go_on_as_they_come() {
+async fn chunks_are_forwarded_as_they_arrive() {
     let pieces = events(Format::Anthropic, says("Hello."));
     let first = pieces[0].clone();
     let server = Server::start(move |_, _| Play::Stall(vec![first.clone()]));
@@ -423,7 +423,7 @@ async fn a_possible_background_response_is_refused() {
 }
 
 #[tokio::test]
-async fn an_agent_of_another_language_is_told_so() {
+async fn an_agent_of_another_api_gets_an_error() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, arrivals) = open(&server, ProviderName::OPENAI).await;
     let_through(arrivals);
@@ -435,7 +435,7 @@ async fn an_agent_of_another_language_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_is_around_model_calls_is_passed_on() {
+async fn requests_around_model_calls_are_forwarded() {
     let server = Server::start(|seen, _| {
         let body = if seen.line.contains("count_tokens") { r#"{"input_tokens":7}"# } else { r#"{"data":[]}"# };
         Play::Answer(200, vec![("content-type", "application/json".into())], body.into())

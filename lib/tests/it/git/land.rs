@@ -364,7 +364,7 @@ fn all_files_in_the_way_are_checked() {
 }
 
 #[test]
-fn what_is_staged_alone_is_not_overwritten() {
+fn staged_changes_are_not_overwritten() {
     type Arrange = fn(&World);
     let cases: [(&str, Arrange, &[&str]); 4] = [
         (
@@ -530,7 +530,7 @@ fn a_lock_that_stays_ends_the_waiting() {
 }
 
 #[test]
-fn what_the_user_has_begun_is_waited_for() {
+fn operations_of_the_user_are_waited_for() {
     let begin = |world: &World, command: &[&str]| {
         let sandbox = &world.sandbox;
         sandbox.git("repo", &["switch", "-q", "-c", "side"]);
@@ -619,7 +619,7 @@ fn a_linked_worktree_that_has_the_branch_moves_with_it() {
 }
 
 #[test]
-fn a_branch_nobody_has_checked_out_is_swapped() {
+fn a_branch_without_checkout_is_swapped() {
     let detach: &[&str] = &["switch", "-q", "--detach"];
     let switch: &[&str] = &["switch", "-q", "-c", "other"];
     for leave in [detach, switch] {
@@ -1048,7 +1048,7 @@ fn settings_of_the_user_make_no_difference() {
 }
 
 #[test]
-fn nobody_needs_a_name_to_land() {
+fn landing_needs_no_user_name() {
     let world = World::new();
     world.sandbox.git("repo", &["config", "user.useConfigOnly", "true"]);
     let variables =

@@ -12,7 +12,7 @@ use pleach::ids::RepoPath;
 use super::{Sandbox, names, record, spec};
 
 #[test]
-fn files_become_what_the_tree_says_whatever_they_were() {
+fn files_become_what_the_tree_has() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.gitignore", "*.o\n");
     sandbox.write("repo/dir/one", "1\n");

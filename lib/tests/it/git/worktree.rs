@@ -342,7 +342,7 @@ fn named_paths_give_what_a_full_scan_gives() {
 }
 
 #[test]
-fn what_is_not_accepted_is_found_again() {
+fn changes_not_accepted_are_found_again() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -357,7 +357,7 @@ fn what_is_not_accepted_is_found_again() {
 }
 
 #[test]
-fn what_is_too_much_is_held_back() {
+fn files_over_a_limit_are_held_back() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);

@@ -129,7 +129,7 @@ fn the_older_form_counts_since_the_base_branch_was_left() {
 }
 
 #[test]
-fn the_branch_the_remote_begins_on_is_the_base() {
+fn the_remotes_default_branch_is_the_base() {
     let world = World::on("trunk");
     world.say("trunk", old("T001", "complete", "Arborist-Result: pass"));
     world.place("feature", world.tip("trunk"));
@@ -197,7 +197,7 @@ fn a_failure_on_one_phase_precedes_later_work() {
 }
 
 #[test]
-fn a_run_that_was_begun_twice_is_one_run() {
+fn a_run_started_twice_is_one_run() {
     let world = World::new();
     world.place("other", world.tip("main"));
     world.say("main", run_start("main", TREE));
@@ -254,7 +254,7 @@ fn a_step_from_before_the_run_never_counts() {
 }
 
 #[test]
-fn histories_of_the_original_are_gone_on_with() {
+fn histories_of_arborist_are_continued() {
     let world = World::new();
     world.say("main", "task(main@T001@test-fail): tests fail for \"A\" (attempt 1/5)\n\nArborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\n");
     world.say("main", "task(main@T001@complete): complete \"A\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
@@ -359,7 +359,7 @@ fn attempts_are_counted_by_their_results() {
 }
 
 #[test]
-fn feedback_is_told_until_the_task_is_complete_or_reset() {
+fn feedback_lasts_until_the_task_completes_or_resets() {
     let world = World::new();
     let kinds = || told(&world, "T1").iter().map(|told| told.kind).collect::<Vec<_>>();
     work(&world, "main", "T1", "I0 iT1 itR2 F");
@@ -463,7 +463,7 @@ fn branches_of_other_targets_and_runs_are_not_read() {
 }
 
 #[test]
-fn a_reset_is_newer_than_the_branch_it_speaks_of() {
+fn a_reset_is_newer_than_its_branch() {
     let world = World::new();
     let branch = "pleach/tasks/main/T001";
     world.place(branch, world.tip("main"));
@@ -530,7 +530,7 @@ fn a_gate_is_green_until_something_below_it_changes() {
 }
 
 #[test]
-fn a_task_tells_the_name_it_had() {
+fn a_task_keeps_the_name_it_had() {
     let world = World::new();
     work(&world, "main", "T1", "itr0 c0");
     assert_eq!(world.task("main", "T1").name_then.as_deref(), Some("Name"));
@@ -562,7 +562,7 @@ fn a_shallow_history_is_read_as_far_as_possible() {
 }
 
 #[test]
-fn what_is_cached_is_not_read_again() {
+fn cached_steps_are_not_read_again() {
     let world = World::new();
     let start = world.tip("main");
     work(&world, "main", "T1", "iT0 itr1 c1");

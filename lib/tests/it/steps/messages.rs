@@ -250,7 +250,7 @@ fn names_are_shown_on_one_line_and_cut() {
 }
 
 #[test]
-fn bodies_keep_the_end_of_what_was_said() {
+fn bodies_keep_the_end_of_output() {
     assert_eq!(text::cut("abc", 3), "abc");
     assert_eq!(text::cut("abcd", 3), "[...truncated]\nbcd");
     assert_eq!(text::cut("\u{e4}\u{f6}\u{fc}", 1), "[...truncated]\n\u{fc}");
@@ -403,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn a_status_tells_of_one_step_alone(kind in any_kind(), passed: bool) {
+    fn a_status_is_of_one_step(kind in any_kind(), passed: bool) {
         let status = kind.status(passed);
         let passed = passed || matches!(kind, StepKind::RunStart | StepKind::Reset);
         prop_assert_eq!(StepKind::from_status(&status), Some((kind, passed)));
