@@ -102,7 +102,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Console {
     globals: Globals,
-    /// What is told of the run: a question comes after all of it.
+    /// What is reported the run: a question comes after all of it.
     events: Broadcast,
 }
 

@@ -17,9 +17,9 @@ pub struct Failure {
     pub code: Code,
     /// What went wrong, in one sentence without a full stop.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub hint: Option<String>,
-    /// What lies behind it, outermost first.
+    /// What is after it, outermost first.
     pub causes: Vec<String>,
     /// What is wrong in files, each with its place, for programs.
     pub diagnostics: Vec<Value>,
@@ -41,7 +41,7 @@ impl Failure {
         self.code.exit()
     }
 
-    /// Adds how to mend it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -55,13 +55,13 @@ impl Failure {
         self
     }
 
-    /// Says what went wrong, and how to mend it, in other words.
+    /// Says what went wrong, and how to fix it, in other words.
     #[must_use]
     pub fn reworded(self, reword: impl Fn(&str) -> String) -> Self {
         Self { message: reword(&self.message), hint: self.hint.as_deref().map(reword), ..self }
     }
 
-    /// Adds the error behind it, with everything behind that.
+    /// Adds the error after it, with everything after that.
     #[must_use]
     pub fn because(mut self, error: &dyn Error) -> Self {
         let mut next = Some(error);
@@ -92,7 +92,7 @@ impl Failure {
         let _ = writeln!(std::io::stdout(), "{}", self.json());
     }
 
-    /// What went wrong and what lies behind it, on one line.
+    /// What went wrong and what is after it, on one line.
     pub fn sentence(&self) -> String {
         let parts: Vec<&str> = std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect();
         parts.join(": ")

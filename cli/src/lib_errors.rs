@@ -1,4 +1,4 @@
-//! What an error of the library means for the person who asked: its code, and how to mend it.
+//! What an error of the library means for the person who asked: its code, and how to fix it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -72,7 +72,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
                  the task continues from its last step"
             ))
         }
-        // Sessions of tasks are not resumed by themselves, and have the settings of the run that goes on with them.
+        // Sessions of tasks are not resumed by themselves, and have the settings of the run that continues with them.
         Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
             "fix the cause, then retry with `pleach gardener` (or `garden`), also with another `worktrees.setup`; no \
              attempt was counted",
@@ -124,7 +124,6 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
     plain(Code::TaskBranchMoved, error).hint(hint)
 }
 
-/// An error of git.
 pub fn of_git(error: &git::Error) -> Failure {
     use git::Error;
     match error {
@@ -159,7 +158,7 @@ fn of_refusal(error: &git::Error, detail: &str) -> Failure {
     })
 }
 
-/// What there is to agree to cannot be told.
+/// What there is to approve cannot be told.
 pub fn of_trust(error: &trust::Error) -> Failure {
     match error {
         trust::Error::Git(error) => of_git(error),
@@ -191,7 +190,7 @@ pub fn without_record(session: &SessionId) -> String {
     format!("restore what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
 }
 
-/// An error of a working copy.
+/// An error of a worktree.
 pub fn of_workspace(error: &workspace::Error) -> Failure {
     use workspace::Error;
     match error {
@@ -219,7 +218,7 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
     }
 }
 
-/// A file that cannot be used. Where there is no room for it, most of what pleach has put there is working copies.
+/// A file that cannot be used. Where there is no room for it, most of what pleach has put there is worktrees.
 fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -> Failure {
     match source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => plain(Code::DiskFull, error).hint(
@@ -265,7 +264,7 @@ pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Pat
     lost
 }
 
-/// The error's own sentence and what lies behind it.
+/// The error's own sentence and what is after it.
 fn plain(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
     let failure = Failure::new(code, error.to_string());
     match error.source() {
@@ -274,7 +273,7 @@ fn plain(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
     }
 }
 
-/// An error whose sentence ends in what to do, behind its last semicolon.
+/// An error whose sentence ends in what to do, after its last semicolon.
 pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
     let mut failure = plain(code, error);
     if let Some((what, how)) = failure.message.clone().rsplit_once("; ") {

@@ -1,4 +1,4 @@
-//! Command lines to go on with. Each works as it is printed, from where pleach was started.
+//! Command lines to continue with. Each works as it is printed, from where pleach was started.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use pleach::text::shell_word;
 use crate::globals::Globals;
 use crate::settings::shortened;
 
-/// The command line that was given, to be run again. What would begin the work anew is left out.
+/// The command line that was given, to be run again. What would start the work again is left out.
 pub fn rerun(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str), None)
 }
@@ -19,7 +19,7 @@ pub fn retry_failed(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str).filter(|word| *word != RETRY), Some(RETRY))
 }
 
-/// As [`retrying`], for one task in the place of that it had.
+/// As [`retrying`], for one task in place of that it had.
 pub fn retry_task(globals: &Globals, task: &TaskId) -> String {
     let words = without_option(&globals.line, "--task").filter(|word| *word != "--retry-failed");
     with(words, Some(&format!("--task {task} --retry-failed")))
@@ -90,7 +90,7 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
     line
 }
 
-/// A text that gives commands to somebody who stands in a directory and has one tree there, for where pleach was started.
+/// A text that gives commands to somebody who is in a directory and has one tree there, for where pleach was started.
 pub fn with_location(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
     let command = |quoted: &str| match quoted.split_once(' ')? {
         ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {

@@ -1,4 +1,4 @@
-//! A pipeline as it lies on disk: its text and the prompt files it names.
+//! A pipeline as it is on disk: its text and the prompt files it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl PipelineFile {
     }
 }
 
-/// The pipelines that may have been meant by a path that is none.
+/// The pipelines that may have been meant by a path that is not one.
 fn what_to_read(name: &Path, path: &Path) -> String {
     let with_ending = path.with_added_extension("dot");
     if with_ending.is_file() {

@@ -1,4 +1,4 @@
-//! Whether a pipeline is ready to be run here: what speaks against it, who works on it, and what has to be agreed to first.
+//! Whether a pipeline is ready to be run here: what contradicts it, who works on it, and what needs approval first.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -30,13 +30,12 @@ use crate::trust::TerminalTruster;
 /// A pipeline that can be run.
 #[derive(Debug)]
 pub struct Runnable {
-    /// The pipeline.
     pub pipeline: Pipeline,
     /// What was found in it, for programs.
     pub diagnostics: Vec<Value>,
 }
 
-/// The pipeline of a file, unless something speaks against running it. Everything found is shown, to programs as JSON.
+/// The pipeline of a file, unless something contradicts running it. Everything found is shown, to programs as JSON.
 pub fn check_pipeline(
     globals: &Globals,
     file: &PipelineFile,
@@ -70,7 +69,7 @@ pub fn check_pipeline(
     }
 }
 
-/// An answer to a gate the pipeline does not have, or that is none of its choices, would stop the run halfway.
+/// An answer to a gate the pipeline does not have, or that is not one of its choices, would stop the run halfway.
 pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answers: &Answers) -> Result<(), Failure> {
     let questions: Vec<Question> = pipelines.into_iter().flat_map(questions).collect();
     let asked = |name: &str| questions.iter().filter(|question| question.node == name).collect::<Vec<_>>();
@@ -100,7 +99,7 @@ fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
     gates.map(|gate| Question::of(pipeline, gate, 1))
 }
 
-/// A node nobody can work on would end the run when it comes there, with everything before it done in vain.
+/// A node nobody can work on would end the run when it comes there, with everything before it done without success.
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in pipeline.agent_nodes() {
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });

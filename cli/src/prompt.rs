@@ -22,7 +22,7 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let text = given.to_str()?.trim();
     let is_sentence =
         text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));
-    // A name in a directory that is there; `src/main.rs has a bug` begins with one, and is more.
+    // A name in a directory that is there; `src/main.rs has a bug` starts with one, and is more.
     let is_name = |text: &str| !text.contains(char::is_whitespace);
     let names_a_place =
         || text.rsplit_once('/').is_some_and(|(_, name)| is_name(name)) && path.parent().is_some_and(Path::is_dir);

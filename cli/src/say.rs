@@ -2,7 +2,7 @@
 //! or the disk it goes to is full, is dropped: work never ends for the lack of somebody to tell.
 //!
 //! At the foot of a terminal a live line may be drawn. Everything else that is written there goes through here, so that
-//! neither it nor the live line is written over: lines stand above it, and a question takes its place.
+//! neither it nor the live line is written over: lines are above it, and a question takes its place.
 
 mod terminal;
 
@@ -71,7 +71,7 @@ pub fn set_up_codes(environment: &Environment) {
     SHOWS_CODES.store(environment.get(CODES) == Some("1"), Ordering::Relaxed);
 }
 
-/// A code as it stands behind `error` and `warning`: in brackets, or not at all.
+/// A code as it is behind `error` and `warning`: in brackets, or not at all.
 pub fn code(code: &str) -> String {
     if SHOWS_CODES.load(Ordering::Relaxed) { format!("[{code}]") } else { String::new() }
 }
@@ -120,7 +120,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     // In one piece, so that lines of several threads do not mix.
     let text = format!("{text}\n");
     let write = || drop(anstream::stderr().write_all(text.as_bytes()));
-    // Held until it is written: no live line may begin meanwhile.
+    // Held until it is written: no live line may start meanwhile.
     let foot = foot();
     match foot.bar() {
         Some(bar) => bar.suspend(write),
@@ -139,7 +139,7 @@ pub fn live(make: impl FnOnce(ProgressDrawTarget) -> ProgressBar) -> Option<Prog
     Some(bar)
 }
 
-/// Says on the live line what goes on.
+/// Says on the live line what continues.
 pub fn show(words: String) {
     let mut foot = foot();
     foot.words = words;
@@ -162,8 +162,8 @@ pub fn wait(why: Option<&str>) {
     }
 }
 
-/// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line it
-/// is not dropped in silence: where nobody can read the question, nobody answers it.
+/// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line
+/// it is not dropped in silence: where nobody can read the question, nobody answers it.
 #[derive(Debug)]
 pub struct Asking(AutoStream<Stderr>);
 

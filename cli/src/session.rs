@@ -40,7 +40,7 @@ pub struct Place {
     pub repo: Repo,
     /// Its name in the workspace.
     pub name: RepoName,
-    /// What session branches begin with.
+    /// What session branches start with.
     pub branch_prefix: String,
 }
 
@@ -71,7 +71,6 @@ impl Place {
 /// An engine and what stops it.
 #[derive(Debug)]
 pub struct EngineHandle {
-    /// The engine.
     pub engine: Arc<Engine>,
     /// Stops it.
     pub canceller: Canceller,
@@ -199,7 +198,7 @@ fn hook_program() -> Vec<OsString> {
     std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
 }
 
-/// Says which session begins, before it gets its files, which may take long.
+/// Says which session starts, before it gets its files, which may take long.
 pub fn print_session(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
@@ -262,7 +261,7 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     config.agents.iter().map(load).collect()
 }
 
-/// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
+/// Runs a session to its end, its pause or its failure, shows what happens, and says how to continue.
 pub async fn run_to_end(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
@@ -318,7 +317,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
 pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set \
                              `agent:` in pleach.yaml or pass --agent";
 
-/// What came of a run, and how to go on.
+/// What came of a run, and how to continue.
 fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = session.id();
@@ -382,7 +381,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
 }
 
-/// What is in the working copy and in no commit, in words.
+/// What is in the worktree and in no commit, in words.
 fn uncommitted(session: &Session) -> Option<String> {
     let held = session.workspace().map(Workspace::uncommitted).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
@@ -397,7 +396,7 @@ fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
     })
 }
 
-/// Where a branch stands and the newest commit of the record, where it lacks that.
+/// Where a branch is and the newest commit of the record, where it lacks that.
 fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
     branch.lagging().map_err(|error| of_engine(&error.into()))
 }

@@ -50,7 +50,7 @@ pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
 pub enum SessionFilter {
     /// All.
     Any,
-    /// Those `pleach resume` goes on with.
+    /// Those `pleach resume` continues with.
     Resumable,
     /// Those that have not ended.
     Open,

@@ -19,7 +19,7 @@ pub const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
 /// What a command knows before it reads its settings.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// Where the search upward begins: the pipeline's directory, or the one pleach works in.
+    /// Where the search upward starts: the pipeline's directory, or the one pleach works in.
     pub from: PathBuf,
     /// The directory relative paths in variables and flags start from.
     pub dir: PathBuf,
@@ -141,7 +141,7 @@ fn warn(resolved: &Resolved, dir: &Path) {
     }
 }
 
-/// All mistakes of a configuration as one failure, files named as seen from `dir`.
+/// All errors of a configuration as one failure, files named as seen from `dir`.
 pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     let named = errors.iter().cloned().map(|mut error| {
         error.place.file = error.place.file.map(|file| shortened(&file, dir));
@@ -149,7 +149,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     });
     let mut errors: Vec<ConfigError> = named.collect();
     let diagnostics = errors.iter().map(diagnostic).collect();
-    // Among several, what mends one stands below its place.
+    // Among several, what fixes one is below its place.
     let own = match errors.as_mut_slice() {
         [only] => only.hint.take(),
         _ => None,
@@ -165,7 +165,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     Failure::new(Code::SettingsInvalid, message.trim_end()).hint(hint).diagnosed(diagnostics)
 }
 
-/// A mistake as `--json` gives it.
+/// An error as `--json` gives it.
 fn diagnostic(error: &ConfigError) -> Value {
     let place = &error.place;
     json!({
@@ -174,7 +174,7 @@ fn diagnostic(error: &ConfigError) -> Value {
     })
 }
 
-/// A path as seen from a directory, when it lies in it.
+/// A path as seen from a directory, when it is in it.
 pub fn shortened(file: &Path, dir: &Path) -> PathBuf {
     file.strip_prefix(dir).map_or_else(|_| file.to_owned(), Path::to_owned)
 }

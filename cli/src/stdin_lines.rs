@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// A line that is being read.
 type Reading = Receiver<io::Result<String>>;
 
-/// The line somebody waits for, or waited for in vain.
+/// The line somebody waits for, or waited for without success.
 static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
 
 /// Whether somebody sits at a terminal, who can read a question and answer it.
@@ -58,7 +58,7 @@ fn unread(mut reading: Reading) -> Option<Reading> {
     reading.try_recv().is_err_and(|why| why == TryRecvError::Empty).then_some(reading)
 }
 
-/// Begins to read a line. The thread ends with it, or is left behind at the end of the program.
+/// Starts to read a line. The thread ends with it, or is left behind at the end of the program.
 fn read() -> Reading {
     let (sender, reading) = channel();
     thread::spawn(move || {

@@ -47,7 +47,7 @@ pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> 
     text
 }
 
-/// A word as a shell reads it back: in quotes where it needs them. Every name that stands in a command pleach prints goes
+/// A word as a shell reads it back: in quotes where it needs them. Every name that is in a command pleach prints goes
 /// through here, for branches and files may be called `fix(api)`.
 pub fn shell_word(word: impl std::fmt::Display) -> String {
     let word = word.to_string();

@@ -11,19 +11,19 @@ use crate::ids::{NodeId, PipelineName, SessionId, TurnId};
 pub struct CommitMessage {
     /// The first paragraph, on one line.
     pub subject: String,
-    /// What stands between subject and trailers.
+    /// What is between subject and trailers.
     pub body: String,
     /// The trailers in order.
     pub trailers: Vec<(String, String)>,
 }
 
-/// What git's trailer parser takes for the end of a message when a line begins with it.
+/// What git's trailer parser takes for the end of a message when a line starts with it.
 const DIVIDER: &str = "---";
 
 /// What git takes for the end of a message when a comment line holds nothing else.
 const SCISSORS: &str = "------------------------ >8 ------------------------";
 
-/// How the line begins that `git cherry-pick -x` puts among the trailers.
+/// How the line starts that `git cherry-pick -x` puts among the trailers.
 const COPIED: &str = "(cherry picked from commit ";
 
 /// A message without what `git cherry-pick -x` has added to it.
@@ -90,7 +90,7 @@ impl CommitMessage {
     }
 }
 
-/// Whether a text stands in a trailer as it is, so that it is read back the same.
+/// Whether a text is in a trailer as it is, so that it is read back the same.
 pub fn fits(text: &str) -> bool {
     one_line(text) == text
 }

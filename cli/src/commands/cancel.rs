@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
+/// Cancels a session, and reports the process that is interrupted for it. Says whether there was one.
 pub fn cancel(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
     let redactor = settings::load_for(globals, &globals.dir)?.redactor();

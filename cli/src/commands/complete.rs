@@ -1,4 +1,4 @@
-//! `pleach __complete`: the ids that could stand next on a command line, for the scripts of `pleach completions`.
+//! `pleach __complete`: the ids that could be next on a command line, for the scripts of `pleach completions`.
 
 use clap::{Arg, Args, Command};
 use pleach::engine::View;
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// What could stand behind these words.
+/// What could be after these words.
 fn wanted(cli: &Command, words: &[String]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut command = cli;

@@ -26,7 +26,7 @@ pub fn run(_globals: &Globals, args: CompletionsArgs, mut cli: Command) -> Resul
     Ok(Exit::Done)
 }
 
-/// The script with what asks pleach for the ids that could stand next. What it says to standard error is of no use there.
+/// The script with what asks pleach for the ids that could be next. What it says to standard error is of no use there.
 fn with_ids(shell: Shell, script: String) -> String {
     match shell {
         Shell::Bash => script + BASH,

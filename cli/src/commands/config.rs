@@ -12,7 +12,7 @@ use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings::{self, Search, Settings};
 
-/// So many items of a list stand in a row.
+/// So many items of a list are in a row.
 const LISTED: usize = 3;
 
 /// Show every setting with its value and source.

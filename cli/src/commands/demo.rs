@@ -89,7 +89,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Works the tree, and shows what has become of it.
+/// Works the tree, and shows what happened to it.
 fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     // As if it had been typed.
     let line = ["-C", &dir.display().to_string(), "gardener"].map(str::to_owned).into();

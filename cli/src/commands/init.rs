@@ -115,7 +115,7 @@ pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
     Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
 }
 
-/// What lies at the root of the project.
+/// What is at the root of the project.
 fn files(root: &Path) -> Result<Files, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Code::DiskFailed, format!("cannot read {}", root.display())).because(&error)
@@ -152,7 +152,7 @@ impl Survey {
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 
-    /// How far a guess can be relied on. None is tried: a test may take an hour, and runs what nobody has agreed to.
+    /// How far a guess can be relied on. None is tried: a test may take an hour, and runs what nobody has approved.
     fn guessed(&self, from: &str, command: &str) -> String {
         let missing = project::program(command).filter(|program| self.missing.contains(*program));
         let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();

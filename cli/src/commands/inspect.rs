@@ -119,7 +119,7 @@ impl<'a> TaskView<'a> {
         fields
     }
 
-    /// The tasks of an inner node that are not done, with where they stand, and how many tasks it has.
+    /// The tasks of an inner node that are not done, with where they are, and how many tasks it has.
     fn not_done(&self) -> (Vec<(&TaskId, &TaskState)>, usize) {
         let leaves = self.grown.file.tree.leaves_below(self.task);
         let all = leaves.len();
@@ -260,7 +260,7 @@ fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> 
     let Some(tip) = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
     let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
     let is_own = match grown.progress.unread(task) {
-        // Nobody knows whose it is.
+        // It is unknown whose it is.
         Some(_) => true,
         None => match ground.reader().is_of_tree(branch.clone(), task, tree).map_err(|error| of_tree(&error.into()))? {
             Some(is_own) => is_own,
@@ -274,7 +274,8 @@ fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> 
     Ok(is_own.then_some(branch))
 }
 
-/// What the next attempt is told: by the session that goes on with the task, where there is one, else as a new one would be.
+/// What the next attempt is told: by the session that continues with the task, where there is one, else as a new one
+/// would be.
 fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
     let repo = &ground.place.repo;
     if state.status.is_over() && state.status != TaskStatus::Failed {

@@ -147,7 +147,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// clap's own answers: help and version on stdout with exit 0, everything else is the user's mistake.
+/// clap's own answers: help and version on stdout with exit 0, everything else is the user's error.
 fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
@@ -164,7 +164,7 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
     failure.exit().into()
 }
 
-/// What clap says, for programs: the mistake in one line, and what was likely meant.
+/// What clap says, for programs: the error in one line, and what was likely meant.
 fn misuse(error: &clap::Error) -> Failure {
     let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
     if without_command.contains(&error.kind()) {

@@ -61,7 +61,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
         out.json(&json!({"session": id, "standing": standing, "node": summary.node(), "interrupted": interrupted}))?;
         return Ok(Exit::Done);
     }
-    // It may have come to its end with the turn in flight.
+    // It may have reached its end with the turn in flight.
     let at = summary.node().filter(|_| is_paused).map(|node| format!(" at `{node}`")).unwrap_or_default();
     out.line(format!("{}: session {id}{at}", standing.word()))?;
     let command = if summary.started.task.is_some() { "gardener".to_owned() } else { format!("resume {id}") };

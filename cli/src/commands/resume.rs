@@ -136,7 +136,7 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
     })
 }
 
-/// Says which session goes on, before its files are brought back, and where if that is not where it stopped.
+/// Says which session continues, before its files are restored, and where if that is not where it stopped.
 fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
         let at =

@@ -150,11 +150,11 @@ impl Remover<'_> {
     /// Looks into the removal of a session.
     fn prepare(&self, id: &SessionId) -> Result<Removal, Failure> {
         match self.look(id) {
-            // What runs is called off first, when the user insists.
+            // What runs is cancelled first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
                 match cancel(self.globals, &self.repo, id, GRACE) {
                     Err(held) if held.exit() == Exit::Locked => Err(held),
-                    // One whose record nobody can read has ended all the same.
+                    // One whose record cannot be read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),
                 }
             }
@@ -207,7 +207,7 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     Err(Failure::new(Code::RemovalRefused, message).hint(removal_hint(removal)))
 }
 
-/// How the user gets on, with all that stands in the way: nothing is promised that insisting would not keep.
+/// How the user gets on, with all that is in the way: nothing is promised that insisting would not keep.
 fn removal_hint(removal: &Removal) -> String {
     let id = &removal.session;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);

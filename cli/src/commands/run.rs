@@ -139,7 +139,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// The pipeline's path as records have it: from the root of the repository, or its name alone when it lies elsewhere.
+/// The pipeline's path as records have it: from the root of the repository, or its name alone when it is elsewhere.
 fn shown_path(path: &Path, root: Option<&Path>) -> String {
     let (path, root) = (path.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
     let below = path.as_deref().zip(root.as_deref()).and_then(|(path, root)| path.strip_prefix(root).ok());
@@ -171,7 +171,7 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     inputs.iter().map(read).collect()
 }
 
-/// What the user gives here they are not asked about when the session goes on, which only has them from its record.
+/// What the user gives here they are not asked about when the session continues, which only has them from its record.
 fn agree_to_inputs(
     globals: &Globals,
     settings: &Settings,

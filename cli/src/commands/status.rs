@@ -196,7 +196,7 @@ fn gone(repo: &Repo, target: &BranchName, all: &Sessions, reader: &mut Reader) -
     Ok(gone)
 }
 
-/// A session and where it stands, or why that cannot be read.
+/// A session and where it is, or why that cannot be read.
 type Listed = (SessionId, Result<Summary, String>);
 
 fn session_json((id, summary): &Listed) -> Value {
@@ -297,7 +297,7 @@ fn details(
     fields
 }
 
-/// Where the session's branch stands, and what it lacks.
+/// Where the session's branch is, and what it lacks.
 fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
     let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
     let Some(at) = at else { return Ok(" (removed)".to_owned()) };
@@ -315,7 +315,7 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
     Some(format!("{switch}git merge {what}"))
 }
 
-/// The command that goes on with a session that can go on.
+/// The command that continues with a session that can continue.
 fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
     let answer = match (summary.standing(), summary.node()) {

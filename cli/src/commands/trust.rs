@@ -82,7 +82,7 @@ fn headline(agreement: &Approval) -> String {
     if agreement.text.trim().lines().nth(1).is_some() { format!("{first} …") } else { first }
 }
 
-/// The one agreement a key stands for.
+/// The one approval a key stands for.
 fn pick(store: &Store, key: &str) -> Result<Approval, Failure> {
     let mut found: Vec<Approval> =
         store.list()?.into_iter().filter(|agreement| !key.is_empty() && agreement.key.starts_with(key)).collect();

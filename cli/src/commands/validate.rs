@@ -45,7 +45,7 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
     for name in &args.files {
         let path = globals.path(name);
         let dir = path.parent().unwrap_or(&globals.dir);
-        // A configuration with mistakes is told once, and the pipelines are checked without it.
+        // A configuration with errors is told once, and the pipelines are checked without it.
         let known = configured.entry(dir.to_owned()).or_insert_with(|| offered(globals, dir, &mut errors));
         let document = match PipelineFile::read_given(name, &path).map(|file| check(file, known)) {
             Ok(checked) => {

@@ -1,4 +1,4 @@
-//! What is waited for before and between the nodes: files that are checked out, looked at or brought back.
+//! What is waited for before and between the nodes: files that are checked out, looked at or restored.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use crate::say;
 /// How often it moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// What goes on right now.
+/// What continues right now.
 #[derive(Debug, Default, Clone)]
 pub struct Now {
     /// The task or the node.
@@ -76,7 +76,7 @@ impl Live {
         }
     }
 
-    /// Changes what goes on.
+    /// Changes what continues.
     pub fn set(&mut self, change: impl FnOnce(&mut Now)) {
         change(&mut self.now);
         self.show();

@@ -1,4 +1,4 @@
-//! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
+//! A run while it continues: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -8,7 +8,7 @@ pub const GOOD: Style = AnsiColor::Green.on_default();
 pub const BAD: Style = AnsiColor::Red.on_default();
 /// What waits for somebody.
 pub const WAITS: Style = AnsiColor::Yellow.on_default();
-/// What begins.
+/// What starts.
 pub const BEGINS: Style = AnsiColor::Cyan.on_default();
 /// What matters less than the rest.
 pub const FAINT: Style = Style::new().dimmed();
@@ -18,7 +18,7 @@ pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A word for how something stands, in its colour.
+/// A word for how something is, in its colour.
 pub fn standing(word: &str) -> String {
     let style = match word.split([' ', ':']).next().unwrap_or_default() {
         "done" | "landed" | "complete" | "pass" => GOOD,

@@ -1,4 +1,4 @@
-//! Trees and what has become of them, as text and as JSON.
+//! Trees and what happened to them, as text and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,7 +91,6 @@ pub fn renamed(node: &TaskNode, then: &str) -> String {
 /// What is shown of a tree, and of how much of it.
 #[derive(Debug)]
 pub struct TreeView<'a> {
-    /// The tree.
     pub grown: &'a TreeWithProgress,
     /// The branch.
     pub target: &'a str,
@@ -223,7 +222,7 @@ impl TreeView<'_> {
         text
     }
 
-    /// The branches of this tree that nobody can read.
+    /// The branches of this tree that cannot be read.
     fn unread(&self) -> impl Iterator<Item = &UnreadableBranch> {
         self.grown.progress.unread.iter().filter(|unread| self.tree().node(&unread.id).is_some())
     }

@@ -1,4 +1,4 @@
-//! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
+//! Whether all is well: what was looked at, what is wrong with it, and how to fix it.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -57,9 +57,9 @@ pub struct Finding {
     pub what: &'static str,
     /// What was found.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub fix: Option<String>,
-    /// Whether it was mended just now.
+    /// Whether it was fixed just now.
     pub fixed: bool,
 }
 
@@ -109,7 +109,6 @@ pub fn installed(found: &[Installed]) -> Finding {
     }
 }
 
-/// The keys of providers.
 pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
     let told = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
     match found.is_empty() {
@@ -307,7 +306,7 @@ pub fn places(repo: &Repo, settings: &Settings) -> Places {
     }
 }
 
-/// Sessions nobody can read, those a killed process left, and locks of processes nobody can see.
+/// Sessions that cannot be read, those a killed process left, and locks of processes nobody can see.
 pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let looked = View::open(repo).and_then(|(all, _)| Ok((all, View::unreadable(repo)?)));
     let (all, unreadable) = match looked {
@@ -372,7 +371,7 @@ pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
             .map(|left| Finding::warn("leftovers", describe_orphan(left), "`pleach doctor --fix`"))
             .collect();
     }
-    // Removing a working copy removes the locks of its session too.
+    // Removing a worktree removes the locks of its session too.
     let remove = |left: &Leftover| match left.remove(repo, places) {
         Ok(kept) => {
             let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
@@ -399,7 +398,7 @@ fn describe_orphan(left: &Leftover) -> String {
     }
 }
 
-/// A lock of git's own that stands in the way of landing.
+/// A lock of git's own that is in the way of landing.
 pub fn index_lock(repo: &Repo) -> Option<Finding> {
     let lock: PathBuf = repo.git_dir().join("index.lock");
     lock.exists().then(|| {

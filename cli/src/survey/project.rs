@@ -17,7 +17,7 @@ pub const READ: [&str; 9] = [
     ".gitignore",
 ];
 
-/// What lies at the root of a project: names, and the text of the files in [`READ`].
+/// What is at the root of a project: names, and the text of the files in [`READ`].
 pub type Files = BTreeMap<String, String>;
 
 /// What one of these files says.
@@ -101,7 +101,7 @@ fn python(files: &Files) -> Option<Guess> {
     } else if has("poetry.lock") || project.contains("[tool.poetry]") {
         (Some("poetry install".to_owned()), "poetry run ")
     } else if text(".gitignore").lines().any(|line| line.trim().trim_matches('/') == ".venv") {
-        // Only where git ignores it: what a working copy holds is committed.
+        // Only where git ignores it: what a worktree holds is committed.
         let install = if has("requirements.txt") { "-r requirements.txt" } else { "-e ." };
         (Some(format!("python3 -m venv .venv && .venv/bin/pip install {install}")), ".venv/bin/")
     } else {
@@ -124,7 +124,7 @@ fn make(files: &Files) -> Option<Guess> {
     Some(Guess { from, setup: target(&["setup", "deps"]), test: target(&["test", "check"]) })
 }
 
-/// Whether a line of a makefile begins a rule for a target.
+/// Whether a line of a makefile starts a rule for a target.
 fn is_rule(line: &str, target: &str) -> bool {
     let Some((targets, rest)) = line.split_once(':') else { return false };
     !line.starts_with([' ', '\t']) && !rest.starts_with('=') && targets.split_whitespace().any(|name| name == target)

@@ -1,4 +1,4 @@
-//! What is said of a run over a tree at its end, and how to go on.
+//! What is said of a run over a tree at its end, and how to continue.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
 use crate::say;
 
-/// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
+/// Says how the run in a directory ended, and how to continue, the task it has started last being this one.
 pub fn print_outcome(
     globals: &Globals,
     (dir, repo): (&Path, &Repo),
@@ -106,12 +106,12 @@ pub fn print_outcome(
     }
 }
 
-/// A reason behind what it is the reason of.
+/// A reason after what it is the reason of.
 fn because(reason: Option<&str>) -> String {
     reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default()
 }
 
-/// The command that goes on with another tree, where that comes first.
+/// The command that continues with another tree, where that comes first.
 fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
     let first = refusal.first.as_ref()?;
     let command = if first.gathers { "gardener --isolation phase" } else { "gardener" };
@@ -203,8 +203,8 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
     }
 }
 
-/// Where the code of a task is that was given up: on its branch, unless another budget was begun there. Whoever has removed
-/// the branch does without it.
+/// Where the code of a task is that was given up: on its branch, unless another budget was started there. Whoever has
+/// removed the branch does without it.
 fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
     let tip = |branch: &BranchName| repo.reference(&branch_ref(branch)).ok().flatten();
     let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;

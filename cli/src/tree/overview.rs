@@ -1,4 +1,4 @@
-//! Trees that are looked at or decided about, without working them.
+//! Trees that are checked or decided about, without working them.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,6 @@ use crate::settings::{self, Settings};
 /// The branch whose trees are meant, and how they are read.
 #[derive(Debug)]
 pub struct TreeContext {
-    /// The settings.
     pub settings: Settings,
     /// The repository.
     pub place: Place,
@@ -35,12 +34,11 @@ pub struct TreeContext {
     dir: PathBuf,
 }
 
-/// A tree and what has become of it.
+/// A tree and what happened to it.
 #[derive(Debug)]
 pub struct TreeWithProgress {
-    /// The tree.
     pub file: TreeFile,
-    /// What has become of it.
+    /// What happened to it.
     pub progress: Progress,
 }
 
@@ -53,7 +51,7 @@ pub struct TreeHistory {
     pub withered: Option<BrokenTree>,
 }
 
-/// A tree that was worked or lies in its usual place, and cannot be shown.
+/// A tree that was worked or is in its usual place, and cannot be shown.
 #[derive(Debug)]
 pub struct BrokenTree {
     /// Its file, from the root of the repository.
@@ -80,7 +78,7 @@ impl TreeContext {
         Self { settings, place, target, limits, base, dir: globals.dir.clone() }
     }
 
-    /// A reader of what has become of trees.
+    /// A reader of what happened to trees.
     pub fn reader(&self) -> Reader {
         Reader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
     }
@@ -103,7 +101,7 @@ impl TreeContext {
         Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
 
-    /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.
+    /// The tree that was asked for; without one, all that lie where trees usually are or were worked on the branch.
     pub fn trees(
         &self,
         asked: Option<&Path>,

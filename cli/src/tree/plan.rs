@@ -241,7 +241,7 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
     let Some(dir) = dir else { return Ok(None) };
     let root = root.and_then(|root| root.canonicalize().ok());
     let absolute = |dir: &Path| {
-        // What does not exist yet lies where its nearest parent that does lies.
+        // What does not exist yet is where its nearest parent that does is.
         let there = dir.ancestors().find(|above| above.exists())?;
         Some(there.canonicalize().ok()?.join(dir.strip_prefix(there).ok()?))
     };

@@ -1,4 +1,4 @@
-//! How a run over a tree is shown while it goes on.
+//! How a run over a tree is shown while it continues.
 
 use std::io::IsTerminal as _;
 
@@ -29,7 +29,7 @@ pub struct TreeProgress {
     verbose: bool,
     spoken: AgentOutput,
     live: Live,
-    /// The task that was begun last.
+    /// The task that was started last.
     task: Option<TaskId>,
     /// Its attempt, in its budget.
     attempt: u32,
@@ -167,7 +167,7 @@ impl TreeProgress {
         self.live.finish();
     }
 
-    /// The task that was begun last.
+    /// The task that was started last.
     pub fn last_begun(&self) -> Option<&TaskId> {
         self.task.as_ref()
     }

@@ -38,7 +38,7 @@ use crate::session::{Place, Protection, build, print_agents, warn_unmetered};
 use crate::settings::Settings;
 use crate::trust::TerminalTruster;
 
-/// Works a tree, once everything it would run is agreed to.
+/// Works a tree, once everything it would run is approved.
 pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
     run_tree(globals, args, &tasks, false)
 }
@@ -68,7 +68,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_git_progress(globals, &site.place.repo);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
-    // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
+    // Nothing is run before everything is approved. Only who has the target knows what all of it is.
     let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
     wait_for(site.agree(&run, &brought))?;
@@ -88,7 +88,7 @@ struct RunSite<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
     tasks: &'a Tasks,
-    /// Who has to agree to what is run.
+    /// Who has to approve what is run.
     truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
     dir: PathBuf,
@@ -110,7 +110,7 @@ impl RunSite<'_> {
         Ok(plan)
     }
 
-    /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
+    /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could continue with.
     fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
@@ -120,7 +120,7 @@ impl RunSite<'_> {
         Ok(asking)
     }
 
-    /// Makes sure that everything is agreed to that a run would do by its plan and with what was brought here.
+    /// Makes sure that everything is approved that a run would do by its plan and with what was brought here.
     async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
         for Left { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
@@ -243,7 +243,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
         begun_again(&progress).iter().for_each(say::warn);
-        // A tree that is begun again has nothing behind it.
+        // A tree that is started again has nothing after it.
         progress = progress.anew();
     }
     let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));

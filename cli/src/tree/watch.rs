@@ -18,10 +18,10 @@ use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::render::Out;
 
-/// How often the refs are looked at.
+/// How often the refs are checked.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes the screen and begins at its top.
+/// Takes the screen and starts at its top.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 /// What is to be shown, and what it depends on beside the refs.

@@ -1,5 +1,5 @@
-//! What the user has agreed to, and how they are asked: commands a repository supplies, and settings of it that could send
-//! keys elsewhere. What there is to agree to, the library finds.
+//! What the user has approved, and how they are asked: commands a repository supplies, and settings of it that could
+//! send keys elsewhere. What there is to approve, the library finds.
 //!
 //! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
 //! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
@@ -40,14 +40,14 @@ impl TerminalTruster {
         Self { store: Store::new(&settings.state_dir), repo: repo.to_owned(), ask: Ask::of(globals) }
     }
 
-    /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
+    /// Makes sure the user approves all of `items`. What was approved before is not asked again; everything else is
     /// shown whole and asked about once.
     pub fn require(&self, items: Vec<TrustItem>) -> Result<(), Failure> {
         require_with(&self.store, &self.repo, items, self.ask, say::asking, confirm)
     }
 
-    /// Keeps that the user agrees to all of `items`, which they have given themselves. What is kept for reading is without
-    /// what `redactor` knows.
+    /// Keeps that the user approves all of `items`, which they have given themselves. What is kept for reading is
+    /// without what `redactor` knows.
     pub fn keep_given(&self, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
         let repo = self.repo.to_string_lossy();
         keep(&self.store, &repo, unknown(&self.store, &repo, items)?, redactor)
@@ -124,7 +124,7 @@ fn require_with<W: std::io::Write>(
     keep(store, &repo, new, &Redactor::new([("", ""); 0]))
 }
 
-/// Of some items those nobody has agreed to, each once, with their keys.
+/// Of some items those nobody has approved, each once, with their keys.
 fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
     let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
     let mut new = Vec::new();
@@ -137,7 +137,7 @@ fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(Stri
     Ok(new)
 }
 
-/// Keeps new agreements.
+/// Keeps new approvals.
 fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Redactor) -> Result<(), Failure> {
     if new.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Where agreements are kept: `trust.json` of the state directory, readable by the user alone.
+//! Where approvals are kept: `trust.json` of the state directory, readable by the user alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::code::Code;
 use crate::failure::Failure;
 
-/// An agreement, as it is kept.
+/// An approval, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// The hash of what was agreed to, as `pleach trust` shows it.
+    /// The hash of what was approved, as `pleach trust` shows it.
     pub key: String,
     /// The repository, by its common git directory.
     pub repo: String,
     /// Why it was asked.
     pub kind: String,
-    /// Where it stood.
+    /// Where it was.
     pub where_from: String,
     /// What it says, without secrets: for reading only, the key is what counts.
     pub text: String,
@@ -33,7 +33,7 @@ struct Approvals {
     trusted: Vec<Approval>,
 }
 
-/// The file of agreements.
+/// The file of approvals.
 #[derive(Debug, Clone)]
 pub struct Store {
     file: PathBuf,
@@ -50,7 +50,7 @@ impl Store {
         &self.file
     }
 
-    /// All agreements, oldest first.
+    /// All approvals, oldest first.
     pub fn list(&self) -> Result<Vec<Approval>, Failure> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
@@ -67,7 +67,7 @@ impl Store {
         Ok(agreements.trusted)
     }
 
-    /// Takes back the agreements `pick` chooses and gives them.
+    /// Takes back the approvals `pick` chooses and gives them.
     pub fn revoke(&self, pick: impl Fn(&Approval) -> bool) -> Result<Vec<Approval>, Failure> {
         let mut revoked = Vec::new();
         self.change(|trusted| {
@@ -78,7 +78,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Adds agreements that are not there yet.
+    /// Adds approvals that are not there yet.
     pub(super) fn add(&self, new: Vec<Approval>) -> Result<(), Failure> {
         self.change(|trusted| {
             for agreement in new {

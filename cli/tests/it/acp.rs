@@ -377,7 +377,7 @@ fn an_agent_over_budget_is_refused_its_next_call() {
 
 #[test]
 fn an_agent_behind_the_gateway_resumes_after_kill() {
-    // One that can load its session goes on with it; one that cannot is answered from the record.
+    // One that can load its session continues with it; one that cannot is answered from the record.
     for opening in ["load\n", ""] {
         let env = behind_gateway("my-acp", opening, "turns: gateway");
         let gate = Gate::new(&env, "agent");

@@ -529,8 +529,8 @@ fn costs_are_shown_by_what_they_were_for() {
     env.pleach(&["cost", "--by", "moon"]).expect(2);
 }
 
-/// A program that talks to its model through the gateway cannot go on in the middle: it runs again, and what it asked
-/// before is answered from the record, for nothing.
+/// A program that talks to its model through the gateway cannot continue in the middle: it runs again, and what it
+/// asked before is answered from the record, for nothing.
 #[test]
 fn a_paused_program_resumes_without_paying_twice() {
     let env = TestEnv::with_script(&format!("model: script\n{FIVE_FILES}"));

@@ -335,7 +335,7 @@ fn a_checkout_of_a_phases_branch_follows_it() {
     garden.gardener(&phase).expect(0);
     let there = garden.env.root().join("there");
     garden.env.git(&["worktree", "add", "--quiet", there.to_str().unwrap(), "pleach/phase/main/phase1"]);
-    // The phase begins once more, at what the target is now.
+    // The phase starts once more, at what the target is now.
     garden.commit("mine", "by the user\n");
     garden.env.pleach(&["reset", "T001"]).expect(0);
     garden.gardener(&phase).expect(0);

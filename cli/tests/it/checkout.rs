@@ -204,7 +204,7 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
     let turn = turns[1]["git_sha"]["repo"].as_str().expect("a turn commit");
     let previous = turns[0]["git_sha"]["repo"].as_str().expect("the commit before");
     assert_eq!(env.git(&["log", "-1", "--format=%P", turn]), format!("{previous} {own}"));
-    // The tree of the turn is the working copy: also what the agent did not add.
+    // The tree of the turn is the worktree: also what the agent did not add.
     assert_eq!(env.files(), ["README.md", "mine", "one", "three"]);
     env.git(&["merge-base", "--is-ancestor", own, &env.branch()]);
     // It is joined once.
@@ -247,7 +247,7 @@ fn an_agent_can_untrack_a_file_by_its_commit() {
     );
     let ran = env.run(&dot, &[]).expect(0);
     let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
-    // What is not ignored is part of the working copy, and so of the commit.
+    // What is not ignored is part of the worktree, and so of the commit.
     assert_eq!(
         changed,
         [vec![".gitignore", "secret.env"], vec!["out/forced", "out/made", "secret.env"], vec!["left", "seen"]],
@@ -374,7 +374,7 @@ fn large_files_are_held_back_with_a_warning() {
     ran.warns("file-held-back").naming("`big.bin`").naming("MiB");
     assert!(env.worktree().join("big.bin").exists(), "it stays where it is");
     assert!(ran.stdout.contains("1 file is held back, and no deletion is committed with that"), "{ran}");
-    // A run that goes on all the same, and of which nothing else is left, does not say that nothing was changed.
+    // A run that continues all the same, and of which nothing else is left, does not say that nothing was changed.
     let env = TestEnv::with_repo();
     let on = tool("work", "truncate -s 51M a.bin; truncate -s 51M b.bin")
         + "start -> work; work -> exit [condition=\"outcome=fail\"]";
@@ -424,7 +424,7 @@ fn a_repository_inside_is_not_committed() {
 
 #[test]
 fn a_deleted_git_link_does_not_lead_into_another_repository() {
-    // The base lies in the user's checkout, where git would walk up into it.
+    // The base is in the user's checkout, where git would walk up into it.
     let env = TestEnv::with_repo();
     env.configure("worktrees: {base: repo/.orchestra/worktrees}\n");
     let (before_head, command) =
@@ -590,7 +590,7 @@ fn secrets_are_not_recorded() {
     assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
     // Files are what they are.
     assert_eq!(env.committed("copy"), secret);
-    // A pipeline that holds one is not begun.
+    // A pipeline that holds one is not started.
     env.pipeline(&one(&format!("echo {secret}")));
     let ran = run(&["-y", "run", "../pipeline.dot"]).expect(2);
     ran.fails_with("secret-found").naming("DEMO_API_KEY");
@@ -643,7 +643,7 @@ fn commands_of_a_repository_need_approval() {
     env.pipeline(&one("echo hello > hello "));
     env.pleach(&["run", "../pipeline.dot"]).expect(4);
     assert_eq!(env.sessions().len(), 2);
-    // An agreement that was taken back is asked for at resume as well.
+    // An approval that was taken back is asked for at resume as well.
     env.pipeline(&graph("gated", &(tool("later", "true") + "gate [shape=hexagon] start -> gate -> later -> exit")));
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(4);
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);

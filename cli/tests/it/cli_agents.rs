@@ -47,7 +47,7 @@ fn one(attributes: &str) -> String {
     graph("one", &format!("code [prompt=\"Work on it\"{attributes}] start -> code -> exit"))
 }
 
-/// The default task of a recorded stream, done in three turns that are told apart by their stream.
+/// The default task of a recorded stream, done in three turns that are distinguished by their stream.
 fn in_turns(agent: &str, [first, after_first, second, after_second, last]: [&str; 5]) -> TestEnv {
     let stream = format!("{agent}_{}", if agent == "claude" { "partial" } else { "default" });
     let script = [

@@ -158,7 +158,7 @@ fn expected() -> Result {
     result(&env)
 }
 
-/// Runs the pipeline, dying at a crash point, and goes on. Returns whether it died.
+/// Runs the pipeline, dying at a crash point, and continues. Returns whether it died.
 fn crash_at(point: &str, expected: &Result) -> bool {
     crash_in(world(), point, expected)
 }
@@ -260,7 +260,7 @@ fn resume_waits_for_what_a_killed_run_left_running() {
     run.signal("KILL");
     run.end().expect(137);
     gate.stay_open();
-    // What does not listen to a polite word is alive for a moment, and holds the working copy.
+    // What does not listen to a polite word is alive for a moment, and holds the worktree.
     env.resume(&[]).expect(0);
     drop(held);
 }
@@ -280,7 +280,7 @@ fn a_tree_run_waits_for_processes_of_a_killed_one() {
     assert_eq!(garden.completed(), ["T001"]);
 }
 
-/// One of a run and one of what goes on with it; the sweep has more.
+/// One of a run and one of what continues with it; the sweep has more.
 #[test]
 fn random_kills_are_survived() {
     survive_kills(2);

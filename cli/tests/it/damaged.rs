@@ -1,5 +1,5 @@
-//! Records nobody can read any more: they hold up nothing, they are named, and their sessions can be removed without work
-//! being lost.
+//! Records that cannot be read any more: they hold up nothing, they are named, and their sessions can be removed
+//! without work being lost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,7 +32,7 @@ fn record_with(env: &TestEnv, sid: &str, part: &str) -> String {
     env.git(&args).lines().find(has).expect("a record").to_owned()
 }
 
-/// A session that has made one commit, and has a file in its working copy that nobody has committed.
+/// A session that has made one commit, and has a file in its worktree that nobody has committed.
 fn made() -> (TestEnv, String, PathBuf) {
     let env = TestEnv::with_repo();
     let nodes = tool("make", "echo one > one.txt") + &tool("more", "echo two > two.txt");
@@ -123,7 +123,7 @@ fn a_session_with_an_unreadable_tip_is_removed_keeping_rest() {
     assert_eq!(env.git(&["show", &format!("{kept}:two.txt")]), "two");
     assert_eq!(env.git(&["rev-parse", &format!("{kept}^@")]), below);
     assert!(!copy.exists());
-    // The branch is for whoever can mend it.
+    // The branch is for whoever can fix it.
     assert!(removed.stdout.contains(&format!("left branch {branch}")), "{removed}");
     env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept]);

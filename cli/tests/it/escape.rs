@@ -30,7 +30,7 @@ impl World {
         Self { env, before, outside: outside.to_vec() }
     }
 
-    /// Lets a tool run this, and after it one that shows that the run goes on.
+    /// Lets a tool run this, and after it one that shows that the run continues.
     fn tool(&self, command: &str) -> Ran {
         self.env.run(&graph("escape", &(tool("work", command) + "start -> work -> exit")), &[])
     }
@@ -197,7 +197,7 @@ fn a_worktree_repointed_to_the_checkout_fails_its_node() {
     }
 }
 
-/// What lies among the objects of a repository beside the directories of single objects.
+/// What is among the objects of a repository beside the directories of single objects.
 fn beside_objects(repo: &Path) -> BTreeSet<PathBuf> {
     let objects = repo.join(".git/objects");
     let entries = |dir: &str| fs::read_dir(objects.join(dir)).unwrap().map(|entry| entry.unwrap().path());
@@ -717,7 +717,7 @@ fn without_a_sandbox_background_processes_end_and_writes_are_named() {
     }
 }
 
-/// What lies in the user's checkout beside its git directory.
+/// What is in the user's checkout beside its git directory.
 fn files(world: &World) -> Vec<(String, String)> {
     let entries = fs::read_dir(world.env.repo_path()).unwrap().map(Result::unwrap);
     let mut files: Vec<_> = entries
@@ -768,7 +768,7 @@ fn without_a_sandbox_a_killed_supervisor_leaves_no_process() {
         "(setsid sh -c \"trap '' TERM HUP; echo > \\\"$PWD/stays\\\"; sleep 60\" > /dev/null 2>&1 < /dev/null &)";
     let command =
         format!("{stay}; for i in $(seq 1000); do test -e stays && break; sleep 0.01; done; kill -9 $PPID; sleep 60");
-    // The built-in agent learns how its tool ended and goes on; a tool or an agent that ends so has failed.
+    // The built-in agent learns how its tool ended and continues; a tool or an agent that ends so has failed.
     for (run, code) in [World::tool, World::agent, World::program].into_iter().zip([1, 0, 1]) {
         let world = World::new();
         world.env.unbound();

@@ -1,4 +1,4 @@
-//! What an agent forges of what pleach keeps about its working copy, so that changes are not seen: pleach believes only
+//! What an agent forges of what pleach keeps about its worktree, so that changes are not seen: pleach believes only
 //! what no agent can write.
 
 use std::fs;

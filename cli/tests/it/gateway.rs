@@ -442,7 +442,7 @@ fn pending_requests_use_bounded_memory() {
     run.end().expect(0);
 }
 
-/// What a run of a program that goes on whatever it is answered failed with.
+/// What a run of a program that continues whatever it is answered failed with.
 fn undone(provider: &str, providers: &str, play: &str) -> String {
     let env = world("chat", provider, providers);
     let words = [fake_agent::path().display().to_string(), env.write("play", play).display().to_string()];

@@ -292,7 +292,7 @@ struct DrawnNode {
 }
 
 impl Picture {
-    /// Reads an SVG, and fails unless it is well-formed and everything lies on the page.
+    /// Reads an SVG, and fails unless it is well-formed and everything is on the page.
     fn read(svg: &str) -> Self {
         assert_well_formed(svg);
         let node =

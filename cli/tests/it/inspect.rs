@@ -42,7 +42,7 @@ fn greeted() -> TestEnv {
     env
 }
 
-/// A run that has come to a node that does not end by itself.
+/// A run that has reached a node that does not end by itself.
 pub fn waiting(env: &TestEnv, args: &[&str]) -> Child {
     env.write("repo/wait.dot", WAIT);
     let mut child =

@@ -1,4 +1,4 @@
-//! Working copies that agents have broken, or kills have left half made: work in them is saved, and the run goes on.
+//! Worktrees that agents have broken, or kills have left half made: work in them is saved, and the run continues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::sessions::{Gate, graph, tool};
 use crate::support::{Checkout, TestEnv};
 use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
-/// What an agent can do to what ties its working copy to the repository.
+/// What an agent can do to what ties its worktree to the repository.
 const BREAKS: [&str; 9] = [
     "rm .git",
     "rm .git; git init --quiet .; git add -A; git commit --quiet -m own",
@@ -20,7 +20,7 @@ const BREAKS: [&str; 9] = [
     "git checkout --quiet --orphan nothing; rm .git",
 ];
 
-/// What has a tool break its working copy and wait, the first time it is run.
+/// What has a tool break its worktree and wait, the first time it is run.
 fn broken(env: &TestEnv, gate: &Gate, breaks: &str) -> String {
     let passed = env.root().join("broken.passed");
     let own = "G=$(git rev-parse --absolute-git-dir); echo precious > work.txt";
@@ -33,7 +33,7 @@ fn kept(env: &TestEnv) -> Vec<String> {
     all.lines().map(str::to_owned).collect()
 }
 
-/// Where things are beside a working copy that stood in its way.
+/// Where things are beside a worktree that was in its way.
 fn aside(copy: &Path) -> Vec<PathBuf> {
     let above = fs::read_dir(copy.parent().expect("a directory of the session's")).expect("it is there");
     let all = above.map(|entry| entry.expect("it can be read").path());
@@ -177,7 +177,7 @@ fn a_broken_worktree_is_repaired_for_the_next_node() {
     }
 }
 
-// ---- trees, whose tasks share a working copy
+// ---- trees, whose tasks share a worktree
 
 #[test]
 fn a_task_resumes_after_a_kill_with_broken_worktree() {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::TestEnv;
 use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
-/// A garden whose agent is known by the name `mine` alone, with settings behind that.
+/// A garden whose agent is known by the name `mine` alone, with settings after that.
 fn garden(settings: &str) -> Garden {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, APPROVES);
@@ -66,7 +66,7 @@ fn a_pipeline_runs_and_resumes_with_a_named_agent() {
     env.configure("agent: mine\nagents: {mine: {command: [my-agent], env: {MOOD: good}}}\n");
     let ran = env.run(GATED, &[]).expect(4);
     assert!(ran.stderr.contains("agent mine (turns: node)"), "{ran}");
-    // The session goes on with its own settings, whatever has become of the name.
+    // The session continues with its own settings, whatever happened to the name.
     env.configure("agent: 'command:false'\n");
     env.pleach(&["-y", "resume", &env.session(), "--answer", "look=Yes"]).expect(0);
     assert_eq!(env.committed("said.txt"), "good\ngood");

@@ -15,7 +15,7 @@ use crate::support::{Checkout, Ran, TestEnv};
 /// The worktree's git directory, as a shell in the worktree names it, and the user's checkout.
 const G: &str = "G=$(cut -d' ' -f2 .git); R=$(dirname \"$(git rev-parse --path-format=absolute --git-common-dir)\")";
 
-/// How long nothing takes that does not wait for ever.
+/// How long nothing takes that does not wait forever.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 struct World {

@@ -98,7 +98,7 @@ fn each_attempt_keeps_its_own_stderr_outside_the_conversation() {
         .collect();
     assert_eq!(said, [Some("oh no".to_owned()), None, None]);
     assert!(!env.committed("asked").contains("oh no"));
-    // The messages behind it have their own numbers.
+    // The messages after it have their own numbers.
     let turns = story.all("AgentTurn");
     let numbers: Vec<u64> = turns.iter().filter_map(|turn| turn["messages"]["first"].as_u64()).collect();
     assert_eq!(numbers, [1, 4, 6]);
@@ -119,7 +119,7 @@ fn a_failing_program_is_retried_as_configured() {
 #[test]
 fn a_program_that_cannot_be_started_pauses_the_run() {
     let env = TestEnv::with_repo();
-    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    // Where it is looked for is the worktree, so that nobody can know beforehand.
     env.configure("agent: \"command:./agent-of-the-repository\"\n");
     let ran = env.run(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(7);
     ran.fails_with("agent-unusable").naming("`code`").naming("/agent-of-the-repository");

@@ -33,7 +33,7 @@ fn locks(env: &TestEnv) -> Vec<String> {
     files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The session's working copy.
+/// The session's worktree.
 fn copy(env: &TestEnv, sid: &str) -> std::path::PathBuf {
     let status = env.pleach(&["status", sid, "--json"]).expect(0).json();
     status["worktrees"][0].as_str().expect("a working copy").into()
@@ -168,7 +168,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
 fn an_interrupted_removal_is_finished_by_the_next() {
     let env = made();
     let sid = env.session();
-    // As if it had been killed after the working copy and the branch were gone.
+    // As if it had been killed after the worktree and the branch were gone.
     let path = copy(&env, &sid);
     let (tip, record) = (
         env.git(&["rev-parse", &format!("pleach/make/{sid}")]),

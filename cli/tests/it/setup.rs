@@ -1,4 +1,4 @@
-//! What the setup of a worktree makes is what work begins with: in no commit, and there after every reset.
+//! What the setup of a worktree makes is what work starts with: in no commit, and there after every reset.
 
 use crate::sessions::{Gate, graph, tool};
 use crate::support::TestEnv;
@@ -56,7 +56,7 @@ fn an_ignored_setup_gives_no_warning() {
 fn a_kill_and_resume_leave_the_setup_unchanged() {
     let env = world();
     let gate = Gate::new(&env, "second");
-    // The first time it changes everything and waits; the second time it finds the gate open and what it began with.
+    // The first time it changes everything and waits; the second time it finds the gate open and what it started with.
     let passed = env.root().join("second.passed");
     let spoil = format!("test -e '{}' || (rm made/new; echo bad > lock; echo half > half)", passed.display());
     let second = format!("{spoil}; ({}); cat lock made/new > seen", gate.command());
@@ -179,7 +179,7 @@ fn tree_tasks_share_a_setup_that_never_lands() {
     }
     assert_eq!(ran.stderr.matches("`worktrees.setup` changed").count(), 1, "{ran}");
     assert_eq!(kept(&garden.env), "", "nothing of it had to be kept");
-    // Another run finds the same working copy.
+    // Another run finds the same worktree.
     garden.plant(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.env.read("repo/T003.txt"), format!("s\n{readme}\n2\n"));

@@ -93,12 +93,12 @@ impl Ran {
         found.unwrap_or_else(|| panic!("no tree is worked: {self}")).get(1).expect("a branch").as_str()
     }
 
-    /// The tasks a run over a tree has begun, in order.
+    /// The tasks a run over a tree has started, in order.
     pub fn begun(&self) -> Vec<&str> {
         self.worked("begins")
     }
 
-    /// The tasks a run over a tree has gone on with, in order.
+    /// The tasks a run over a tree has resumed, in order.
     pub fn resumed(&self) -> Vec<&str> {
         self.worked("resumes")
     }

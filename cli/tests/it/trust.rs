@@ -156,7 +156,7 @@ fn a_dotenv_file_needs_approval_except_keys_and_harmless_values() {
     env.pleach(&["run", "g.dot"]).expect(0);
     let kept = env.read("state/pleach/trust.json");
     assert!(kept.contains("@db/x") && !kept.contains("hunter22") && !kept.contains("y.json"), "{kept}");
-    // What is not shown is agreed to as well.
+    // What is not shown is approved as well.
     env.write("repo/.env", format!("{key}{more}").replace("hunter22", "hunter23").replace("y.json", "z.json"));
     env.pleach(&["run", "g.dot"]).expect(4);
 }
@@ -220,7 +220,7 @@ fn agent_files_behind_links_need_approval() {
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     env.pleach(&["run", "g.dot"]).expect(0);
-    // A file is one, by a detour: agreed to is what it says, and not the link.
+    // A file is one, by a detour: approved is what it says, and not the link.
     env.git(&["rm", "--quiet", ".claude"]);
     env.write("repo/.claude/keep", "");
     symlink("../dotclaude/./../dotclaude/settings.json", env.repo_path().join(".claude/settings.json")).unwrap();
@@ -462,7 +462,7 @@ fn recorded_inputs_of_others_need_approval() {
     let clone = env.root().join("clone");
     env.git_in(&clone, &["fetch", "--quiet", "origin", "refs/*:refs/fetched/*", "refs/pleach/*:refs/pleach/*"]);
     let clone = clone.to_str().unwrap();
-    // All else is agreed to there, and an input of the same name as well.
+    // All else is approved there, and an input of the same name as well.
     env.pleach(&["-y", "-C", clone, "run", "../repo/g.dot", "stage=two", "--auto-approve"]).expect(0);
     let asked = env.pleach(&["-C", clone, "resume", &session, "--auto-approve"]).expect(4).stderr;
     insta::assert_snapshot!(env.normalise(&asked), @r#"
@@ -489,7 +489,7 @@ fn recorded_inputs_of_others_need_approval() {
     }
     let kept = env.read("state/pleach/trust.json");
     assert!(kept.contains("stage, given to `pleach run`") && !kept.contains("0123456789"), "{kept}");
-    // What was given counts like any other agreement.
+    // What was given counts like any other approval.
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     env.pleach(&["-y", "run", "g.dot", "stage=three"]).expect(4);
     let sessions =

@@ -95,7 +95,7 @@ impl Limit {
         }
     }
 
-    /// Whether it is a limit of a single session's work. Others hold for sessions that are not begun yet.
+    /// Whether it is a limit of a single session's work. Others hold for sessions that are not started yet.
     pub fn is_of_session(&self) -> bool {
         !matches!(self, Self::DayTokens | Self::DayUsd | Self::RunTokens | Self::RunUsd)
     }

@@ -53,7 +53,7 @@ pub enum InvalidAgent {
         /// The known name it is close to.
         suggestion: Option<String>,
     },
-    /// An entry of `agents` that only says how the agent of the run is to work, in the place of that agent.
+    /// An entry of `agents` that only says how the agent of the run is to work, in place of that agent.
     #[error("`agents.{0}` has neither `runner` nor `command`")]
     Nobody(String),
     /// The command line of a `command:` or `acp:` agent has an open quote.
@@ -263,7 +263,7 @@ fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     text.push_str(&command);
 }
 
-/// The agent a node of the configuration names; a mistake is among the errors.
+/// The agent a node of the configuration names; an error is among the errors.
 fn parsed<A: FromStr<Err = InvalidAgent>>(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<A> {
     let agent = String::read(node, reading)?.parse::<A>();
     agent.map_err(|error| reading.report(node.at, error.to_string(), Some(agents_hint(std::iter::empty())))).ok()

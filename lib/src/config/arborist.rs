@@ -1,6 +1,6 @@
 //! `.arborist/config.json` and `ARBORIST_*` variables, read as pleach settings.
 //!
-//! It is another program's file: keys that mean nothing here are passed over, the ones that do are checked.
+//! It is another program's file: keys that mean nothing here are skipped, the ones that do are checked.
 
 use super::node::{ConfigNode, ConfigNodeKind, ScalarForm};
 use super::read::ReadContext;

@@ -131,7 +131,7 @@ fn programs(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     }
 }
 
-/// What stands in the words of an agent's command for something that is known when it starts.
+/// What is in the words of an agent's command for something that is known when it starts.
 const PLACEHOLDERS: [&str; 7] = ["prompt", "prompt_file", "model", "tools", "cwd", "session", "base_url"];
 
 /// The same, for agents that are known.

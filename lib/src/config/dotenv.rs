@@ -11,7 +11,7 @@ pub struct DotEnvEntry {
     pub name: String,
     /// Its value, unquoted.
     pub value: String,
-    /// The line it stands in, from 1.
+    /// The line it is in, from 1.
     pub line: u32,
 }
 
@@ -96,7 +96,7 @@ fn unquoted(raw: &str) -> String {
     raw[..end.map_or(raw.len(), |(at, _)| at)].trim().to_owned()
 }
 
-/// The value up to the closing quote, and the text behind it.
+/// The value up to the closing quote, and the text after it.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

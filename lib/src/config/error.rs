@@ -12,7 +12,7 @@ use crate::redact::Redactor;
 /// Knows tokens by their shape, for excerpts.
 static TOKENS: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
 
-/// A key and what stands before its value.
+/// A key and what is before its value.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"["']?(?<name>[A-Za-z_][A-Za-z0-9_.-]*)["']?\s*[:=]\s*"#).expect("a constant pattern")
 });
@@ -59,7 +59,7 @@ impl Precedence {
     }
 }
 
-/// The place a setting stands at.
+/// The place a setting is at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The layer.
@@ -103,15 +103,15 @@ impl fmt::Display for Source {
 /// One thing that is wrong in the configuration, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The file, variable or flag it stands in; its `line` is set when the place is known.
+    /// The file, variable or flag it is in; its `line` is set when the place is known.
     pub place: Source,
     /// The column, counted in characters from 1.
     pub column: Option<u32>,
-    /// The line it stands in and the width of the part that is wrong. Values that look like keys are not shown.
+    /// The line it is in and the width of the part that is wrong. Values that look like keys are not shown.
     pub excerpt: Option<(String, u32)>,
     /// What is wrong.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 

@@ -14,7 +14,7 @@ use super::read::{ReadContext, Setting, SourceText};
 use super::{Environment, arborist, check};
 use crate::text::closest;
 
-/// Variables of this program that are no settings: what agents and commands are told of the node they work on, for
+/// Variables of this program that are no settings: what agents and commands are reported the node they work on, for
 /// pleach may be run by one of them, and what tests switch on.
 const OWN_VARIABLES: [&str; 12] = [
     "PLEACH_SESSION",
@@ -43,7 +43,7 @@ pub struct Layer {
 enum LayerContent {
     /// A YAML or JSON file.
     File { file: PathBuf, text: String },
-    /// Dotted keys and their values, each with where it stands.
+    /// Dotted keys and their values, each with where it is.
     Pairs(Vec<(Source, String, String)>),
 }
 
@@ -211,8 +211,8 @@ fn flatten(prefix: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// Merges the layers, the stronger over the weaker whatever their order here, and reads the result. All mistakes of
-/// all layers come back together.
+/// Merges the layers, the stronger over the weaker whatever their order here, and reads the result. All errors of all
+/// layers come back together.
 pub fn resolve(layers: Vec<Layer>) -> Result<Resolved, Vec<ConfigError>> {
     MergedLayers::read(layers)?.check()
 }
@@ -328,7 +328,7 @@ fn agent_of_steps(layer: &mut ConfigNode, weaker: &mut ConfigNode) -> Vec<String
     forgotten
 }
 
-/// The mistakes of layers that name an agent nobody has described, whichever layer would have to.
+/// The errors of layers that name an agent nobody has described, whichever layer would have to.
 fn unknown_agents(layers: &[ConfigNode], origins: &[SourceText]) -> Vec<ConfigError> {
     let described = layers.iter().filter_map(|layer| match &layer.at_path(&["agents"])?.value.kind {
         ConfigNodeKind::Map(agents) => Some(agents),
@@ -389,7 +389,7 @@ fn read_layers(layers: Vec<Layer>, origins: &mut Vec<SourceText>, found: &mut Fi
     trees
 }
 
-/// The tree of one layer, its mistakes noted.
+/// The tree of one layer, its errors noted.
 fn read_layer(layer: Layer, origins: &mut Vec<SourceText>, found: &mut Findings) -> ConfigNode {
     let tree = parse_layer(layer, origins, found);
     check_tree(&tree, origins, found);
@@ -518,7 +518,7 @@ fn known(path: &[String]) -> PathKind {
     keys().iter().map(|known| stands_for(&known.path)).max().unwrap_or(PathKind::Nothing)
 }
 
-/// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.
+/// The variable that was likely meant by one that is not one, without `PLEACH_`: one `_` where two belong, or a slip.
 fn closest_variable(key: &str, first: &str) -> Option<String> {
     let named = keys().into_iter().filter(|known| !known.path.contains('*'));
     let all: Vec<String> = named.map(|known| known.path.replace('.', "__")).collect();

@@ -1,7 +1,7 @@
 //! Configuration: text in, typed settings out. Nothing here reads a file.
 //!
 //! Every source becomes a tree of values that know their place; trees are merged from the weakest layer to the
-//! strongest; the result is read into [`Config`]. Each layer is also checked by itself, so that a mistake is reported
+//! strongest; the result is read into [`Config`]. Each layer is also checked by itself, so that an error is reported
 //! even where a stronger layer covers it.
 
 mod agent;

@@ -1,7 +1,7 @@
 //! A YAML document as a tree in which every value knows its place.
 //!
-//! Settings are merged and checked on this tree rather than on typed structs, so that one reading finds every
-//! mistake of a file, and a value that wins over another still knows the file and line it came from.
+//! Settings are merged and checked on this tree rather than on typed structs, so that one reading finds every error of
+//! a file, and a value that wins over another still knows the file and line it came from.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::error::{ConfigError, Source};
 /// Nesting no configuration needs; deeper documents are refused before they can exhaust the stack.
 const DEEPEST: usize = 32;
 
-/// Where a value stands: which source, and where in it. Line 0 stands for a source without lines.
+/// Where a value is: which source, and where in it. Line 0 stands for a source without lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SourceSpan {
     pub source: usize,
@@ -132,7 +132,7 @@ impl ConfigNode {
     }
 }
 
-/// Reads YAML (or JSON, which is YAML) into a tree. The first mistake of syntax ends it.
+/// Reads YAML (or JSON, which is YAML) into a tree. The first error of syntax ends it.
 pub(super) fn parse(text: &str, source: usize, place: &Source) -> Result<ConfigNode, Box<ConfigError>> {
     let options = serde_saphyr::options! {
         strict_booleans: true,

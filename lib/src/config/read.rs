@@ -1,4 +1,4 @@
-//! From a tree of values to typed settings, collecting every mistake on the way.
+//! From a tree of values to typed settings, collecting every error on the way.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -191,7 +191,7 @@ number!(u32, "a whole number", |_| true);
 number!(u64, "a whole number", |_| true);
 number!(f64, "a number from 0", |number| number.is_finite() && *number >= 0.0);
 
-/// Paths are made absolute by the directory of the file they stand in.
+/// Paths are made absolute by the directory of the file they are in.
 impl Setting for PathBuf {
     fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let text = String::read(node, reading)?;

@@ -5,7 +5,8 @@
 //!
 //! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
 //!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
-//! - the budget and the limits on commits that are set where the session goes on: a limit is raised by setting it, and
+//! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it,
+//! and
 //!   resuming; and so with what a provider calls its models;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
@@ -70,8 +71,8 @@ impl Config {
         }
     }
 
-    /// A recorded configuration as it stands in the record: relative paths stay relative, what was left out is
-    /// default. For looking at; a run that goes on uses [`Resolved::resume`].
+    /// A recorded configuration as it is in the record: relative paths stay relative, what was left out is default. For
+    /// looking at; a run that continues uses [`Resolved::resume`].
     pub fn from_recorded(mut value: Value) -> Result<Self, RecordedConfigError> {
         take_machine(&mut value);
         Ok(serde_json::from_value(value)?)
@@ -125,7 +126,7 @@ impl Config {
 }
 
 impl Resolved {
-    /// The configuration a session goes on with: the recorded one, the machine's own settings out of the local one,
+    /// The configuration a session continues with: the recorded one, the machine's own settings out of the local one,
     /// and over both the flags given now.
     pub fn resume(recorded: &Value, local: &Resolved, flags: Layer) -> Result<Resolved, Vec<ConfigError>> {
         let mut value = recorded.clone();
@@ -134,7 +135,7 @@ impl Resolved {
         let mut merged = MergedLayers::read(vec![Layer::recorded(text, &local.config.root), flags])?;
         let mine = local.config.recordable();
         for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Precedence::Recorded) {
-            // What is set here in the same way comes from here: nobody has to agree to it because a record has it too.
+            // What is set here in the same way comes from here: nobody has to approve it because a record has it too.
             *source = match (at(&value, key), at(&mine, key)) {
                 (Some(recorded), Some(set)) if recorded == set => local.source(key).clone(),
                 _ => Source { level: Precedence::Recorded, file: None, name: None, line: None },

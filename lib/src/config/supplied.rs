@@ -1,5 +1,5 @@
-//! What a repository supplies that the user must agree to before it counts: commands pleach would run, and settings
-//! that could send keys or records elsewhere or open the sandbox.
+//! What a repository supplies that the user must approve before it counts: commands pleach would run, and settings that
+//! could send keys or records elsewhere or open the sandbox.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::model::{Config, HideFrom, Network, OnExceeded, SandboxMode, SandboxSe
 use super::provider::{Price, ProviderName, ServerSettings};
 use crate::redact::is_secret_name;
 
-/// Why something needs the user's agreement.
+/// Why something needs the user's approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuppliedKind {
     /// A command that would be run.
@@ -58,7 +58,7 @@ pub struct Supplied {
     pub kind: SuppliedKind,
     /// The setting or variable.
     pub key: String,
-    /// Where it stands.
+    /// Where it is.
     pub source: Source,
     /// What it says, whole.
     pub text: String,
@@ -96,7 +96,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     };
     let config = &resolved.config;
     let command = SuppliedKind::Command;
-    // What one that has a name runs stands where its name is explained.
+    // What one that has a name runs is where its name is explained.
     let line = |agent: &AgentRef| agent.kind().and_then(AgentChoice::command_line);
     add(command, "agent".into(), config.agent.as_ref().and_then(line));
     for (name, agent) in &config.agents {
@@ -270,7 +270,7 @@ fn kind_of_variable(name: &str) -> Option<SuppliedKind> {
     if ADDRESS_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
         return Some(SuppliedKind::KeyAddress);
     }
-    // A key stands in where there is none and does nothing else. What is called credentials may be a file of settings.
+    // A key is in where there is none and does nothing else. What is called credentials may be a file of settings.
     let key = is_secret_name(name) && !upper.contains("CREDENTIAL");
     let harmless = HARMLESS.contains(&name) || name.starts_with("LC_") || is_setting(name);
     (!key && !harmless).then_some(SuppliedKind::Variable)

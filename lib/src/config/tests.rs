@@ -886,7 +886,7 @@ fn what_the_page_shows_is_right() {
     }
 }
 
-/// A setting as it can stand at three places: in a file, in a variable, on the command line.
+/// A setting as it can be at three places: in a file, in a variable, on the command line.
 fn settings() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
     proptest::collection::vec((0..5usize, 0..KEYS.len(), 1..100u32), 0..20)
 }

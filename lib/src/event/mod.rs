@@ -133,15 +133,15 @@ macro_rules! events {
 }
 
 events! {
-    /// The session began: everything needed to run it again.
+    /// The session started: everything needed to run it again.
     PipelineStarted,
     /// A later process took the session up again.
     Resumed,
-    /// Another context of the session begins.
+    /// Another context of the session starts.
     ContextForked,
     /// The session's branch exists.
     SessionBranchCreated,
-    /// The session's working copy exists.
+    /// The session's worktree exists.
     WorktreeCreated,
     /// A node's handler was started.
     NodeStarted,
@@ -155,17 +155,17 @@ events! {
     ToolExecution,
     /// The session branch carries a turn's commit.
     TurnCommitted,
-    /// A person (or what stood in for one) answered a gate.
+    /// A person (or what was in for one) answered a gate.
     HumanInteraction,
     /// A node finished an attempt: its outcome and where the run goes from there.
     NodeExecution,
     /// The next attempt of a node is due at a time.
     RetryAt,
-    /// The run stands between two nodes.
+    /// The run is between two nodes.
     Checkpoint,
-    /// The commits the workspace stood at, at a checkpoint that changed them.
+    /// The commits the workspace was at, at a checkpoint that changed them.
     SnapshotRecorded,
-    /// The next pass through a task's pipeline begins.
+    /// The next pass through a task's pipeline starts.
     AttemptStarted,
     /// A step of a task ended, and this is its commit.
     StepFinished,
@@ -179,11 +179,11 @@ events! {
     PipelineCompleted,
     /// The run ended without reaching its goal.
     PipelineFailed,
-    /// The run was called off.
+    /// The run was cancelled.
     PipelineCancelled,
     /// A run over a tree was opened. Told, not recorded, as are all below.
     RunStarted,
-    /// A task, or the tests of a phase, are begun or taken up again.
+    /// A task, or the tests of a phase, are started or taken up again.
     TaskStarted,
     /// A branch has moved over what came of a task.
     TaskLanded,
@@ -193,7 +193,7 @@ events! {
     Warning,
     /// An agent has said something, in a turn that is not over.
     AgentSpoke,
-    /// An agent waits for something, or does not any more.
+    /// An agent waits for something, or no longer does.
     AgentWaits,
 }
 

@@ -34,7 +34,7 @@ pub struct RunStarted {
     pub extra: Extra,
 }
 
-/// A task, or the tests of a phase, are begun or taken up again.
+/// A task, or the tests of a phase, are started or taken up again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskStarted {
     /// The task or phase.
@@ -49,7 +49,7 @@ pub struct TaskStarted {
     /// How many attempts the budget has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u32>,
-    /// It was begun by a run before this one.
+    /// It was started by a run before this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumed: bool,
     /// Fields of a newer writer.
@@ -62,14 +62,15 @@ pub struct TaskStarted {
 pub struct TaskLanded {
     /// The task or phase.
     pub task: TaskId,
-    /// What has become of the task: `complete`, or `failed` where its steps alone are there. None for the tests of a phase.
+    /// What happened to the task: `complete`, or `failed` where its steps alone are there. None for the tests of a
+    /// phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The repository.
     pub repo: RepoName,
     /// The branch it landed on: the target, or its phase's.
     pub target: BranchName,
-    /// Where that branch stands now.
+    /// Where that branch is now.
     pub commit: CommitId,
     /// How many tasks of the tree are done now.
     pub done: usize,
@@ -87,7 +88,7 @@ pub struct PhaseMerged {
     pub repo: RepoName,
     /// The target.
     pub target: BranchName,
-    /// Where the target stands now.
+    /// Where the target is now.
     pub commit: CommitId,
     /// How many tasks of the tree are done now.
     pub done: usize,
@@ -108,12 +109,12 @@ pub struct AgentSpoke {
     pub extra: Extra,
 }
 
-/// An agent waits for something outside of its work, or does not any more.
+/// An agent waits for something outside of its work, or no longer does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentWaits {
     /// The node it works on.
     pub node_id: NodeId,
-    /// What it waits for; none where it goes on.
+    /// What it waits for; none where it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Fields of a newer writer.

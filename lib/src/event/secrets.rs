@@ -7,8 +7,8 @@ use super::{Event, Recorded, Status};
 use crate::config::Config;
 use crate::redact::{JsonPart, Redactor};
 
-/// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What stands behind them
-/// is text unless it is listed below.
+/// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What is after them is
+/// text unless it is listed below.
 const FIELDS: [&str; 15] = [
     "",
     "agent_state_ref",
@@ -112,7 +112,7 @@ impl Recorded {
 }
 
 impl Event {
-    /// What stands at a path of its data.
+    /// What is at a path of its data.
     fn part(&self, path: &str, value: &Value) -> JsonPart {
         let is_own = match (path, value) {
             // Words of an agent's own are said as well.

@@ -1,4 +1,4 @@
-//! How a session begins, where it stands, and how it ends.
+//! How a session starts, where it is, and how it ends.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct PipelineStarted {
     pub inputs: BTreeMap<String, String>,
     /// The resolved configuration, without keys and machine paths.
     pub config: Value,
-    /// Where each repository stood.
+    /// Where each repository was.
     pub base: Snapshot,
     /// The session branch of each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
@@ -43,7 +43,7 @@ pub struct PipelineStarted {
 }
 
 impl PipelineStarted {
-    /// The commit its task is built on, or where its first repository stood.
+    /// The commit its task is built on, or where its first repository was.
     pub fn built_on(&self) -> Option<CommitId> {
         let repo = self.task.as_ref().map_or_else(|| self.first_repo(), |task| &task.repo);
         self.base.get(repo).copied()
@@ -58,7 +58,7 @@ impl PipelineStarted {
 /// See [`Event::Resumed`](super::Event::Resumed).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// The node it starts at again, instead of where it stood; always given for a run that had failed.
+    /// The node it starts at again, instead of where it was; always given for a run that had failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeId>,
     /// Fields of a newer writer.
@@ -76,9 +76,9 @@ pub struct ContextForked {
     pub context: ContextId,
     /// What it is for.
     pub kind: ForkKind,
-    /// The node it begins at.
+    /// The node it starts at.
     pub node_id: NodeId,
-    /// Where its worktrees begin.
+    /// Where its worktrees start.
     pub base: Snapshot,
     /// Its branch in each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
@@ -91,7 +91,7 @@ pub struct ContextForked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkKind {
-    /// A branch of the pipeline that runs beside others. The session's root tells whether it goes on.
+    /// A branch of the pipeline that runs beside others. The session's root tells whether it continues.
     Parallel,
     /// The run once more from a turn on: a root of its own.
     Replay,
@@ -116,7 +116,7 @@ pub struct SessionBranchCreated {
 pub struct WorktreeCreated {
     /// The repository.
     pub repo: RepoName,
-    /// The working copy's name inside the session: `main`, or the parallel agent's.
+    /// The worktree's name inside the session: `main`, or the parallel agent's.
     pub name: String,
     /// Fields of a newer writer.
     #[serde(flatten)]
@@ -136,11 +136,11 @@ pub struct Checkpoint {
     pub context: BTreeMap<String, Value>,
     /// Retries used by each node in its newest visit.
     pub node_retries: BTreeMap<NodeId, u32>,
-    /// How often the run has come to each node.
+    /// How often the run has reached each node.
     pub visits: PreEncoded<BTreeMap<NodeId, u32>>,
     /// The node that comes next, none at the end.
     pub next_node: Option<NodeId>,
-    /// Where the session branches stand, when that has changed since the last checkpoint.
+    /// Where the session branches are, when that has changed since the last checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_snapshot: Option<Snapshot>,
     /// Fields of a newer writer.
@@ -151,7 +151,7 @@ pub struct Checkpoint {
 /// See [`Event::SnapshotRecorded`](super::Event::SnapshotRecorded).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotRecorded {
-    /// Where the session branches stand.
+    /// Where the session branches are.
     pub workspace_snapshot: Snapshot,
     /// Fields of a newer writer.
     #[serde(flatten)]

@@ -156,7 +156,7 @@ pub struct AgentTurn {
     pub commit_message: Option<String>,
     /// How the turn's end was found: `exact` or `inferred`.
     pub boundary: String,
-    /// What the agent needs to go on after this turn.
+    /// What the agent needs to continue after this turn.
     pub agent_state_ref: Option<Value>,
     /// Whether nothing of the agent ran any more when it was recorded: only then its answer is its last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -22,7 +22,7 @@ pub enum BranchSight {
         rebased: bool,
         /// The checkouts that have it.
         checkouts: Vec<PathBuf>,
-        /// What goes on in the one that has it.
+        /// What continues in the one that has it.
         obstacle: Option<LandingObstacle>,
     },
 }
@@ -52,9 +52,9 @@ pub enum BranchStep {
         /// The files.
         paths: Vec<RepoPath>,
     },
-    /// Look at the ref once more: should it stand where it stood, this is in the way.
+    /// Look at the ref once more: should it be where it was, this is in the way.
     LookAgain(LandingObstacle),
-    /// Tell what git has left behind that broke off.
+    /// Tell what git has left after that broke off.
     Report {
         /// In which checkout.
         checkout: PathBuf,
@@ -86,7 +86,7 @@ pub enum LandingObstacle {
     Rebase,
     /// The checkout is on a disk that is not there.
     MissingCheckout(PathBuf),
-    /// Something was begun in the checkout and not concluded.
+    /// Something was started in the checkout and not concluded.
     InProgress {
         /// What.
         what: &'static str,
@@ -133,7 +133,7 @@ pub enum LandingObstacle {
     },
 }
 
-/// What a swap of the ref has come to.
+/// What a swap of the ref has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwapReply {
     /// It is there.
@@ -155,7 +155,7 @@ pub enum MergeReply {
     Holds(Vec<RepoPath>),
     /// Something is in the way.
     Blocked(LandingObstacle),
-    /// It broke off, or could not begin.
+    /// It broke off, or could not start.
     BrokeOff,
 }
 

@@ -1,4 +1,4 @@
-//! What is told of a git that broke off while it wrote files in a checkout, or the ref after them: the disk is full, a
+//! What is reported a git that broke off while it wrote files in a checkout, or the ref after them: the disk is full, a
 //! filter fails, or nobody may write there.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::text::named;
 
-/// A landing that git broke off, or could not begin.
+/// A landing that git broke off, or could not start.
 #[derive(Debug, thiserror::Error)]
 pub struct BrokenOff {
     /// The branch that was to move.
@@ -18,7 +18,7 @@ pub struct BrokenOff {
     pub end: String,
     /// The branch that has the work, or its commit; none where no file was to change.
     pub work: Option<String>,
-    /// Where it stands.
+    /// Where it is.
     pub from: CommitId,
     /// Where it was to go.
     pub to: CommitId,

@@ -21,7 +21,7 @@ struct World {
     script: std::vec::IntoIter<u8>,
     branches: Vec<Vec<CommitId>>,
     done: Vec<Done>,
-    /// What each commit that was built anew is built on.
+    /// What each commit that was rebuilt is built on.
     built_on: BTreeMap<CommitId, CommitId>,
     verified: BTreeSet<CommitId>,
     /// What was recorded last for each branch, and whether all of it was recorded to have landed.
@@ -165,7 +165,7 @@ impl World {
         verify.verified(verdict)
     }
 
-    /// The branch moves if nobody was faster; whoever is killed behind that does not know.
+    /// The branch moves if nobody was faster; whoever is killed after that does not know.
     fn advance(&mut self, moving: MoveAsk) -> LandingAsk {
         let step = moving.step().clone();
         let at = index(&step.target);

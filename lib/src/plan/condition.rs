@@ -286,7 +286,7 @@ impl<'t> ConditionParser<'t> {
         &self.text[self.at..]
     }
 
-    /// The next character that is not blank; the parser then stands on it.
+    /// The next character that is not blank; the parser then is on it.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();

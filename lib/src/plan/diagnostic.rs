@@ -66,7 +66,7 @@ impl Diagnostic {
         Self::new(rule, Severity::Error, message.into(), span)
     }
 
-    /// A finding that is probably a mistake.
+    /// A finding that is probably an error.
     pub fn warning(rule: &str, message: impl Into<String>, span: Span) -> Self {
         Self::new(rule, Severity::Warning, message.into(), span)
     }

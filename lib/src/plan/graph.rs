@@ -14,9 +14,9 @@ use crate::plan::suggestions::Suggestions;
 pub struct Attr {
     /// Its value.
     pub value: AttrValue,
-    /// Where it stands, from its name to the end of its value.
+    /// Where it is, from its name to the end of its value.
     pub span: Span,
-    /// Where its value stands, quotes included.
+    /// Where its value is, quotes included.
     pub value_span: Span,
 }
 
@@ -27,7 +27,7 @@ impl PartialEq for Attr {
 }
 
 impl Attr {
-    /// A text that stands in no file.
+    /// A text that is in no file.
     pub fn text(text: impl Into<String>) -> Self {
         Self { value: AttrValue::Text(text.into()), span: Span::default(), value_span: Span::default() }
     }
@@ -54,7 +54,7 @@ pub struct RawNode {
     pub id: NodeId,
     /// Its attributes, with those of default blocks under them.
     pub attrs: Attrs,
-    /// The classes of the subgraphs it stands in, outermost first.
+    /// The classes of the subgraphs it is in, outermost first.
     pub subgraphs: Vec<String>,
     /// It has a statement of its own, not only a place in an edge.
     pub declared: bool,
@@ -80,7 +80,7 @@ pub struct RawEdge {
 pub struct Graph {
     /// The graph's identifier.
     pub id: String,
-    /// Where its identifier stands.
+    /// Where its identifier is.
     pub span: Span,
     /// The graph's own attributes.
     pub attrs: Attrs,
@@ -122,7 +122,7 @@ struct Flattener {
     by_id: BTreeMap<NodeId, usize>,
     /// What default blocks gave each node, by index.
     inherited: Vec<Attrs>,
-    /// Undeclared ends of edges, where each stands first.
+    /// Undeclared ends of edges, where each is first.
     ends: BTreeMap<NodeId, (usize, Span)>,
     diagnostics: Vec<Diagnostic>,
 }
@@ -182,7 +182,7 @@ impl Flattener {
         for (pair, spans) in ends.windows(2).zip(ids.windows(2)) {
             let &[Some(from), Some(to)] = pair else { continue };
             let (from, to) = (self.graph.nodes[from].id.clone(), self.graph.nodes[to].id.clone());
-            // Read once, so that a chain does not tell its mistakes once for every pair.
+            // Read once, so that a chain does not tell its errors once for every pair.
             let own =
                 own.get_or_insert_with(|| self.attrs(DefaultsFor::Edge, entries, DiagnosticSubject::Edge(&from, &to)));
             let mut attrs = scope.edge.clone();
@@ -194,7 +194,7 @@ impl Flattener {
         }
     }
 
-    /// The node's index, made on its first mention. None for a name that is none, which the parser has reported.
+    /// The node's index, made on its first mention. None for a name that is not one, which the parser has reported.
     fn mention(&mut self, id: &Ident, scope: &AttrScope) -> Option<usize> {
         let node_id = NodeId::new(id.text.as_str()).ok()?;
         let index = *self.by_id.entry(node_id.clone()).or_insert_with(|| {

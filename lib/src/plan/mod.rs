@@ -59,12 +59,12 @@ pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<D
 }
 
 /// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,
-/// since half a graph has mistakes its author did not make.
+/// since half a graph has errors its author did not make.
 pub fn validate(source: &str, inputs: &Inputs, known: &lint::KnownNames) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (pipeline, mut diagnostics) = load(source, inputs, &[]);
     let parsed = !diagnostics.iter().any(|diagnostic| diagnostic.is_error() && diagnostic.rule == "syntax");
     if let Some(pipeline) = pipeline.as_ref().filter(|_| parsed) {
-        // A node that was never declared has no prompt and leads nowhere; that is one mistake, not three.
+        // A node that was never declared has no prompt and leads nowhere; that is one error, not three.
         let undeclared = diagnostics.iter().filter(|found| found.rule == "edge_target_exists");
         let (spans, edges): (BTreeSet<_>, BTreeSet<_>) =
             undeclared.map(|found| (found.span, found.edge.clone())).unzip();

@@ -19,7 +19,7 @@ pub const DEFAULT_MAX_VISITS: u32 = 25;
 /// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandlerKind {
-    /// The one node a run begins at.
+    /// The one node a run starts at.
     Start,
     /// The one node a run ends at.
     Exit,
@@ -227,7 +227,7 @@ pub struct Node {
     pub fallback_retry_target: Option<NodeId>,
     /// How much of the run so far its agent is told.
     pub fidelity: Option<Fidelity>,
-    /// The conversation its agent goes on with.
+    /// The conversation its agent continues with.
     pub thread_id: Option<String>,
     /// Its classes, own ones first, then those of the subgraphs around it.
     pub classes: Vec<String>,
@@ -342,11 +342,11 @@ pub struct Edge {
     pub weight: i64,
     /// Overrides the target's fidelity.
     pub fidelity: Option<Fidelity>,
-    /// The conversation the target goes on with.
+    /// The conversation the target continues with.
     pub thread_id: Option<String>,
-    /// Taking it begins the run again at its target.
+    /// Taking it starts the run again at its target.
     pub loop_restart: bool,
-    /// It is taken with whatever a person says at a gate that is none of its choices.
+    /// It is taken with whatever a person says at a gate that is not one of its choices.
     pub freeform: bool,
     /// How often it may be taken.
     pub max_visits: Option<u32>,
@@ -383,7 +383,7 @@ pub struct Pipeline {
     pub budget: OwnBudget,
     /// Everything that was written on the graph.
     pub attrs: Attrs,
-    /// Where its identifier stands.
+    /// Where its identifier is.
     pub span: NodeSpan,
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
@@ -397,7 +397,7 @@ pub struct Pipeline {
 pub struct PipelineCommand<'a> {
     /// The node that runs it; none for one of the whole graph.
     pub node: Option<&'a NodeId>,
-    /// The attribute it stands in.
+    /// The attribute it is in.
     pub attribute: &'static str,
     /// The exact text.
     pub text: &'a str,
@@ -461,7 +461,7 @@ impl Pipeline {
         edges.iter().map(|edge| &self.edges[*edge])
     }
 
-    /// The node a run begins at. A pipeline without errors has exactly one.
+    /// The node a run starts at. A pipeline without errors has exactly one.
     pub fn start(&self) -> Option<&Node> {
         self.nodes.iter().find(|node| node.handler == HandlerKind::Start)
     }

@@ -109,13 +109,13 @@ pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     })
 }
 
-/// The draft and where its nodes stand.
+/// The draft and where its nodes are.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
     let mut fields = ObjectFields::new(String::new(), entries, errors);
-    // A wrong number there is no reason to refuse a good plan; `shortfall` tells of it.
+    // A wrong number there is no reason to refuse a good plan; `shortfall` reports it.
     fields.take("total_tasks_found");
     let tasks = fields.list("tasks");
-    // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made anew.
+    // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made again.
     if fields.take("nodes").is_some() {
         fields.error("nodes", "a plan has no `nodes`: give every task once, in `tasks`");
     }

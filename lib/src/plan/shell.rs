@@ -1,4 +1,4 @@
-//! Templates in shell commands. The value of `{{ name }}` reaches a command by the environment and stands there as
+//! Templates in shell commands. The value of `{{ name }}` reaches a command by the environment and is there as
 //! `"$name"`, one word whatever it holds. This finds the templates and tells where that cannot be.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::dot::is_identifier;
 /// A `{{ name }}` in a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
-    /// Where it stands.
+    /// Where it is.
     pub range: Range<usize>,
     /// The variable.
     pub name: String,
@@ -27,7 +27,7 @@ pub(super) enum ShellContext {
     DoubleQuotes,
     Backticks,
     HereDocument,
-    /// `${…}`, `$((…))`, `eval …` and the like: what stands there is evaluated.
+    /// `${…}`, `$((…))`, `eval …` and the like: what is there is evaluated.
     Evaluated,
     /// Directly behind a `$` or a backslash.
     Escaped,
@@ -88,7 +88,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     prefixed || OF_SHELL.contains(&name) || ["TMPDIR", "TMP", "TEMP"].contains(&name)
 }
 
-/// The template `text` begins with, and how long it is.
+/// The template `text` starts with, and how long it is.
 fn template(text: &str) -> Option<(&str, usize)> {
     let inside = text.strip_prefix("{{")?;
     let length = inside.find("}}")?;
@@ -107,8 +107,8 @@ pub(super) fn templates(command: &str) -> Vec<Template> {
     scanner.found
 }
 
-/// Whether the command that begins so reads its next word as a command, or as the name of a variable, in whose subscript a
-/// command may stand.
+/// Whether the command that starts so reads its next word as a command, or as the name of a variable, in whose
+/// subscript a command may be.
 fn evaluates_words(begin: &str) -> bool {
     const BEFORE: [&str; 14] =
         ["!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "builtin", "command", "exec", "env"];
@@ -129,7 +129,7 @@ fn evaluates_words(begin: &str) -> bool {
     }
 }
 
-/// What has begun and not ended.
+/// What has started and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frame {
     /// The command itself, `$(…)`, `(…)`.
@@ -153,9 +153,9 @@ struct Scanner<'t> {
     text: &'t str,
     at: usize,
     frames: Vec<Frame>,
-    /// Where the newest simple command of each open [`Frame::Command`] begins.
+    /// Where the newest simple command of each open [`Frame::Command`] starts.
     begun: Vec<usize>,
-    /// Here-documents that begin with the next line: the word that ends each.
+    /// Here-documents that start with the next line: the word that ends each.
     here: Vec<String>,
     found: Vec<Template>,
 }
@@ -188,12 +188,12 @@ impl Scanner<'_> {
         self.at += length;
     }
 
-    /// Whether a word begins here.
+    /// Whether a word starts here.
     fn begins_word(&self) -> bool {
         self.text[..self.at].chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()".contains(c))
     }
 
-    /// Whether `name[` stands before this.
+    /// Whether `name[` is before this.
     fn is_subscript(&self) -> bool {
         let name = self.text[..self.at].strip_suffix('[');
         name.is_some_and(|name| name.ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
@@ -216,7 +216,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes the template that begins here, if one does.
+    /// Takes the template that starts here, if one does.
     fn take(&mut self, place: ShellContext) -> bool {
         let Some((name, length)) = template(self.rest()) else { return false };
         let (name, range) = (name.to_owned(), self.at..self.at + length);
@@ -303,7 +303,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What may begin in a command and in what is evaluated.
+    /// What may start in a command and in what is evaluated.
     fn quotes(&mut self) {
         match self.rest().as_bytes()[0] {
             b'\'' => self.push(Frame::Single, 1),
@@ -312,7 +312,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What may begin in double quotes as well.
+    /// What may start in double quotes as well.
     fn expansion(&mut self) {
         let rest = self.rest();
         match rest.as_bytes()[0] {
@@ -344,7 +344,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `<<WORD`, `<<-WORD`, `<<'WORD'`: what stands between the next line and one that is WORD alone.
+    /// `<<WORD`, `<<-WORD`, `<<'WORD'`: what is between the next line and one that is WORD alone.
     fn here_document(&mut self) {
         self.at += 2;
         if self.rest().starts_with('-') {
@@ -369,7 +369,7 @@ impl Scanner<'_> {
         self.here.push(word);
     }
 
-    /// The end of a line, and the here-documents that begin with the next.
+    /// The end of a line, and the here-documents that start with the next.
     fn line(&mut self) {
         self.at += 1;
         for word in std::mem::take(&mut self.here) {

@@ -33,7 +33,7 @@ pub enum Selector {
     Id(String),
 }
 
-/// A mistake in a stylesheet.
+/// An error in a stylesheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StyleError {
     /// What is wrong.
@@ -63,7 +63,7 @@ impl Selector {
 }
 
 impl Stylesheet {
-    /// Reads a stylesheet; a rule with a mistake is left out and the ones after it are read.
+    /// Reads a stylesheet; a rule with an error is left out and the ones after it are read.
     pub fn parse(text: &str) -> (Self, Vec<StyleError>) {
         let mut parser = StylesheetParser { text, at: 0, errors: Vec::new() };
         let mut rules = Vec::new();
@@ -103,7 +103,7 @@ impl<'t> StylesheetParser<'t> {
         &self.text[self.at..]
     }
 
-    /// The next character that is neither blank nor in a comment; the parser then stands on it.
+    /// The next character that is neither blank nor in a comment; the parser then is on it.
     fn peek(&mut self) -> Option<char> {
         loop {
             let rest = self.rest();

@@ -62,7 +62,7 @@ fn works(node: &Node) -> bool {
 mod tests {
     use crate::plan::{Inputs, load_for_tasks};
 
-    /// The nodes at which the work begins, in the order of the file.
+    /// The nodes at which the work starts, in the order of the file.
     fn first(nodes: &str, edges: &str) -> String {
         let dot = format!("digraph a {{ start [shape=Mdiamond]; done [shape=Msquare]; {nodes}; {edges} }}");
         let pipeline = load_for_tasks(&dot, &Inputs::default()).0.expect("a graph");

@@ -187,7 +187,7 @@ impl Expander<'_> {
         out
     }
 
-    /// The value of the variable `rest` begins with, and how many bytes it takes there.
+    /// The value of the variable `rest` starts with, and how many bytes it takes there.
     fn variable(&mut self, rest: &str) -> (Option<String>, usize) {
         if let Some(inside) = rest.strip_prefix("{{") {
             let Some(length) = inside.find("}}") else { return (None, 2) };

@@ -26,11 +26,11 @@ pub struct Chain {
 
 /// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
 ///
-/// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none
-/// counts for every tree. Where a run was begun in two clones, both starts are its start. A step is its message and its
-/// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The branch of
-/// a task counts for that task alone. A branch whose newest step is there already is closed: what it has beyond is left
-/// over from work that landed in another shape.
+/// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none counts
+/// for every tree. Where a run was started in two clones, both starts are its start. A step is its message and its
+/// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The
+/// branch of a task counts for that task alone. A branch whose newest step is there already is closed: what it has
+/// beyond is left over from work that landed in another shape.
 pub fn fold(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Progress {
     let of_tree = |seen: &CandidateStep| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
     let starts = |seen: &&CandidateStep| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
@@ -66,7 +66,7 @@ pub fn fold(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Progres
         }
     }
     let mut progress = Progress { run_starts, open, by_short_id, ..Progress::default() };
-    // A task's steps mostly stand together, so it is looked up once for all of them.
+    // A task's steps mostly are together, so it is looked up once for all of them.
     for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
         progress.apply(steps);
     }
@@ -185,9 +185,9 @@ fn merged(line: Vec<Arc<StepCommit>>, steps: Vec<Arc<StepCommit>>, chain: &Chain
     merged
 }
 
-/// The earliest date of a step behind another. What is decided about a task on the target wins against a step of the
-/// same second on a branch, and deciding the same once more in one second would look like a copy. A task that failed on the
-/// branch of its phase may be done on that of another, and only dates tell which was later.
+/// The earliest date of a step after another. What is decided about a task on the target wins against a step of the
+/// same second on a branch, and deciding the same once more in one second would look like a copy. A task that failed on
+/// the branch of its phase may be done on that of another, and only dates tell which was later.
 fn next_date(found: &StepCommit) -> Timestamp {
     let step = &found.step;
     let gave_up = TaskStatus::after(step) == TaskStatus::Failed && matches!(found.on, StepPlace::Phase(_));
@@ -240,7 +240,7 @@ impl AttemptNow {
                 }
                 self.retry = step.retry;
                 if self.has_result && step.passed && completed > 0 {
-                    // Somebody has changed what was completed: it is looked at again, and has no result until then.
+                    // Somebody has changed what was completed: it is checked again, and has no result until then.
                     self.has_result = false;
                     state.unfinished = completed;
                     (state.attempts, state.in_budget) = (state.attempts - 1, state.in_budget - 1);
@@ -265,7 +265,7 @@ impl AttemptNow {
         state.in_budget += 1;
     }
 
-    /// The next step begins an attempt and a budget.
+    /// The next step starts an attempt and a budget.
     fn end(&mut self, state: &mut TaskState) {
         *self = Self::default();
         state.unfinished = 0;

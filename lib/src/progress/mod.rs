@@ -1,4 +1,4 @@
-//! What has become of a tree's tasks: a fold over their step commits.
+//! What happened to a tree's tasks: a fold over their step commits.
 //!
 //! [`CandidateStep`] is a step commit of a target's history; [`fold`] decides which of them count for a tree and what they add
 //! up to. Nothing is stored beside the commits: the newest step of a task is its state.
@@ -104,7 +104,7 @@ pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
     mix(mix(hash, seconds.cast_unsigned()), u64::from(offset.cast_unsigned()))
 }
 
-/// Where a task stands.
+/// Where a task is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskStatus {
     /// Nothing was done, or it was reset.
@@ -153,10 +153,10 @@ impl TaskStatus {
     }
 }
 
-/// What has become of one task, or of a phase's gate.
+/// What happened to one task, or of a phase's gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskState {
-    /// Where it stands.
+    /// Where it is.
     pub status: TaskStatus,
     /// Whether its newest step is where its work belongs: on the target or on its phase's branch.
     pub landed: bool,
@@ -176,7 +176,7 @@ pub struct TaskState {
     pub skipped: bool,
     /// How many of the last steps belong to an attempt that has no result yet.
     unfinished: usize,
-    /// Where its newest step stands among the steps of all tasks.
+    /// Where its newest step is among the steps of all tasks.
     newest: usize,
     /// The attempt it is in.
     now: AttemptNow,
@@ -184,8 +184,8 @@ pub struct TaskState {
 
 /// The attempt a task is in.
 ///
-/// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
-/// implement step that follows a result.
+/// An attempt is distinguished from the next by its number; where a program counted from 0 again after a restart, by
+/// the implement step that follows a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct AttemptNow {
     retry: Option<u32>,
@@ -200,7 +200,7 @@ impl TaskState {
         self.steps.last().map(Arc::as_ref)
     }
 
-    /// The steps of the attempt that was begun and has no result: a task goes on behind the last of them.
+    /// The steps of the attempt that was started and has no result: a task continues after the last of them.
     pub fn unfinished(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.len() - self.unfinished..]
     }
@@ -241,9 +241,9 @@ impl TaskState {
         }
     }
 
-    /// Its steps that are where its work belongs though it is not done: since it was last complete or reset there, oldest
-    /// first. Other programs put every step onto the target at once, and what they did stands there also when they gave it
-    /// up.
+    /// Its steps that are where its work belongs though it is not done: since it was last complete or reset there,
+    /// oldest first. Other programs put every step onto the target at once, and what they did is there also when they
+    /// gave it up.
     pub fn begun_there(&self) -> Vec<CommitId> {
         let there = self.steps.iter().rev().filter(|found| !matches!(found.on, StepPlace::Task(_)));
         let mut begun: Vec<CommitId> =
@@ -262,14 +262,15 @@ impl TaskState {
         budget.iter().rev().take_while(|found| !ended(found)).any(|found| found.step.session.is_some())
     }
 
-    /// The steps the next attempt is told of, as far as they went wrong, oldest first: forgotten is what came before the
-    /// task was complete or reset, but for what the reset itself says.
+    /// The steps the next attempt is reported, as far as they went wrong, oldest first: forgotten is what came before
+    /// the task was complete or reset, but for what the reset itself says.
     pub fn feedback_steps(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.iter().rposition(begins_afresh).unwrap_or(0)..]
     }
 }
 
-/// Whether a task that is worked after this step begins with nothing of what it was before. One that was given up does not.
+/// Whether a task that is worked after this step starts with nothing of what it was before. One that was given up does
+/// not.
 fn begins_afresh(found: &Arc<StepCommit>) -> bool {
     match found.step.kind {
         StepKind::Complete => found.step.passed,
@@ -278,7 +279,7 @@ fn begins_afresh(found: &Arc<StepCommit>) -> bool {
     }
 }
 
-/// What has become of a phase's gate.
+/// What happened to a phase's gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateProgress {
     /// How often it ran: the next `Arborist-Retry`.
@@ -296,7 +297,7 @@ pub struct OpenBranch {
     pub name: BranchName,
     /// Whose it is.
     pub place: StepPlace,
-    /// Where it stands.
+    /// Where it is.
     pub tip: CommitId,
 }
 
@@ -311,20 +312,20 @@ pub struct UnreadableBranch {
     pub why: String,
 }
 
-/// What has become of a tree on a target.
+/// What happened to a tree on a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The starts of the run that counts, oldest first: several where it was begun in several clones.
+    /// The starts of the run that counts, oldest first: several where it was started in several clones.
     pub run_starts: Vec<Arc<StepCommit>>,
     /// The branches that are ahead of the target.
     pub open: Vec<OpenBranch>,
     /// The branches other trees have work on.
     pub taken: Vec<OtherTreeWork>,
-    /// The branches nobody can read.
+    /// The branches that cannot be read.
     pub unread: Vec<UnreadableBranch>,
     /// How many of the steps that count name the target by its short id.
     pub by_short_id: usize,
-    /// The history is cut off where it could still tell of the run: what was done may be missing.
+    /// The history is cut off where it could still report the run: what was done may be missing.
     pub cut_off: bool,
     /// Inner nodes whose tests are to be run again, whatever their newest run said.
     outdated: BTreeSet<TaskId>,
@@ -341,12 +342,12 @@ impl Progress {
         self.run_starts.last().map(Arc::as_ref)
     }
 
-    /// What has become of a task; one without steps is pending.
+    /// What happened to a task; one without steps is pending.
     pub fn task(&self, id: &TaskId) -> &TaskState {
         self.tasks.get(id).unwrap_or(&self.pending)
     }
 
-    /// What is left of it when the tree is begun again.
+    /// What is left of it when the tree is started again.
     pub fn anew(&self) -> Self {
         let (taken, unread) = (self.taken.clone(), self.unread.clone());
         Self { taken, unread, not_before: self.not_before, ..Self::default() }
@@ -357,8 +358,8 @@ impl Progress {
         self.unread.iter().find(|unread| matches!(&unread.branch.place, StepPlace::Task(id) if id == task))
     }
 
-    /// What to do about a branch nobody can read, in words. What a phase has gathered nobody can reset as a whole, and of
-    /// a task that is done nothing is missing.
+    /// What to do about a branch that cannot be read, in words. What a phase has gathered nobody can reset as a whole,
+    /// and of a task that is done nothing is missing.
     pub fn remedy(&self, unread: &UnreadableBranch, tree: &TaskTree) -> String {
         let is_done = |task| self.task(task).status == TaskStatus::Complete && self.task(task).landed;
         match &unread.branch.place {
@@ -400,8 +401,8 @@ impl Progress {
         self.tasks.iter()
     }
 
-    /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none. Those name no
-    /// tree, so that steps of nodes it does not have are of another one.
+    /// Whether a run over the tree was started: by its own start, or by the steps of a program that writes none. Those
+    /// name no tree, so that steps of nodes it does not have are of another one.
     pub fn is_begun(&self, tree: &TaskTree) -> bool {
         self.run_start().is_some() || tree.nodes().any(|node| !self.task(&node.id).steps.is_empty())
     }

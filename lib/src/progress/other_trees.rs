@@ -27,7 +27,7 @@ pub struct OtherTreeWork {
 pub enum OtherTreeState {
     /// Steps of a run that does not count any more.
     Left,
-    /// Work its next run goes on with.
+    /// Work its next run continues with.
     UnderWay,
     /// A finished task its next run lands.
     Waiting,

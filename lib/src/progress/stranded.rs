@@ -1,4 +1,4 @@
-//! Finished work that nothing would land: the tree was edited since it was begun.
+//! Finished work that nothing would land: the tree was edited since it was started.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::plan::tree::TaskTree;
 pub struct StrandedWork {
     /// The task that was done there, or the phase it was done for.
     pub id: TaskId,
-    /// What that is not any more.
+    /// What it is no longer.
     pub lacks: StrandedReason,
     /// The branch.
     pub branch: OpenBranch,
@@ -19,7 +19,7 @@ pub struct StrandedWork {
     pub tasks: Vec<TaskId>,
 }
 
-/// What a task or phase is not any more.
+/// What a task or phase is no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrandedReason {
     /// The tree does not have it.

@@ -49,13 +49,13 @@ pub struct Schedule {
     pub(super) stray: Option<StrandedWork>,
     /// Branches other trees have work on.
     pub(super) taken: Vec<OtherTreeWork>,
-    /// Branches nobody can read.
+    /// Branches that cannot be read.
     pub(super) unread: Vec<UnreadableBranch>,
     /// Gates to run, the red ones first.
     pub(super) due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
     pub(super) merges: BTreeSet<usize>,
-    /// Leaves that had failed when the run began and were not worked since.
+    /// Leaves that had failed when the run started and were not worked since.
     failed_before: BTreeSet<usize>,
     /// The first leaf that failed in this run.
     pub(super) failed: Option<usize>,
@@ -98,7 +98,7 @@ impl Schedule {
         }
     }
 
-    /// Takes in everything that has become of the tree, and still knows what failed in this run.
+    /// Takes in everything that happened to the tree, and still knows what failed in this run.
     pub fn renew(&mut self, progress: &Progress) {
         let anew = Self::new(&self.tree, progress, self.limits.clone());
         let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
@@ -112,8 +112,8 @@ impl Schedule {
         self.ready.iter().map(|position| &self.items[self.order[*position]].id)
     }
 
-    /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever the run was told: its
-    /// tests, and what comes after its tasks, need what is there.
+    /// Whether the tasks of a phase land on a branch of its own. One that was started so ends so, whatever the run was
+    /// told: its tests, and what comes after its tasks, need what is there.
     pub fn gathers(&self, phase: &TaskId) -> bool {
         self.index.get(phase).is_some_and(|phase| self.items[*phase].gathers)
     }
@@ -125,7 +125,7 @@ impl Schedule {
         self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 
-    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there. As things stand: a
+    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there. As things are: a
     /// phase that is merged meanwhile may bring steps that reopen one.
     pub fn may_come_to(&self, task: &TaskId) -> bool {
         let Some(&leaf) = self.index.get(task).filter(|node| self.items[**node].is_leaf) else { return false };

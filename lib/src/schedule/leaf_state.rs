@@ -14,7 +14,7 @@ pub(super) enum LeafState {
         attempts: u32,
         /// Those of the budget.
         in_budget: u32,
-        /// An attempt was begun and has no result.
+        /// An attempt was started and has no result.
         begun: bool,
         /// The phase on whose branch it was done before it was set back.
         left_on: Option<TaskId>,
@@ -94,7 +94,7 @@ pub(super) struct GateState {
     pub(super) green: bool,
     /// Its newest run failed.
     pub(super) red: bool,
-    /// Its newest run stands on the branch of its phase, and is of no use without what is there.
+    /// Its newest run is on the branch of its phase, and is of no use without what is there.
     pub(super) gathered: bool,
 }
 

@@ -57,13 +57,13 @@ pub enum NextAction {
     Stranded(StrandedWork),
     /// Nothing, before another tree's work is off a branch that this one needs.
     OtherTree(OtherTreeWork),
-    /// Nothing, before somebody has decided about a branch this tree needs and nobody can read.
+    /// Nothing, before somebody has decided about a branch this tree needs and that cannot be read.
     Unreadable(UnreadableBranch),
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),
     /// Merge the branch of a phase into the target: its leaves are done and its gates green.
     MergePhase(TaskId),
-    /// Work a task. An attempt that was cut off goes on; whether an early stop is due is for [`after`] to say.
+    /// Work a task. An attempt that was cut off continues; whether an early stop is due is for [`after`] to say.
     Work {
         /// The task.
         task: TaskId,
@@ -169,7 +169,7 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// What a run that starts now does first. A run that goes on keeps a [`Schedule`], which knows what failed in it.
+/// What a run that starts now does first. A run that continues keeps a [`Schedule`], which knows what failed in it.
 pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &ScheduleOptions) -> NextAction {
     Schedule::new(tree, progress, limits.clone()).next()
 }

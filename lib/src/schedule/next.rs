@@ -1,4 +1,4 @@
-//! What a run does next, by where its tree stands.
+//! What a run does next, by where its tree is.
 
 use std::sync::Arc;
 
@@ -57,8 +57,9 @@ impl Schedule {
         free.map(|(_, leaf)| self.items[*leaf].id.clone())
     }
 
-    /// Whether a branch another tree goes on with, or nobody can read, is one that this run would use. That it may not be its next task makes
-    /// no difference: two trees that both begin what they can would end up waiting for each other.
+    /// Whether a branch another tree continues with, or that cannot be read, is one that this run would use. That it
+    /// may not be its next task makes no difference: two trees that both start what they can would end up waiting for
+    /// each other.
     fn needs(&self, branch: &OpenBranch, id: &TaskId) -> bool {
         let Some(&node) = self.index.get(id) else { return false };
         let only = self.limits.only.as_ref().and_then(|only| self.index.get(only));

@@ -12,7 +12,7 @@ struct ParallelWork<'s> {
     nodes: BTreeSet<usize>,
     /// Phases with a task that is worked or lands.
     worked: BTreeSet<usize>,
-    /// Phases in which nothing is begun: they are merged or tested, or tests wait there for work to end.
+    /// Phases in which nothing is started: they are merged or tested, or tests wait there for work to end.
     closed: BTreeSet<usize>,
     tests: bool,
     merges: bool,
@@ -79,8 +79,8 @@ impl<'s> ParallelWork<'s> {
         let phase = self.schedule.items[node].phase;
         let begins = !self.nodes.contains(&node)
             && match next {
-                // They test what is there, so that nothing may come there meanwhile: where they have to wait for work to
-                // end, no other is begun.
+                // They test what is there, so that nothing may come there meanwhile: where they have to wait for work
+                // to end, no other is started.
                 NextAction::Gate(_) => {
                     self.closed.insert(phase);
                     !self.worked.contains(&phase) && !self.merges

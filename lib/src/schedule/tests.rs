@@ -721,7 +721,7 @@ fn plain_waits(schedule: &Schedule, leaf: usize) -> Vec<Wait> {
     waits
 }
 
-/// What may have become of a leaf, by a number.
+/// What may happened to a leaf, by a number.
 fn any_standing(tree: &TaskTree, number: u8) -> LeafState {
     let roots = tree.roots();
     let gone = TaskId::new("gone").unwrap();
@@ -851,7 +851,7 @@ proptest! {
                 let is_merged = matches!(next, NextAction::MergePhase(_));
                 let is_gathered = progress.task(&task).status == TaskStatus::Complete
                     && progress.task(&task).newest().is_some_and(|found| matches!(found.on, StepPlace::Phase(_)));
-                // Whatever happens to the branch of a phase is read anew.
+                // Whatever happens to the branch of a phase is read again.
                 if is_merged || is_gathered {
                     schedule = Schedule::new(tree, &progress, limits.clone());
                 } else {

@@ -27,7 +27,7 @@ impl Counts {
 /// What a line of a framework's summary says.
 type SummaryParser = fn(&str) -> Option<Counts>;
 
-/// The readers of single lines, the most unmistakable first; behind them come those of several.
+/// The readers of single lines, the most unmistakable first; after them come those of several.
 const READERS: [(&str, SummaryParser); 4] =
     [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
 
@@ -180,7 +180,7 @@ fn nextest(line: &str) -> Option<Counts> {
     Some(counts)
 }
 
-/// Leaves out what stands in round brackets, commas included.
+/// Leaves out what is in round brackets, commas included.
 fn without_brackets(text: &str) -> String {
     let mut depth = 0_usize;
     let mut outside = String::new();
@@ -281,8 +281,8 @@ impl Unittest {
     }
 }
 
-/// `--- PASS: TestA (0.00s)` for each test and subtest go tells of; a package of which it tells nothing more than
-/// `ok` or `FAIL` counts as one.
+/// `--- PASS: TestA (0.00s)` for each test and subtest go reports; a package of which it tells nothing more than `ok`
+/// or `FAIL` counts as one.
 #[derive(Debug, Clone, Default)]
 struct Go {
     counts: Counts,

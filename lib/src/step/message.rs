@@ -11,10 +11,10 @@ use crate::trailer::CommitMessage;
 /// Names in subjects are cut to this many characters.
 const NAME: usize = 50;
 
-/// Which step of a task a commit tells of.
+/// Which step of a task a commit reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepKind {
-    /// A run over a tree began.
+    /// A run over a tree started.
     RunStart,
     /// The agent worked.
     Implement,
@@ -65,8 +65,8 @@ impl StepKind {
         }
     }
 
-    /// The step such a word tells of, and whether it went well; none for other words, and for a task that was skipped: no
-    /// step of it was done.
+    /// The step such a word reports, and whether it went well; none for other words, and for a task that was skipped:
+    /// no step of it was done.
     pub fn from_status(status: &str) -> Option<(Self, bool)> {
         let (word, passed) = match status {
             "failed" => ("complete", false),
@@ -172,7 +172,7 @@ impl Step {
         }
     }
 
-    /// The subject of the commit. `attempt` stands behind what failed; in a failed task it is the last one.
+    /// The subject of the commit. `attempt` is after what failed; in a failed task it is the last one.
     pub fn subject(&self, target: &str, name: &str, attempt: Option<AttemptNumber>) -> String {
         let task = self.task.as_ref().map_or("", TaskId::as_str);
         let name = shown_name(name);
@@ -256,7 +256,7 @@ impl Step {
         let rest = message.subject.strip_prefix("task(")?.strip_prefix(target)?.strip_prefix('@')?;
         let (task, rest) = rest.split_once('@')?;
         let (status, what) = rest.split_once("): ")?;
-        // A branch whose name goes on where this one ends has its own ids there, and more `@` behind them.
+        // A branch whose name continues where this one ends has its own ids there, and more `@` after them.
         StepName::new(status).ok()?;
         let task = if task.is_empty() { None } else { Some(TaskId::new(task).ok()?) };
         let step = Self::from_trailers(message, task, what)?;
@@ -316,8 +316,8 @@ fn test_facts(message: &CommitMessage) -> TestFacts {
     }
 }
 
-/// What the newest Arborist calls a branch in its subjects: the last part of its name without a version (`--v3`), and of
-/// one that begins with the id of a ticket (`os-47-slug`) that id. None where that is the branch's own name.
+/// What the newest Arborist calls a branch in its subjects: the last part of its name without a version (`--v3`), and
+/// of one that starts with the id of a ticket (`os-47-slug`) that id. None where that is the branch's own name.
 pub fn short_id(branch: &str) -> Option<&str> {
     let last = branch.rsplit('/').next()?;
     let is_version = |tail: &str| tail.strip_prefix('v').is_some_and(is_number);
@@ -353,7 +353,7 @@ pub fn shown_name(name: &str) -> String {
     line.chars().take(NAME - 3).chain("...".chars()).collect()
 }
 
-/// What stands between the first and the last quote.
+/// What is between the first and the last quote.
 fn quoted(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('"')?;
     rest.rsplit_once('"').map(|(name, _)| name.to_owned())

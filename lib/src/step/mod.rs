@@ -1,4 +1,4 @@
-//! The steps of a task: what they ask, how their answers are read, and the commits that tell of them.
+//! The steps of a task: what they ask, how their answers are read, and the commits that report them.
 
 pub mod counts;
 mod message;

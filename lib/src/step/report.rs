@@ -25,7 +25,7 @@ pub struct ReportJson {
     pub name: String,
     /// All attempts of the budget.
     pub attempts: u32,
-    /// Whether a test stands behind the result.
+    /// Whether a test is behind the result.
     pub tested: bool,
     /// What the last test step counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
     format!("{task}_{step}_{}.log", stamp(at))
 }
 
-/// Whether a file is a log or a report of pleach's own. Others may lie in the same directories.
+/// Whether a file is a log or a report of pleach's own. Others may be in the same directories.
 pub fn is_own(path: &RepoPath, logs: &str, reports: &str) -> bool {
     let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return false };
     let Some((dir, name)) = path.rsplit_once('/') else { return false };
@@ -77,7 +77,7 @@ pub fn is_own(path: &RepoPath, logs: &str, reports: &str) -> bool {
         Some((stem, "json")) if dir == reports => stem,
         _ => return false,
     };
-    // Two that end in the same second are told apart by a number.
+    // Two that end in the same second are distinguished by a number.
     let numbered = stem.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
     let stem = numbered.map_or(stem, |(stem, _)| stem);
     stem.rsplit_once('_').is_some_and(|(_, stamp)| strtime::parse(STAMP, stamp).is_ok())

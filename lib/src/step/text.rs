@@ -14,7 +14,7 @@ const STREAM: usize = 1000;
 /// How much of what went wrong is kept for the next attempt, in characters.
 pub const FEEDBACK: usize = 8_000;
 
-/// What stands above text that was cut.
+/// What is above text that was cut.
 const CUT: &str = "[...truncated]";
 
 const RUNNER_OUTPUT: &str = "Runner output (truncated to 2000 chars):";
@@ -22,7 +22,7 @@ const RUNNER_ERROR: &str = "Runner error:";
 const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
 
-/// How the words about a setup that failed begin and end.
+/// How the words about a setup that failed start and end.
 const THE_SETUP: &str = "the setup `";
 const NOT_RUN: &str = "; the tests were not run";
 
@@ -34,7 +34,7 @@ pub struct Body(Vec<Paragraph>);
 struct Paragraph {
     /// Its first line.
     own: Option<String>,
-    /// What stands below, and how much of it is kept.
+    /// What is below, and how much of it is kept.
     said: Option<(String, usize)>,
 }
 
@@ -70,7 +70,7 @@ pub fn implement(output: &str) -> Body {
     Body::below(RUNNER_OUTPUT, output, WORDS)
 }
 
-/// Whether the body of a step that went well tells of an agent: that of a command begins otherwise.
+/// Whether the body of a step that went well reports an agent: that of a command starts otherwise.
 pub fn is_of_agent(body: &str) -> bool {
     body.trim_start().starts_with(RUNNER_OUTPUT)
 }
@@ -85,7 +85,7 @@ pub fn outside(reason: &str) -> Body {
     Body::below(ENDED, reason, WORDS)
 }
 
-/// What ended the attempt outside of its steps that a body tells of.
+/// What ended the attempt outside of its steps that a body reports.
 pub fn ended_outside(body: &str) -> Option<&str> {
     body.strip_prefix(ENDED).filter(|why| why.starts_with('\n')).map(str::trim)
 }
@@ -109,7 +109,7 @@ pub fn tests(ran: &[RanTest]) -> Body {
     Body::joined(ran.iter().map(of))
 }
 
-/// What the headings of a test command's output begin with.
+/// What the headings of a test command's output start with.
 pub fn test_heading(kind: TestKind) -> String {
     format!("Test ({kind})")
 }
@@ -185,7 +185,7 @@ pub fn failed(why: &str, untold: Option<&str>) -> Body {
     Body::joined(why.into_iter().chain(untold.map(runner_error)))
 }
 
-/// What is told of an attempt that ended outside of its steps.
+/// What is reported an attempt that ended outside of its steps.
 pub fn broke_off(reason: &str) -> Feedback {
     Feedback::new(FeedbackKind::RunnerError, cut(reason, FEEDBACK))
 }
@@ -227,7 +227,7 @@ fn without_heading(body: &str) -> &str {
     if is_heading(first) && !rest.lines().any(is_heading) { rest.trim() } else { body }
 }
 
-/// What a body holds: each heading with what stands below it. Words of pleach's own have none.
+/// What a body holds: each heading with what is below it. Words of pleach's own have none.
 pub(super) fn sections(body: &str) -> Vec<(&str, &str)> {
     let mut sections: Vec<(&str, usize, usize)> = Vec::new();
     let mut at = 0;

@@ -29,8 +29,8 @@ pub fn read(reply: &str) -> Option<Verdict> {
     }
 }
 
-/// Why a reviewer has rejected, in the words that stand behind the verdict, else in those before it. None when he has not,
-/// or says nothing else.
+/// Why a reviewer has rejected, in the words that are behind the verdict, else in those before it. None when he has
+/// not, or says nothing else.
 pub fn why(reply: &str) -> Option<String> {
     if let Some((_, answer)) = answer_in_json(reply) {
         return answer.why();
@@ -98,7 +98,7 @@ fn last_paragraph(reply: &str) -> Vec<&str> {
     paragraph
 }
 
-/// The verdict the lines of a paragraph give, where those that give one agree and nothing speaks against an approval.
+/// The verdict the lines of a paragraph give, where those that give one agree and nothing contradicts an approval.
 fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
     let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
     let read = lines.iter().enumerate().map(|(at, line)| in_line(line, before(at), at + 1 == lines.len()));
@@ -122,7 +122,7 @@ enum LineVerdict {
     SaysBoth,
 }
 
-/// What a line behind another one says: by the word it begins with, or by its last sentence.
+/// What a line after another one says: by the word it starts with, or by its last sentence.
 fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
     let [begins, ends] = verdicts_in_line(whole, before, is_last).map(|given| given.map(|given| given.verdict));
     match (begins, ends) {
@@ -170,7 +170,7 @@ impl JsonVerdict {
     }
 }
 
-/// Whether a text somewhere in a value speaks against an approval.
+/// Whether a text somewhere in a value contradicts an approval.
 fn value_objects(value: &Value) -> bool {
     match value {
         Value::String(text) => has_objection(&text.lines().map(str::trim).collect::<Vec<_>>()),
@@ -193,7 +193,7 @@ fn answer_in_json(reply: &str) -> Option<(&str, JsonVerdict)> {
     objects.take(MAX_JSON_STARTS).find_map(read)
 }
 
-/// What a line begins with, alone or in a code fence.
+/// What a line starts with, alone or in a code fence.
 fn past_fence(text: &str) -> &str {
     let blanks = [' ', '\t'];
     let text = text.trim_start_matches(blanks);
@@ -546,7 +546,7 @@ mod tests {
             let doubt = around.replace("{}", &doubt);
             lines.insert(at % (lines.len() + 1), approval.to_owned());
             let to = to % (lines.len() + 1);
-            // In a line of its own, or behind another one.
+            // In a line of its own, or after another one.
             match lines.get_mut(to).filter(|line| joins && !line.starts_with('{')) {
                 Some(line) => *line = format!("{line}, {doubt}"),
                 None => lines.insert(to, doubt),

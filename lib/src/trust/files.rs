@@ -55,7 +55,7 @@ const OUTSIDE: &str = "which leads out of the repository";
 const NOWHERE: &str = "which is not in the commit agents start from";
 
 impl Files<'_> {
-    /// Where a path stands and what it says; none when there is no such path.
+    /// Where a path is and what it says; none when there is no such path.
     pub fn content_at(&self, path: &str) -> Result<Option<(String, String)>, Error> {
         let target = self.resolve(path.as_bytes())?;
         let (leads_to, text) = match &target {

@@ -1,5 +1,5 @@
-//! What has to be agreed to before a repository is worked with: commands it supplies, files its agents obey, and settings
-//! of it that could send keys elsewhere.
+//! What needs approval before a repository is worked with: commands it supplies, files its agents obey, and settings of
+//! it that could send keys elsewhere.
 //!
 //! This only finds what there is. Whether somebody agrees is asked by [`crate::engine::Truster`].
 
@@ -15,23 +15,23 @@ pub(crate) use scope::commands;
 
 use crate::git::{self, MadeToCollide, checksum};
 
-/// Why nobody can be asked: it cannot be told what there is to agree to.
+/// Why nobody can be asked: it cannot be told what there is to approve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What is to be shown cannot be read.
     #[error(transparent)]
     Git(#[from] git::Error),
-    /// An agreement to it could be taken for one to something else.
+    /// An approval to it could be taken for one to something else.
     #[error("the content of {place} is crafted to fake its hash")]
     HashCollision {
-        /// Where it stands.
+        /// Where it is.
         place: String,
         /// What gives it away.
         source: MadeToCollide,
     },
 }
 
-/// The hash of what stands at a place.
+/// The hash of what is at a place.
 fn hash(bytes: &[u8], place: &str) -> Result<String, Error> {
     checksum(bytes).map_err(|source| Error::HashCollision { place: place.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! Where something would be run, and what has to be agreed to there.
+//! Where something would be run, and what needs approval there.
 
 use std::path::Path;
 
@@ -22,8 +22,8 @@ pub struct TrustScope<'a> {
 }
 
 impl TrustScope<'_> {
-    /// What has to be agreed to before a pipeline is run, which stands in `file`. `from` is where its agents start,
-    /// `inputs` what a record brings along.
+    /// What needs approval before a pipeline is run, which is in `file`. `from` is where its agents start, `inputs`
+    /// what a record brings along.
     pub fn for_pipeline(
         &self,
         from: CommitId,
@@ -45,7 +45,7 @@ impl TrustScope<'_> {
     }
 }
 
-/// The commands of a pipeline, each with its node and where the pipeline stands.
+/// The commands of a pipeline, each with its node and where the pipeline is.
 pub(crate) fn commands(pipeline: &Pipeline, place: &str) -> impl Iterator<Item = TrustItem> {
     pipeline.commands().into_iter().map(move |command| {
         let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where a repository would have its working copies made.
+//! Where a repository would have its worktrees made.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,8 +6,8 @@ use super::{TrustItem, TrustScope};
 use crate::config::{Supplied, SuppliedKind};
 
 impl TrustScope<'_> {
-    /// The directory working copies would be made in, where the repository names one that lies neither in its checkout nor
-    /// in the state directory.
+    /// The directory worktrees would be made in, where the repository names one that is neither in its checkout nor in
+    /// the state directory.
     pub(crate) fn worktree_base(&self) -> Option<TrustItem> {
         let key = "worktrees.base";
         let source = self.resolved.source(key);

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::process::spawner;
 
-/// A working copy and a place for the status file.
+/// A worktree and a place for the status file.
 struct Site {
     dir: TempDir,
 }
@@ -255,7 +255,7 @@ async fn what_cannot_work_fails_at_once() {
         let done = run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Environment(_)), "{status}: {:?}", done.error());
     }
-    // An answer that never began is not asked for again.
+    // An answer that never started is not asked for again.
     for text in ["x", "''"] {
         let done = run(&builtin(&format!("      - {{text: {text}, stop: content_filter}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("withheld")), "{:?}", done.error());
@@ -448,7 +448,7 @@ async fn a_verdict_ends_the_run() {
     assert_eq!(done.turns.len(), 2);
 }
 
-/// Runs a job whose commands write `ready` into the working copy, and acts as soon as it is there.
+/// Runs a job whose commands write `ready` into the worktree, and acts as soon as it is there.
 async fn act_when_ready(agent: &dyn Agent, site: &Site, job: Job, act: impl Fn(&Canceller)) -> Done {
     let (canceller, cancel) = Cancel::new();
     let ready = site.root().join("ready");

@@ -1,4 +1,4 @@
-//! Two contexts of one session: they run at once, outlive a kill, and are begun again from what their parent says.
+//! Two contexts of one session: they run at once, outlive a kill, and are started again from what their parent says.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert!(!of_b.iter().any(|recorded| matches!(recorded.event, Event::PipelineCompleted(_))));
     assert_eq!(events.len(), of_main.len() + of_b.len(), "every event is told once");
 
-    // The first record of a fork goes on from the one that tells of it, and readers follow it.
+    // The first record of a fork continues from the one that reports it, and readers follow it.
     let whole = History::whole_in(&repo, &id, &b()).unwrap();
     let before = whole.records.iter().take_while(|record| record.context == main).count();
     let is_fork = |recorded: &Recorded| matches!(recorded.event, Event::ContextForked(_));
@@ -124,7 +124,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
 
-/// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
+/// Nothing is left for `b2` while `a` still works: the session pauses when that has reached a stop, and not under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();

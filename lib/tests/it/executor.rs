@@ -93,7 +93,7 @@ fn in_words(work: &Work) -> String {
     words
 }
 
-/// What was begun: assignments as they would be sent elsewhere, and what they were made into.
+/// What was started: assignments as they would be sent elsewhere, and what they were made into.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
 fn watch(seen: &Seen) -> Watch {
@@ -104,7 +104,7 @@ fn watch(seen: &Seen) -> Watch {
     })
 }
 
-/// Makes out of every assignment what its worker did, by the record alone, and says what was begun and how.
+/// Makes out of every assignment what its worker did, by the record alone, and says what was started and how.
 fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
     let fresh = Executor::of_record(engine(world, None), world.repo(), id).unwrap();
     let again = |(sent, used): &(String, String)| {

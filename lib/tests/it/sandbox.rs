@@ -173,7 +173,7 @@ async fn forbidden_paths_cannot_be_read() {
     assert_eq!(output.stdout.to_text(), "1\nold\nold\n", "{}", output.stderr.to_text());
 }
 
-/// Of what is hidden nothing is read, of what lies beside it everything is, and where something of its own lies there it
+/// Of what is hidden nothing is read, of what is beside it everything is, and where something of its own is there it
 /// works as usual.
 async fn what_is_hidden_is_not_read(by: Availability) {
     let ground = Ground::new(by);

@@ -256,7 +256,7 @@ proptest! {
     fn reading_never_panics_and_settles(text in any::<String>(), body in body()) {
         for text in [text.clone(), body.clone(), format!("{text}\n\n{body}\n\nKey: {text}")] {
             let read = CommitMessage::read(&text);
-            // Without trailers, a last paragraph that looks like some cannot be told from them.
+            // Without trailers, a last paragraph that looks like some cannot be distinguished from them.
             if !read.subject.is_empty() && !read.trailers.is_empty() {
                 let again = CommitMessage::read(&read.write());
                 prop_assert_eq!(again.write(), read.write());

@@ -1,4 +1,4 @@
-//! What a program that embeds the library is given to agree to before anything of a repository runs.
+//! What a program that embeds the library is given to approve before anything of a repository runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ scripts:
       - text: done
 "#;
 
-/// A repository that names its agent, has a hook for it, and wants its working copies elsewhere.
+/// A repository that names its agent, has a hook for it, and wants its worktrees elsewhere.
 fn world() -> World {
     let world = World::new();
     let repo = world.repo_path();

@@ -40,7 +40,7 @@ pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
     repo.swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }
 
-/// What begins the names of refs that sessions need which have not ended: their ids, and those of their tasks.
+/// What starts the names of refs that sessions need which have not ended: their ids, and those of their tasks.
 fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
     let mut needed = BTreeSet::new();
     for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {

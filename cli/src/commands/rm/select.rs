@@ -76,7 +76,7 @@ impl Selector {
     }
 }
 
-/// Whether nothing is to be done for a session any more. One of a task that was not landed may go on with it.
+/// Whether nothing is to be done for a session any more. One of a task that was not landed may continue with it.
 fn has_ended(summary: &Summary) -> bool {
     match (&summary.state.task, summary.standing()) {
         (_, Standing::Cancelled) => true,

@@ -113,7 +113,7 @@ fn turn_ids(view: &View, commit: CommitId, subject: &str) -> Vec<TurnId> {
                 if step.git_sha == commit {
                     return of_step;
                 }
-                // One that was built anew to land is another commit, and says the same.
+                // One that was rebuilt to land is another commit, and says the same.
                 if step.subject == subject {
                     alike = of_step;
                 }

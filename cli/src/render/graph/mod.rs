@@ -62,7 +62,7 @@ struct Link {
     label: String,
     /// When it may be taken; empty means always.
     condition: String,
-    /// Taking it begins the run again.
+    /// Taking it starts the run again.
     restarts: bool,
 }
 

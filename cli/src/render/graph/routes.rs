@@ -75,7 +75,7 @@ pub fn reach(outline: &[Point], x: f64) -> (f64, f64) {
         }
         let part = if a.x == b.x { 0.0 } else { (x - a.x) / (b.x - a.x) };
         let y = a.y + part * (b.y - a.y);
-        // Of a side that stands upright both ends count.
+        // Of a side that is upright both ends count.
         for y in [y, if a.x == b.x { b.y } else { y }] {
             (top, bottom) = (top.min(y), bottom.max(y));
         }
@@ -179,7 +179,7 @@ impl Router<'_> {
                 true => (None, x(bends.last(), *trunk)),
                 false => (x(bends.first(), *trunk), None),
             },
-            // Straight down between two nodes that stand above each other, even if not middle above middle.
+            // Straight down between two nodes that are above each other, even if not middle above middle.
             (Route::Through(bends), Some(upper), Some(lower)) if bends.is_empty() => {
                 let (upper, lower) = (self.side(from, upper), self.side(to, lower));
                 let (left, right) = (upper.0.max(lower.0), upper.1.min(lower.1));

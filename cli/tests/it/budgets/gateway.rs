@@ -154,7 +154,7 @@ fn two_processes_share_the_limit_of_a_day_by_program() {
         env.write(format!("{name}.dot"), work(name));
         env.spawn(&["-y", "run", &format!("../{name}.dot")])
     });
-    // Both have made a call before either goes on.
+    // Both have made a call before either continues.
     let held: Vec<_> = runs.iter_mut().zip(&gates).map(|(run, gate)| gate.reached(run)).collect();
     for (gate, held) in gates.iter().zip(held) {
         gate.open(held);
@@ -184,11 +184,11 @@ enum Ending {
     Told,
     /// It never says what they took.
     Untold,
-    /// It goes on for ever after its last word.
+    /// It continues forever after its last word.
     Open,
 }
 
-/// A program without tools that goes on for eight calls, each with a long question, and a model that answers it.
+/// A program without tools that continues for eight calls, each with a long question, and a model that answers it.
 fn talkative(ending: Ending, step: &str, limit: u64) -> (TestEnv, Server) {
     let server = Server::start(move |seen, _| {
         let message = Message::assistant("An answer.");

@@ -43,7 +43,7 @@ fn tokens(story: &Story) -> Vec<u64> {
 
 #[test]
 fn a_streamed_program_stops_after_the_exceeding_turn() {
-    // It would go on a minute after its first turn.
+    // It would continue a minute after its first turn.
     let script = format!(
         "{}echo 1 > one.txt\n{}sleep 60\n{}echo 2 > two.txt\n{}",
         say("1,19"),
@@ -67,7 +67,7 @@ fn a_streamed_program_stops_after_the_exceeding_turn() {
 
 #[test]
 fn a_program_stopped_at_its_hook_takes_no_turn() {
-    // It runs its hook as the real one does, and says nothing more when it may not go on.
+    // It runs its hook as the real one does, and says nothing more when it may not continue.
     let hook = r#"
 for word in "$@"; do case "$word" in *PostToolBatch*) settings=$word;; esac; done
 hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')

@@ -153,7 +153,7 @@ fn a_commit_message_uses_only_what_uncounted_calls_leave() {
             true => answer(seen, "auto-commit", MESSAGE),
             false => answers(seen),
         });
-        // Conversations that begin side by side are turns only when the program has ended.
+        // Conversations that start side by side are turns only when the program has ended.
         let steps = r#"write made.txt 1
             burst chat 3 "{\"max_tokens\": 100}"
             "#;

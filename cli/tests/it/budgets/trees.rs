@@ -100,7 +100,7 @@ fn a_run_over_a_tree_has_one_budget() {
     assert_eq!(calls(&garden), owned(&[("T001", 2), ("T002", 2), ("T003", 2)]));
     let story = Story::of(&garden.env, &garden.env.repo_path(), &garden.env.sessions()[0]);
     assert!(!story.kinds().is_empty());
-    // A fresh run begins with a fresh budget.
+    // A fresh run starts with a fresh budget.
     garden.env.configure(&settings("budget: {usd: 2}"));
     garden.gardener(&["--fresh"]).expect(1);
     assert_eq!(calls(&garden), owned(&[("T001", 4), ("T002", 2), ("T003", 2)]));

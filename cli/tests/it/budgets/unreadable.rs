@@ -1,4 +1,4 @@
-//! Records nobody can read: what was spent in them does not count as nothing.
+//! Records that cannot be read: what was spent in them does not count as nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

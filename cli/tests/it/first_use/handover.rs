@@ -32,7 +32,7 @@ fn answers(given: &[(&str, u64, &str)]) -> String {
     json!({"model": "m", "scripts": given.iter().map(script).collect::<Vec<_>>()}).to_string()
 }
 
-/// The file a prompt offers behind these words.
+/// The file a prompt offers after these words.
 #[track_caller]
 fn offered(prompt: &str, words: &str) -> PathBuf {
     let line = prompt.lines().find_map(|line| line.trim().strip_prefix(words));

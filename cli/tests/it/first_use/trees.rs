@@ -243,7 +243,7 @@ fn arborist(garden: &Garden, branch: &str, task: &str, statuses: &[&str]) {
 #[test]
 fn n17_histories_named_by_a_short_id_are_read() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
-    // Of another branch with the same ticket, before this one was begun.
+    // Of another branch with the same ticket, before this one was started.
     arborist(&garden, "os-47", "T003", &["complete"]);
     garden.switch_to_new("feature/os-47-slug--v3");
     arborist(&garden, "os-47", "T001", &["implement-pass", "complete"]);

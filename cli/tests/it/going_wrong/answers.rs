@@ -139,7 +139,7 @@ fn n05_a_server_that_asks_for_two_minutes_gets_them() {
     ran.fails_with("agent-unusable").naming("120 s");
 }
 
-/// An answer with this stop reason, whose blocks are as they stand here.
+/// An answer with this stop reason, whose blocks are as they are here.
 fn stopped(reason: &str, blocks: &[Value]) -> Play {
     let usage = json!({"input_tokens": 1000, "output_tokens": 100});
     let message = json!({"type": "message", "role": "assistant", "model": MODEL, "content": blocks,

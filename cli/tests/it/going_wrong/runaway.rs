@@ -210,7 +210,7 @@ fn n01_after_a_stop_the_next_call_is_refused() {
     }
 }
 
-/// Begins an answer, counts what was sent, and says nothing more.
+/// Starts an answer, counts what was sent, and says nothing more.
 fn stall() -> Play {
     let usage = json!({"input_tokens": 50_000, "output_tokens": 1});
     let message = json!({"type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage});

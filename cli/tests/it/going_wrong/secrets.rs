@@ -94,7 +94,7 @@ const SECRETS: [&str; 9] = [
     "state/pleach/worktrees/other/main/file",
 ];
 
-/// What lies beside them.
+/// What is beside them.
 const OPEN: [&str; 6] = [
     "home/.claude/settings.json",
     "home/.config/git/ignore",

@@ -1,5 +1,5 @@
-//! Providers that fail, over the real programs: they break off, refuse the key, or speak one language of four. The names
-//! begin with what they show, as those with programs that play agents do.
+//! Providers that fail, over the real programs: they break off, refuse the key, or speak one language of four. The
+//! names start with what they show, as those with programs that play agents do.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -168,7 +168,7 @@ fn half(seen: &Seen) -> Play {
 
 const FIRST: &str = "I write this file.";
 
-/// Has a file written, and goes on as `after` says once that is done.
+/// Has a file written, and continues as `after` says once that is done.
 fn writes_and(after: impl Fn(&Seen) -> Play + Send + Sync + 'static) -> Server {
     Server::start(move |seen, _| {
         // Not every language gives calls an id, but all repeat what was said.

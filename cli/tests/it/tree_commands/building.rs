@@ -75,7 +75,7 @@ fn errors_in_markdown_are_reported_with_locations() {
     env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");
     let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
     ran.fails_with("spec-invalid").naming("spec/more.md:7").naming("T777");
-    // Both places of T001 are looked at.
+    // Both places of T001 are checked.
     ran.fails_with("spec-invalid").naming("spec/tasks.md:5");
     assert!(!env.repo_path().join("spec/task-tree.json").exists());
     env.write("repo/spec/more.md", "- [ ] T009 More\n\n## Dependencies\n\n# the rest\nT001 → T009\n");
@@ -220,7 +220,7 @@ fn a_plan_that_is_bad_twice_is_refused() {
     scripted(&env, CYCLE, "I cannot do better.");
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(1);
     ran.fails_with("plan-refused").naming("even when asked again");
-    // The newest mistakes are told.
+    // The newest errors are told.
     ran.fails_with("plan-refused").naming("JSON");
     assert!(!env.repo_path().join("spec/task-tree.json").exists(), "nothing is written");
 }

@@ -40,7 +40,7 @@ fn edited_meanwhile(env: &TestEnv, args: &[&str], edit: impl FnOnce()) -> Ran {
 #[test]
 fn an_edit_during_a_run_applies_from_the_next() {
     let env = world(TREE, AGENT);
-    // T003 is taken out, and T004 comes in with a command nobody has agreed to.
+    // T003 is taken out, and T004 comes in with a command nobody has approved.
     let edited = TREE.replace("\"children\": [\"T003\"]", "\"children\": [\"T004\"]").replace("T003", "T004");
     let ran = edited_meanwhile(&env, &["-y", "gardener"], || {
         env.write("repo/task-tree.json", edited.replace("test -f three.txt", "test -d ."));

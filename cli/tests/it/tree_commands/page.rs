@@ -108,7 +108,7 @@ fn the_page_about_step_commits_shows_what_happens() {
     shows_what_happens(&greeting(), "docs/step-commits.md", 16);
 }
 
-/// The rows of the table below a heading, without the words above them: what stands in backticks, cell by cell.
+/// The rows of the table below a heading, without the words above them: what is in backticks, cell by cell.
 fn table(page: &str, heading: &str) -> Vec<Vec<Vec<String>>> {
     let part = page.split(&format!("\n## {heading}\n")).nth(1).expect("the part");
     let rows =

@@ -113,7 +113,7 @@ fn old_code_is_laid_on_again_after_a_kill() {
     assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
 }
 
-/// What a session was begun on came before it, though another machine's clock dated it later.
+/// What a session was started on came before it, though another machine's clock dated it later.
 #[test]
 fn a_session_after_future_dated_steps_resumes() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
@@ -494,7 +494,7 @@ fn an_agents_output_before_failing_is_in_its_log() {
 #[test]
 fn no_part_of_a_secret_survives_a_cut() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    // The end of what it says is kept, and that begins in the middle of the key.
+    // The end of what it says is kept, and that starts in the middle of the key.
     let says = "printf 'key sk-quite-secret-value-0123456789 ' >&2; printf '%1985d' 1 | tr ' ' x >&2";
     garden.agent(&format!("test $n = 1 && {{ {says}; exit 3; }}; echo 1 > one"), APPROVES);
     let mut command = garden.env.command(&["-y", "gardener"]);

@@ -10,7 +10,7 @@ const BRANCH: &str = "pleach/tasks/main/T001";
 /// The steps of a task that is approved at once.
 const FIRST: [&str; 4] = ["T001 implement-pass", "T001 test-pass", "T001 review-approved", "T001 complete"];
 
-/// The same once more, behind what somebody has put there.
+/// The same once more, after what somebody has put there.
 const AGAIN: [&str; 3] = ["T001 test-pass", "T001 review-approved", "T001 complete"];
 
 /// A reviewer that does not like one file.
@@ -186,7 +186,7 @@ fn rm_says_how_to_get_the_work_of_a_session() {
     refused.fails_with("removal-refused").naming("`pleach gardener`");
     garden.env.pleach(&["skip", "T001"]).expect(0);
     let refused = garden.env.pleach(&["rm", &session]).expect(1);
-    // Nobody goes on.
+    // Nobody continues.
     refused.fails_with("removal-refused").naming(format!("`git merge {BRANCH}`"));
 }
 

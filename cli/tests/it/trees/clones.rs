@@ -1,4 +1,4 @@
-//! Going on in another clone, with what was fetched from the one where a run was begun.
+//! Going on in another clone, with what was fetched from the one where a run was started.
 
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ fn a_task_whose_phase_branch_vanished_is_redone() {
     ran.warns_once("task-lost").naming("T001").naming(&session).naming(format!("`{on}`")).naming(&tip);
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (2, 1));
 
-    // Whoever says that it is to be done again is told nothing, nor is one who begins all again.
+    // Whoever says that it is to be done again is told nothing, nor is one who starts all again.
     garden.env.pleach(&["reset", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);
     ran.does_not_warn("task-lost");
@@ -135,13 +135,13 @@ fn what_two_clones_did_each_by_itself_counts_in_both() {
     garden.gardener(&[]).expect(0);
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [1, 1, 0]);
-    // Who begins again means all of it.
+    // Who starts again means all of it.
     garden.gardener(&["--fresh"]).expect(0);
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [2, 2, 1]);
 }
 
-/// A pipeline of one clone alone, in which a person is asked before anything is run that tells of it.
+/// A pipeline of one clone alone, in which a person is asked before anything is run that reports it.
 const OWN: &str = r#"digraph own {
     start [shape=Mdiamond]
     done [shape=Msquare]
@@ -210,7 +210,7 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
     let garden = begun(&["T001", "T002: T001"]);
     let session = garden.env.sessions().remove(0);
     let place = clone(&garden, &[RECORDS]);
-    // There, its own agent and settings are agreed to.
+    // There, its own agent and settings are approved.
     garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
     gardener(&garden, &place, &[]).expect(0);
     garden.env.git_in(&place, &["switch", "--quiet", "main"]);
@@ -232,7 +232,7 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
     }
     garden.env.pleach(&["-y", "-C", place, "garden", "--auto-approve"]).expect(0);
     assert_eq!(has_run(&garden), ["linted", "mended", "polished"]);
-    // Nothing of it is left to be gone on with, and where it was begun it was agreed to.
+    // Nothing of it is left to be resumed, and where it was started it was approved.
     garden.env.pleach(&["-C", place, "gardener"]).expect(0);
     garden.env.pleach(&["gardener", "--auto-approve"]).expect(0);
     garden.env.assert_no_process_left();
@@ -273,7 +273,7 @@ fn obeying(tree: &Tree) -> Garden {
     garden
 }
 
-/// A clone that has agreed to its own settings, on another branch.
+/// A clone that has approved its own settings, on another branch.
 fn settled(garden: &Garden, fetched: &[&str]) -> PathBuf {
     let place = clone(garden, fetched);
     garden.agent(WRITES, APPROVES);
@@ -295,7 +295,7 @@ fn agent_files_on_a_fetched_branch_need_approval() {
     let garden = obeying(&Tree::of(&["T001", "T002"]));
     garden.env.write("own.dot", OWN);
     garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
-    // Without the record, the task goes on from its branch.
+    // Without the record, the task continues from its branch.
     let place = settled(&garden, &[BRANCHES]);
     let before = garden.times_asked("T001", "implement");
     let ran = unasked(&garden, &place, &["gardener"]).expect(4);
@@ -327,7 +327,7 @@ fn agent_files_of_an_earlier_budget_need_approval() {
     let garden = obeying(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: false"]));
     garden.gardener(&["--max-retries", "1"]).expect(1);
     let place = clone(&garden, &[BRANCHES]);
-    // Its test is agreed to as well, and passes.
+    // Its test is approved as well, and passes.
     garden.agent(WRITES, APPROVES);
     garden.env.write(place.join("task-tree.json"), Tree::of(&["T001", "T002"]).tests("T001", &["unit: true"]).json());
     garden.env.git_in(&place, &["commit", "--quiet", "-am", "Mend the test"]);
@@ -501,7 +501,7 @@ fn a_record_replaced_during_the_run_is_not_resumed() {
     let garden = begun(&["T001", "T002"]);
     let place = clone(&garden, &[RECORDS]);
     let session = garden.env.sessions().remove(0);
-    // It is agreed to, and another task comes first.
+    // It is approved, and another task comes first.
     let first = Tree::of(&["T002", "T001: T002"]).json();
     garden.env.write(place.join("task-tree.json"), &first);
     garden.env.git_in(&place, &["commit", "--quiet", "-am", "Turn it round"]);

@@ -1,4 +1,4 @@
-//! A commit of unlanded work that nobody can read any more: it holds up its own task, and nothing else.
+//! A commit of unlanded work that cannot be read any more: it holds up its own task, and nothing else.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -152,7 +152,7 @@ fn an_unreadable_phase_branch_is_done_without() {
     let ran = garden.env.pleach(&["-y", "gardener", "--isolation", "phase"]).expect(5);
     assert!(ran.stdout.contains(&format!("`git update-ref -d refs/heads/{branch}`")), "{ran}");
     garden.env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
-    // The task's own branch stands there as well.
+    // The task's own branch is there as well.
     let ran = garden.env.pleach(&["-y", "gardener", "--isolation", "phase"]).expect(5);
     assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{ran}");
     garden.env.pleach(&["reset", "T001"]).expect(0);

@@ -18,7 +18,7 @@ fn a_missing_program_is_found_before_anything_runs() {
 #[test]
 fn a_program_that_cannot_be_started_counts_as_no_attempt() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    // Where it is looked for is the worktree, so that nobody can know beforehand.
     let ran = garden.gardener(&["--runner", "command:./agent-of-the-repository"]).expect(7);
     ran.fails_with("agent-unusable").naming("`./agent-of-the-repository`").naming("run the same command again");
     assert_eq!(garden.told("--branches"), [""; 0]);
@@ -99,7 +99,7 @@ fn a_provider_that_is_down_costs_no_attempt() {
     assert_eq!(garden.newest("main", "T001 review-approved").trailer("Arborist-Retry"), Some("0"));
 }
 
-/// A session has its pipeline and its settings as they were; one that waits for others does not go on with them.
+/// A session has its pipeline and its settings as they were; one that waits for others does not continue with them.
 #[test]
 fn an_unusable_agent_continues_once_fixed() {
     const PIPELINE: &str = r#"digraph mine { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]

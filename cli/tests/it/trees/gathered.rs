@@ -1,4 +1,4 @@
-//! Phases that were begun on a branch of their own, and trees and runs that change before they are merged.
+//! Phases that were started on a branch of their own, and trees and runs that change before they are merged.
 
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 use crate::sessions::Gate;
@@ -134,7 +134,7 @@ fn phase_tests_rerun_when_the_target_moved() {
     assert_eq!(standings(&garden, "phase1"), ["cancelled"], "what they said first is no work that waits");
 }
 
-/// How the sessions of a task or phase stand that have not landed.
+/// How the sessions of a task or phase are that have not landed.
 fn standings(garden: &Garden, id: &str) -> Vec<String> {
     let status = garden.env.pleach(&["--json", "status"]).expect(0).json();
     let sessions = status["sessions"].as_array().expect("a list of sessions").iter();

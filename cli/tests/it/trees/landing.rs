@@ -3,7 +3,7 @@
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 use crate::sessions::{Gate, Held, Running};
 
-/// A garden with one task whose agent waits, and a run over it that has come to that place.
+/// A garden with one task whose agent waits, and a run over it that has reached that place.
 struct Waiting<'g> {
     garden: &'g Garden,
     run: Running<'g>,
@@ -119,7 +119,7 @@ fn a_file_resembling_what_lands_still_belongs_to_users() {
     assert_eq!(garden.env.read("repo/README.md"), "");
 }
 
-/// A garden where git waits at a gate while it writes a file of a landing, and says something behind it.
+/// A garden where git waits at a gate while it writes a file of a landing, and says something after it.
 fn slow_to_land(gate: &str) -> (Garden, Gate) {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, gate);
@@ -325,7 +325,7 @@ fn agent_tested_work_is_tested_again_on_the_tip() {
     }
 }
 
-/// Which way the pipeline takes behind a step may depend on what nobody knows any more who begins there.
+/// Which way the pipeline takes after a step may depend on what nobody knows any more who starts there.
 #[test]
 fn work_with_answer_dependent_tests_is_redone_on_the_tip() {
     for ways in [
@@ -633,7 +633,7 @@ fn commits_removed_from_the_target_do_not_return() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("bad", "a mistake\n");
     let waiting = Waiting::new(&garden, WRITES);
-    // The start of the run and the mistake below it.
+    // The start of the run and the error below it.
     garden.env.git(&["reset", "--quiet", "--hard", "HEAD~2"]);
     waiting.go_on().expect(0);
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
@@ -741,7 +741,7 @@ chmod u+w "$o"; s=$(stat -c %s "$o"); {how}"#
     )
 }
 
-/// The end of its checksum is gone; it is overwritten; there is something behind it; there is nothing.
+/// The end of its checksum is gone; it is overwritten; there is something after it; there is nothing.
 const DAMAGE: [&str; 4] = [
     "truncate -s $((s - 5)) \"$o\"",
     "printf '\\0\\0\\0\\0' | dd of=\"$o\" conv=notrunc status=none bs=1 seek=$((s - 4))",

@@ -100,7 +100,7 @@ fn a_phase_without_tests_is_not_merged_untested() {
     let tested = garden.env.read("home/tested").lines().count();
     assert_eq!(tested, 4 + 1, "what tests both in the same way runs once for both");
 
-    // It is tried again, also where the phase has all of the target, and merged once it is mended.
+    // It is tried again, also where the phase has all of the target, and merged once it is fixed.
     garden.gardener(&PHASE).expect(1);
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase2"]);
     garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
@@ -115,7 +115,7 @@ fn a_phase_without_tests_is_not_merged_untested() {
     garden.newest("main", "phase2 test-pass");
 }
 
-/// The tests of a task that is done say nothing of what somebody puts on the branch behind it, whatever lands on top.
+/// The tests of a task that is done say nothing of what somebody puts on the branch after it, whatever lands on top.
 #[test]
 fn foreign_commits_between_phase_tasks_are_tested() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: test ! -e bad"]);
@@ -156,7 +156,7 @@ fn task_named_tests_run_for_each_merged_task() {
     let test = ["--test-command", "test ! -e \"bad.$task_id\"", "--isolation", "phase"];
     garden.garden(&test).expect(0);
     garden.commit("bad.T002", "\n");
-    // The task itself begins where its phase did, and knows nothing of it.
+    // The task itself starts where its phase did, and knows nothing of it.
     let ran = garden.gardener(&test).expect(1);
     assert!(ran.ended() == ("gate_red", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
     assert_eq!(garden.merges(), [""; 0]);

@@ -1,4 +1,4 @@
-//! Pipelines of the user's own in the place of implement, test, review.
+//! Pipelines of the user's own in place of implement, test, review.
 
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 

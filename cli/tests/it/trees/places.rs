@@ -116,7 +116,7 @@ fn agent_files_in_place_of_logs_stop_nothing() {
         assert!(log.stdout.contains("tested"), "{log}");
         let reports = garden.env.pleach(&["reports"]).expect(0);
         assert!(reports.stdout.contains("T001  pass           2"), "{reports}");
-        // Another run is told before it begins.
+        // Another run is told before it starts.
         garden.gardener(&[]).expect(2);
     }
 }

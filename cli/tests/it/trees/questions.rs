@@ -96,7 +96,7 @@ fn a_gate_of_the_original_pipeline_can_be_answered() {
     assert!(ran.stdout.contains("answer:  pleach -y gardener --answer gate=CHOICE\n"), "{ran}");
     let ran = garden.gardener(&["--answer", "gaet=Yes"]).expect(2);
     ran.fails_with("no-such-gate").naming("`gaet`");
-    // Nothing is gone on with there.
+    // Nothing is resumed there.
     let ran = garden.gardener(&["--answer", "gate=Yes", "--fresh", "--dry-run"]).expect(2);
     ran.fails_with("no-such-gate").naming("`gate`");
     garden.gardener(&["--answer", "gate=Yes", "--dry-run"]).expect(0);

@@ -231,7 +231,7 @@ fn a_task_leaving_a_phase_takes_only_itself() {
     garden.garden(&["--task", "T002", "--retry-failed"]).expect(0);
     assert!(garden.files("main").contains(&"T002.txt".to_owned()));
     assert!(!garden.files("main").contains(&"T001.txt".to_owned()));
-    // Cut off, and gone on with by hand.
+    // Cut off, and resumed by hand.
     let garden = Garden::new(&phase1(&["T001", "T002", "T009"]));
     gather(&garden, "T001");
     kill_in_review(&garden, "T002");

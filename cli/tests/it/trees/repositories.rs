@@ -119,7 +119,7 @@ fn a_bare_repository_is_worked_without_a_checkout() {
     let bare = garden.env.root().join("bare.git");
     let place = bare.to_str().unwrap();
     garden.env.git(&["clone", "--quiet", "--bare", ".", place]);
-    // Not even where a tree lies in the directory pleach was started in.
+    // Not even where a tree is in the directory pleach was started in.
     for at in [&["gardener", "--target-repo", place][..], &["-C", place, "gardener"]] {
         let ran = garden.env.pleach(at).expect(2);
         ran.fails_with("no-tree").naming("bare.git`").naming("--tree");
@@ -285,7 +285,7 @@ fn a_shallow_clone_with_the_run_start_suffices() {
     let ran = garden.env.pleach(&["-y", "-C", &at, "gardener"]).expect(0);
     assert_eq!(ran.tasks_done(), (2, 3), "{ran}");
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (1, 1));
-    // One that begins again needs nothing of what was before.
+    // One that starts again needs nothing of what was before.
     let at = clone(&garden, "1");
     garden.env.pleach(&["-y", "-C", &at, "gardener", "--fresh", "--dry-run"]).expect(0);
     garden.env.pleach(&["-y", "-C", &at, "garden", "--fresh"]).expect(0);

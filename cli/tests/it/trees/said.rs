@@ -3,7 +3,7 @@
 use super::garden::{APPROVES, Garden, StepCommit, Tree, WRITES};
 use crate::sessions::Gate;
 
-/// A pipeline of an agent and one command behind it that is a step.
+/// A pipeline of an agent and one command after it that is a step.
 fn behind(step: &str, command: &str, more: &str) -> String {
     format!(
         "digraph own {{ start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]\n\

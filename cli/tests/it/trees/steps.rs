@@ -203,7 +203,7 @@ fn only_pleach_writes_logs_and_reports() {
     let after = own("main");
     assert!(before.is_subset(&after), "{before:#?}\n{after:#?}");
     assert!(after.difference(&before).all(|file| file.contains("/T002_")), "{after:#?}");
-    // What lies beside them is code like any other.
+    // What is beside them is code like any other.
     let code = garden.env.git(&["ls-tree", "-r", "--name-only", "pleach/tasks/main/T002", "logs"]);
     assert!(code.contains("logs/notes.txt") && !code.contains("any_"), "{code}");
 }

@@ -197,7 +197,7 @@ fn setup_processes_end_and_killed_tests_are_torn_down() {
     assert!(left.is_empty(), "{left:?}");
     run.stop();
     run.interrupt();
-    // Nobody opens the gate: the test is killed. A teardown that hangs is so in a while, and nothing begins behind it.
+    // Nobody opens the gate: the test is killed. A teardown that hangs is so in a while, and nothing starts after it.
     let begun = Instant::now();
     run.end().expect(3);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());

@@ -65,7 +65,7 @@ fn what_another_tree_has_on_a_branch_can_be_dropped() {
     garden.gardener(&B).expect(0);
     assert_eq!(garden.completed(), ["T000", "T001"]);
 
-    // Reset, it is nothing its tree would go on with, and kept when its branch begins anew.
+    // Reset, it is nothing its tree would continue with, and kept when its branch restarts.
     let (garden, _) = waiting();
     clear(&garden);
     let tip = garden.env.git(&["rev-parse", BRANCH]);
@@ -201,7 +201,7 @@ fn phases_of_two_trees_are_not_gathered_together() {
 fn leftovers_on_a_phase_go_with_no_other_tree() {
     let garden = phases(false);
     garden.commit("b/task-tree.json", &Tree::of(&["B0"]).phase("phase1", &["B1"]).json());
-    // Both are begun before a task of the first is on the branch, which its next run does not count.
+    // Both are started before a task of the first is on the branch, which its next run does not count.
     garden.garden(&[&B[..], &PHASE, &["--task", "B0"]].concat()).expect(0);
     garden.garden(&[A, PHASE].concat()).expect(0);
     garden.garden(&[&A[..], &["--fresh", "--task", "T002"]].concat()).expect(0);

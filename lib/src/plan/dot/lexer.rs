@@ -1,5 +1,5 @@
-//! Text to tokens. What a run of letters means depends on where it stands: after `=` dashes, dots and colons belong to
-//! a bare value, elsewhere `a->b` is three tokens. So the parser asks for one token at a time, in one of two modes.
+//! Text to tokens. What a run of letters means depends on where it is: after `=` dashes, dots and colons belong to a
+//! bare value, elsewhere `a->b` is three tokens. So the parser asks for one token at a time, in one of two modes.
 
 use super::{AttrValue, read_duration};
 use crate::plan::diagnostic::{Diagnostic, Span};
@@ -31,7 +31,7 @@ pub(super) enum TokenKind {
 pub(super) struct Token {
     pub kind: TokenKind,
     pub span: Span,
-    /// Nothing but blanks and comments stand before it on its line.
+    /// Nothing but blanks and comments are before it on its line.
     pub first_on_line: bool,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Lexer<'s> {
     pub diagnostics: Vec<Diagnostic>,
     /// How many of them are errors.
     pub errors: usize,
-    /// What is read now is skipped anyway: mistakes in it are not told.
+    /// What is read now is skipped anyway: errors in it are not told.
     pub skipping: bool,
-    /// A string or comment took the rest of the file: what is missing after it is no further mistake.
+    /// A string or comment took the rest of the file: what is missing after it is no further error.
     pub cut_short: bool,
 }
 
@@ -228,7 +228,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// `at` stands on a backslash and `escaped` is the character after it.
+    /// `at` is on a backslash and `escaped` is the character after it.
     fn escape(&mut self, escaped: Option<char>, text: &mut String) {
         self.at += 1 + escaped.map_or(0, char::len_utf8);
         match escaped {

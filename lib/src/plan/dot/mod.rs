@@ -1,6 +1,6 @@
 //! The text of a pipeline as a document: what was written, in order, each piece with its place.
 //!
-//! [`parse`] never reads a file and never panics; it reports as many mistakes at once as it can tell apart. What the
+//! [`parse`] never reads a file and never panics; it reports as many errors at once as it can tell apart. What the
 //! statements *mean* (defaults, scopes, subgraph classes) is worked out in [`crate::plan::graph`].
 
 mod lexer;
@@ -48,7 +48,7 @@ impl fmt::Display for AttrValue {
 pub struct Ident {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Where it is.
     pub span: Span,
 }
 
@@ -59,7 +59,7 @@ pub struct AttrEntry {
     pub key: Ident,
     /// The value.
     pub value: AttrValue,
-    /// Where the value stands, quotes included.
+    /// Where the value is, quotes included.
     pub value_span: Span,
 }
 
@@ -119,7 +119,7 @@ pub enum Statement {
 /// A whole file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    /// The graph's identifier; none when the file does not begin with `digraph Name`.
+    /// The graph's identifier; none when the file does not start with `digraph Name`.
     pub id: Option<Ident>,
     /// Its statements.
     pub statements: Vec<Statement>,

@@ -1,4 +1,4 @@
-//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its mistakes.
+//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its errors.
 
 use super::lexer::{Lexer, Token, TokenKind};
 use super::{AttrEntry, DefaultsFor, Document, Ident, Statement, is_identifier};
@@ -7,7 +7,7 @@ use crate::plan::diagnostic::{Diagnostic, Span};
 /// Subgraphs inside subgraphs; far above what anyone writes, far below what overflows the stack.
 const MAX_DEPTH: usize = 64;
 
-/// After this many mistakes the rest is not worth reading.
+/// After this many errors the rest is not worth reading.
 const MAX_ERRORS: usize = 50;
 
 /// Reads a DOT file. The document holds whatever could be understood; it is only sound when no error is reported.
@@ -26,7 +26,7 @@ struct DotParser<'s> {
     lexer: Lexer<'s>,
     token: Token,
     depth: usize,
-    /// A name that was read as an attribute's and turned out to begin the next statement.
+    /// A name that was read as an attribute's and turned out to start the next statement.
     left_over: Option<Span>,
 }
 
@@ -58,7 +58,7 @@ impl DotParser<'_> {
         }
     }
 
-    /// What stands at the current token, for a message.
+    /// What is at the current token, for a message.
     fn found(&self) -> String {
         match &self.token.kind {
             TokenKind::End => "the end of the file".into(),
@@ -117,7 +117,7 @@ impl DotParser<'_> {
                 if self.token.kind == TokenKind::Word {
                     self.advance();
                 }
-                // A stand-in, so that the statements are read and their mistakes told as well.
+                // A are-in, so that the statements are read and their errors told as well.
                 Some(Ident { text: "Pipeline".into(), span })
             }
         }
@@ -165,7 +165,7 @@ impl DotParser<'_> {
         }
     }
 
-    /// Skips to where the next statement seems to begin.
+    /// Skips to where the next statement seems to start.
     fn recover(&mut self) {
         self.lexer.skipping = true;
         let mut depth = 0usize;
@@ -301,7 +301,7 @@ impl DotParser<'_> {
         Some(statements)
     }
 
-    /// A statement that begins with the name at `span`: an attribute, an edge or a node.
+    /// A statement that starts with the name at `span`: an attribute, an edge or a node.
     fn named(&mut self, span: Span) -> Option<Statement> {
         if self.token.kind == TokenKind::Equals {
             let key = Ident { text: self.text(span).to_owned(), span };
@@ -443,7 +443,7 @@ impl DotParser<'_> {
         }
     }
 
-    /// What stands between two attributes; the place of the next one when nothing does.
+    /// What is between two attributes; the place of the next one when nothing does.
     fn separator(&mut self) -> Option<Span> {
         let span = self.token.span;
         match self.token.kind {

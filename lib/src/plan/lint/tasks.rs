@@ -14,8 +14,8 @@ const TAKEN: [&str; 5] = ["complete", "failed", "reset", "run-start", "skipped"]
 
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
 ///
-/// An attempt is one pass, so it must not go in circles: the run over the tree begins the next attempt, and counts it.
-/// A step has one node, because a task goes on behind it after an interruption.
+/// An attempt is one pass, so it must not go in circles: the run over the tree starts the next attempt, and counts it.
+/// A step has one node, because a task continues after it after an interruption.
 pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut steps: BTreeMap<&str, &Node> = BTreeMap::new();
@@ -59,7 +59,7 @@ pub(super) fn no_step(node: &Node) -> Option<String> {
     ))
 }
 
-/// Retry targets that lead back: they would begin the pass again where nobody counts it as an attempt.
+/// Retry targets that lead back: they would start the pass again where nobody counts it as an attempt.
 fn jumps_back(pipeline: &Pipeline) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (key, target) in
@@ -119,7 +119,7 @@ fn find_cycle(pipeline: &Pipeline) -> Option<&Node> {
             }
         }
     }
-    // What is left is in a circle or behind one. Against the edges the way leads into it, and round.
+    // What is left is in a circle or after one. Against the edges the way leads into it, and round.
     let mut at = *waiting.keys().next()?;
     let mut passed = BTreeSet::new();
     while passed.insert(at) {

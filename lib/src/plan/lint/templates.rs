@@ -1,4 +1,4 @@
-//! Templates where nothing fills them in. Those in goals, prompts and commands are looked at while the file is read.
+//! Templates where nothing fills them in. Those in goals, prompts and commands are checked while the file is read.
 
 use std::collections::BTreeSet;
 

@@ -414,7 +414,7 @@ start -> a -> b -> c -> d -> e -> exit",
 
 #[test]
 fn linting_time_grows_linearly_with_the_graph() {
-    // Every node has a mistake that is looked up among all names; quadratic work would not go unnoticed.
+    // Every node has an error that is looked up among all names; quadratic work would not go unnoticed.
     let nodes = 5_000;
     let mut body = String::new();
     for n in 0..nodes {

@@ -9,8 +9,8 @@ use super::outline::Outline;
 /// What each node waits for, in the order it was said, and the line that says so.
 pub(super) type DependencyMap = BTreeMap<usize, Vec<(usize, SpecLocation)>>;
 
-/// Finds the nodes the links are about, and tells of those that are nowhere, and of what looks like a link and is none. What is finished neither waits nor is
-/// waited for.
+/// Finds the nodes the links are about, and reports those that are nowhere, and of what looks like a link and is none.
+/// What is finished neither waits nor is waited for.
 pub(super) fn resolve(outline: &Outline) -> (DependencyMap, Vec<(SpecLocation, String)>) {
     let mut waits = DependencyMap::new();
     let mut seen = BTreeSet::new();

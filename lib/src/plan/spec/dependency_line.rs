@@ -12,7 +12,8 @@ pub(super) struct Dependency {
     pub after: String,
 }
 
-/// Reads one line. `A → B` puts A before B, `A -> B` lets A depend on B; both may have lists on either side and go on.
+/// Reads one line. `A → B` puts A before B, `A -> B` lets A depend on B; both may have lists on either side and
+/// continue.
 pub(super) fn read(place: SpecLocation, line: &str) -> Result<Vec<Dependency>, String> {
     let text = content(line);
     if text.is_empty() {

@@ -30,7 +30,7 @@ pub(super) struct SpecLine<'t> {
     pub text: &'t str,
 }
 
-/// The lines of a text, with fences and comments told from the rest.
+/// The lines of a text, with fences and comments distinguished from the rest.
 pub(super) struct SpecLines<'t> {
     lines: std::iter::Zip<std::ops::RangeFrom<u64>, std::str::Lines<'t>>,
     open: Option<OpenBlock<'t>>,
@@ -121,7 +121,7 @@ pub(super) fn phase(title: &str) -> Option<(&str, &str)> {
     Some((number, name))
 }
 
-/// Whether a heading of the second level begins the dependencies.
+/// Whether a heading of the second level starts the dependencies.
 pub(super) fn is_dependencies(title: &str) -> bool {
     let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     first.eq_ignore_ascii_case("dependencies")
@@ -151,8 +151,8 @@ pub(super) struct TaskLine<'t> {
     pub title: &'t str,
 }
 
-/// The task a line is: an item of a list, with numbers or without, that begins with a box. An id has a digit in it, so that
-/// the first word of a title is not taken for one. No box is what a link begins with, or a type (`[]byte`).
+/// The task a line is: an item of a list, with numbers or without, that starts with a box. An id has a digit in it, so
+/// that the first word of a title is not taken for one. No box is what a link starts with, or a type (`[]byte`).
 pub(super) fn task(line: &str) -> Option<TaskLine<'_>> {
     static TASK: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"^\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[(\s*|[xX])\](?:\s+(.*?)|([\p{Alphabetic}\p{Nd}*`_].*?))?\s*$")

@@ -1,4 +1,4 @@
-//! Where something stands in a spec.
+//! Where something is in a spec.
 
 /// A line of one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

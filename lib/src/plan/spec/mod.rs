@@ -10,7 +10,7 @@
 //! | below `## Dependencies`: `A → B, C` | B and C wait for A |
 //! | below `## Dependencies`: `A -> B, C` | A waits for B and C |
 //!
-//! Code fences and comments are passed over, except that dependencies may stand in a fence.
+//! Code fences and comments are skipped, except that dependencies may be in a fence.
 
 mod dependencies;
 mod dependency_line;
@@ -26,7 +26,7 @@ pub(in crate::plan) use lines::fence;
 use location::SpecLocation;
 use outline::Outline;
 
-/// A mistake in a spec and its place.
+/// An error in a spec and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct SpecError {
@@ -34,7 +34,7 @@ pub struct SpecError {
     pub file: String,
     /// The line, from 1.
     pub line: u64,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
@@ -83,7 +83,7 @@ pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
 
 const NO_TASK: &str = "the spec has no open tasks; write them as `- [ ] T001 Title`";
 
-/// Where a node stands, its own line and the line each of its dependencies is from.
+/// Where a node is, its own line and the line each of its dependencies is from.
 struct NodePlaces<'o> {
     id: &'o str,
     own: SpecLocation,
@@ -116,7 +116,7 @@ fn draft<'o>(outline: &'o Outline, waits: &DependencyMap, names: &[&str]) -> (Dr
     (draft, places)
 }
 
-/// What the check of the whole found, at its line. That there is no task is told apart, in the words of a spec.
+/// What the check of the whole found, at its line. That there is no task is distinguished, in the words of a spec.
 fn placed(fault: &DraftError, places: &[NodePlaces]) -> Option<(SpecLocation, String)> {
     let node = &places[fault.node?];
     let message = match fault.field {

@@ -46,8 +46,8 @@ struct OutlineCursor {
     /// A heading of the first level that has ended the dependencies, until one of the second follows. It may have been meant as
     /// a comment.
     ended_by: Option<(u64, String)>,
-    /// The tasks whose descriptions may go on, each below the one before it: their nodes, and how far their lines are
-    /// indented. What belongs to one without a node, a finished one, is passed over.
+    /// The tasks whose descriptions may continue, each below the one before it: their nodes, and how far their lines
+    /// are indented. What belongs to one without a node, a finished one, is skipped.
     tasks: Vec<(Option<usize>, usize)>,
 }
 
@@ -147,7 +147,7 @@ impl Outline {
         }
     }
 
-    /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is none.
+    /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is not one.
     fn warn_of_heading(&mut self, place: SpecLocation, position: &OutlineCursor, level: usize, title: &str) {
         let is_read = level == 2 && (lines::phase(title).is_some() || lines::is_dependencies(title));
         // Below the dependencies, deeper headings order them for the eye.
@@ -166,7 +166,7 @@ impl Outline {
     /// A line that is a task, belongs to one above, or is prose.
     fn text(&mut self, place: SpecLocation, position: &mut OutlineCursor, line: &str) {
         if line.trim().is_empty() {
-            // Whose text goes on behind it is not known yet. Around a description it is left out.
+            // Whose text continues after it is not known yet. Around a description it is left out.
             position
                 .tasks
                 .iter()

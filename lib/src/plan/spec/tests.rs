@@ -160,7 +160,7 @@ fn text_after_a_nested_task_belongs_to_its_parent() {
         "T1=```\n    of T1\n\n```|T2=```\nof T2\n```"
     );
     assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n   ```\n"), "T1=|T2= ```\n of T2\n```");
-    // One that stands beside tasks is no note of the task above them.
+    // One that is beside tasks is no note of the task above them.
     let beside = "## Phase 1: One\n- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n";
     assert_eq!(errors(&[("t.md", beside)]).matches("a task needs an id").count(), 2);
 }
@@ -220,7 +220,7 @@ fn a_dependency_below_a_possible_comment_is_reported() {
     for lines in ["```\nA1 → B1\n# the rest\nB1 → C1\n```\n", "A1 → B1\n#the rest\nB1 → C1\n"] {
         assert_eq!(order(&tree(&format!("{THREE}{lines}"))), "A1 B1 C1");
     }
-    // What names nothing of the spec, describes a task or stands below another heading is prose as everywhere.
+    // What names nothing of the spec, describes a task or is below another heading is prose as everywhere.
     tree(&format!(
         "{THREE}A1 → B1\n# Part two\ninput -> output\n- [ ] D1 d\n  B1 → C1\n## Notes\nB1 → C1\n# More\nB1 → C1\n"
     ));

@@ -48,7 +48,7 @@ pub(in crate::plan) enum ParentField {
     Named(String),
 }
 
-/// A mistake, before it is known what its place is called in the text.
+/// An error, before it is known what its place is called in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::plan) struct DraftError {
     /// The index of the node it is in; none for the tree itself.

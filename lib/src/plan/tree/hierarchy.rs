@@ -36,7 +36,7 @@ impl Hierarchy {
         outer != inner && (self.entered[outer]..self.left[outer]).contains(&self.entered[inner])
     }
 
-    /// For each node, where in `order` the first and the last of the leaves below it stand.
+    /// For each node, where in `order` the first and the last of the leaves below it are.
     pub fn span(&self, order: &[usize]) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
         let mut first = vec![None; self.parents.len()];
         let mut last = vec![None; self.parents.len()];

@@ -1,7 +1,7 @@
 //! The task tree: phases, groups and tasks, what each waits for, and the order the tasks are worked in.
 //!
 //! A [`TaskTree`] is sound by construction: [`TaskTree::read`] gives one without cycles, unknown ids or orphans, or all
-//! the mistakes at once. Later code never checks again.
+//! the errors at once. Later code never checks again.
 
 mod check;
 mod difference;
@@ -149,13 +149,13 @@ impl FromStr for TestKind {
     }
 }
 
-/// One mistake in a tree, and where it is.
+/// One error in a tree, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}{message}", if .path.is_empty() { "" } else { ": " })]
 pub struct TreeError {
     /// The JSON path, as in `nodes.T001.depends_on[0]`; empty when it is about the whole text.
     pub path: String,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 

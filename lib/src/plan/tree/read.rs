@@ -37,12 +37,12 @@ impl TaskTree {
     }
 }
 
-/// The mistakes with the names of their places.
+/// The errors with the names of their places.
 pub(in crate::plan) fn tree_errors(faults: Vec<DraftError>, places: &[String]) -> Vec<TreeError> {
     faults.into_iter().map(|fault| TreeError { path: fault.path(places), message: fault.message }).collect()
 }
 
-/// The draft and where its nodes stand.
+/// The draft and where its nodes are.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
     let mut fields = ObjectFields::new(String::new(), entries, errors);
     let given = fields.object("nodes").unwrap_or_default();

@@ -12,7 +12,7 @@ fn read(tree: Value) -> TaskTree {
     TaskTree::read(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"))
 }
 
-/// The mistakes as `path: message`.
+/// The errors as `path: message`.
 fn errors(text: &str) -> Vec<String> {
     TaskTree::read(text).expect_err(text).iter().map(TreeError::to_string).collect()
 }

@@ -191,7 +191,7 @@ proptest! {
         let mut random = fastrand::Rng::with_seed(seed);
         let one = drive(&tree, &limits, 1, &fails, &mut random)?;
         let many = drive(&tree, &limits, slots, &fails, &mut random)?;
-        // What fails ends the run: what was begun beside it, a run with one slot never comes to.
+        // What fails ends the run: what was started beside it, a run with one slot never comes to.
         if fails.iter().all(|fails| *fails < max_retries) {
             prop_assert_eq!(one, many);
         }

@@ -1,4 +1,4 @@
-//! Output that is read while it comes: of a long one nobody keeps the middle, and what tells may stand there.
+//! Output that is read while it comes: of a long one nobody keeps the middle, and what tells may be there.
 
 use super::failing_tests::FailingTests;
 use super::{Counting, plain};
@@ -52,7 +52,7 @@ impl TestOutput {
         self.line.clear();
     }
 
-    /// How many tests two streams of a command tell of, and the names of those that failed, without secrets.
+    /// How many tests two streams of a command report, and the names of those that failed, without secrets.
     pub fn summarize([mut stdout, mut stderr]: [Self; 2]) -> (Option<Counts>, Vec<String>) {
         stdout.end_line();
         stderr.end_line();

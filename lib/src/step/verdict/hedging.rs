@@ -5,7 +5,7 @@ use super::words::{begins_with_one, is_one_of, past_marks, plain_word};
 /// Marks that say no.
 pub(super) const CROSSES: [char; 10] = ['☐', '❌', '❎', '✗', '✘', '✖', '🚫', '⛔', '👎', '🔴'];
 
-/// What an approval that depends on something begins its reasons with, and one of a part only.
+/// What an approval that depends on something starts its reasons with, and one of a part only.
 const CONDITIONS: [&str; 19] = [
     "if",
     "once",
@@ -41,7 +41,7 @@ const TAKES_BACK: [&str; 9] = [
     "n't merge",
 ];
 
-/// Reasons that begin with one of these are an answer: no.
+/// Reasons that start with one of these are an answer: no.
 const DENIALS: [&str; 17] = [
     "not",
     "never",
@@ -65,7 +65,7 @@ const DENIALS: [&str; 17] = [
 /// Answers that are also the beginning of praise, such as `no mistakes`.
 const NOTHINGS: &str = "no none nothing zero";
 
-/// What a reviewer is glad to have found none of, and what may stand before it.
+/// What a reviewer is glad to have found none of, and what may be before it.
 const FAULTS: &str = "\
     blocker blockers bug bugs change changes comment comments complaint complaints concern concerns \
     defects error errors faults findings issue issues mistake mistakes nits objection objections problem \
@@ -99,7 +99,7 @@ const NOTHING_TO: [&str; 13] = [
     "is wrong",
 ];
 
-/// So much of what follows a word is looked at, in characters, so that hostile text costs no more than that.
+/// So much of what follows a word is checked, in characters, so that hostile text costs no more than that.
 const LOOKED_AT: usize = 200;
 
 /// Whether the marks around an approval are against it.

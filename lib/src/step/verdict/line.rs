@@ -15,7 +15,7 @@ pub enum Verdict {
     Rejected,
 }
 
-/// A verdict where it stands.
+/// A verdict where it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FoundVerdict<'t> {
     pub(super) verdict: Verdict,
@@ -31,15 +31,16 @@ pub(super) const APPROVED: &str = "APPROVED";
 
 pub(super) const REJECTED: &str = "REJECTED";
 
-/// As many words may stand between a negation and what it negates.
+/// As many words may be between a negation and what it negates.
 pub(super) const APART: usize = 6;
 
-/// Whether what follows this line may be what it says is not so: its last sentence goes on, and is negated near its end.
+/// Whether what follows this line may be what it says is not so: its last sentence continues, and is negated near its
+/// end.
 pub(super) fn ends_in_negation(line: &str) -> bool {
     let goes_on = line.ends_with("...") || !ends_sentence(line);
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
     let words = line.split_whitespace().rev().take(APART).enumerate();
-    // Where another sentence ends, this one begins.
+    // Where another sentence ends, this one starts.
     let mut words = words.take_while(|(at, word)| *at == 0 || !ends_sentence(word)).map(|(_, word)| bare(word));
     let negates = |word: String| {
         let refuses = ["not", "never", "cannot", "far", "hardly", "unable", "refuse", "refused"];
@@ -48,13 +49,13 @@ pub(super) fn ends_in_negation(line: &str) -> bool {
     goes_on && words.any(negates)
 }
 
-/// The verdicts a line begins with and ends in.
+/// The verdicts a line starts with and ends in.
 pub(super) fn verdicts_in_line<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<FoundVerdict<'t>>; 2] {
     let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
     let (rest, last) = last_sentence(bare(whole));
     let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
     let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| FoundVerdict { before: rest, ..given });
-    // What a sentence goes on with is no verdict, and least of all what it says is not so.
+    // What a sentence continues with is no verdict, and least of all what it says is not so.
     let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
     let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
     let is_own = |given: &FoundVerdict<'_>| match given.verdict {
@@ -65,7 +66,7 @@ pub(super) fn verdicts_in_line<'t>(whole: &'t str, before: &str, is_last: bool) 
     [word_first(whole, is_last).filter(is_own), ends]
 }
 
-/// The verdict a text begins with, behind marks and a label.
+/// The verdict a text starts with, behind marks and a label.
 pub(super) fn word_first(text: &str, is_last: bool) -> Option<FoundVerdict<'_>> {
     let (marks, text) = past_marks(text);
     let (more, text) = match past_label(text) {
@@ -94,7 +95,7 @@ pub(super) fn word_first(text: &str, is_last: bool) -> Option<FoundVerdict<'_>> 
     is_approval.then_some(FoundVerdict { verdict: Verdict::Approved, word, rest, before: "" })
 }
 
-/// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
+/// Whether a verdict's word is alone, or before punctuation: not in a longer word, a name or a sentence.
 pub(super) fn is_followed_up(rest: &str) -> bool {
     let marked = rest.trim_start_matches(|c: char| matches!(c, '*' | '_') || is_quote(c));
     let mut chars = marked.trim_start().chars();
@@ -105,7 +106,7 @@ pub(super) fn is_followed_up(rest: &str) -> bool {
     !first.is_alphanumeric() && first != '?' && !joins && !is_code
 }
 
-/// Whether a line ends a quotation that began on another one: what it says is somebody else's.
+/// Whether a line ends a quotation that started on another one: what it says is somebody else's.
 pub(super) fn is_closed_quotation(whole: &str, closes: Option<char>) -> bool {
     let opens = whole.trim_start_matches(['*', '_', '#', ' ']).starts_with(is_quote);
     closes.is_some() && !opens && bare(whole).eq_ignore_ascii_case(APPROVED)

@@ -1,18 +1,18 @@
-//! Whether the words around an approval speak against it. An objection costs one more question, an approval that was none
+//! Whether the words around an approval contradict it. An objection costs one more question, an approval that was none
 //! costs the target.
 
 use super::hedging::{CROSSES, is_crossed_out, is_revoked};
 use super::line::{FoundVerdict, Verdict, verdicts_in_line};
 use super::words::{ends_sentence, is_one_of, past_label, past_marks, plain_word};
 
-/// Words that make what a sentence goes on to say about an approval none, or one that is not there yet.
+/// Words that make what a sentence says next about an approval none, or one that is not there yet.
 pub(super) const DOUBTS: &str = "\
     not no never cannot none nothing nobody neither nor without hardly unable far refuse refused decline \
     declined deny denied withhold against dont cant wont isnt if once until unless before would could \
     should might only when";
 
-/// Whether the lines of a paragraph hold a verdict word that is negated or the opposite of an approval, or a cross behind
-/// one.
+/// Whether the lines of a paragraph hold a verdict word that is negated or the opposite of an approval, or a cross
+/// after one.
 pub(super) fn has_objection(lines: &[&str]) -> bool {
     let mut is_doubtful = false;
     let mut is_behind = false;
@@ -42,7 +42,7 @@ pub(super) fn has_objection(lines: &[&str]) -> bool {
     false
 }
 
-/// Whether a line begins, behind a label, as `Verdict: reject` does.
+/// Whether a line starts, behind a label, as `Verdict: reject` does.
 pub(super) fn is_bare_rejection(line: &str) -> bool {
     let text = past_marks(line).1;
     let text = past_label(text).map_or(text, |behind| past_marks(behind).1);
@@ -50,7 +50,7 @@ pub(super) fn is_bare_rejection(line: &str) -> bool {
     ["reject", "rejection"].iter().any(|reject| word.eq_ignore_ascii_case(reject))
 }
 
-/// Whether a text speaks against an approval. `is_doubtful` is whether its sentence has negated something so far.
+/// Whether a text contradicts an approval. `is_doubtful` is whether its sentence has negated something so far.
 pub(super) fn is_against(text: &str, is_doubtful: &mut bool) -> bool {
     let mut rest = text.trim_start();
     while !rest.is_empty() {

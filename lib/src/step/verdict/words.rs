@@ -1,18 +1,18 @@
 //! Words, sentences and marks of a review, before anybody asks what they mean.
 
-/// The last words of labels a verdict may stand behind, and those that may come before them.
+/// The last words of labels a verdict may be behind, and those that may come before them.
 pub(super) const LABELS: [&str; 8] =
     ["verdict", "result", "decision", "review", "status", "conclusion", "outcome", "recommendation"];
 
 pub(super) const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "reviewer's"];
 
-/// The marks a text begins with, and what is behind them.
+/// The marks a text starts with, and what is after them.
 pub(super) fn past_marks(text: &str) -> (&str, &str) {
     let at = text.find(char::is_alphanumeric).unwrap_or(text.len());
     text.split_at(at)
 }
 
-/// What stands behind the label a text begins with.
+/// What is behind the label a text starts with.
 pub(super) fn past_label(text: &str) -> Option<&str> {
     let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
     let at = ends.into_iter().flatten().min()?;
@@ -58,14 +58,14 @@ pub(super) fn ends_sentence(text: &str) -> bool {
     !(text.ends_with('.') && word.contains('.') && initials)
 }
 
-/// Whether what follows stands inside a quotation this text began. `closes` is the mark the line ends with.
+/// Whether what follows is inside a quotation this text started. `closes` is the mark the line ends with.
 pub(super) fn opens_quotation(text: &str, closes: Option<char>) -> bool {
     let mut closing: &[char] = &[];
     let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let next = chars.peek().copied().unwrap_or(' ');
-        // An apostrophe stands between letters, or behind one.
+        // An apostrophe is between letters, or after one.
         let is_apostrophe = matches!(c, '\'' | '\u{2019}') && next.is_alphanumeric();
         if closing.contains(&c) && !is_apostrophe {
             closing = &[];
@@ -73,7 +73,7 @@ pub(super) fn opens_quotation(text: &str, closes: Option<char>) -> bool {
             closing = match c {
                 '"' => &['"'],
                 '`' => &['`'],
-                // It also stands before a lifetime, or a year.
+                // It also is before a lifetime, or a year.
                 '\'' if next.is_alphabetic() && before.is_whitespace() => &['\''],
                 '\u{2018}' | '\u{201a}' => &['\u{2019}', '\u{2018}'],
                 '\u{201c}' => &['\u{201d}'],
@@ -96,7 +96,7 @@ pub(super) fn is_one_of(word: &str, words: &str) -> bool {
     words.split(' ').any(|one| one == word)
 }
 
-/// Whether a text begins with one of these words, as a whole word.
+/// Whether a text starts with one of these words, as a whole word.
 pub(super) fn begins_with_one(text: &str, words: &[&str]) -> bool {
     let text = text.trim_start();
     let is_word = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');

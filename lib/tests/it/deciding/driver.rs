@@ -144,7 +144,7 @@ pub fn next(state: &State, now: Timestamp) -> Vec<Action> {
 }
 
 impl Play {
-    /// A run that has just begun.
+    /// A run that has just started.
     pub fn begin(dot: &str) -> Self {
         let pipeline = pipeline(dot);
         let state = State::new(pipeline.start().unwrap().id.clone());

@@ -137,7 +137,7 @@ fn a_persons_answer_starts_the_count_again() {
 }
 
 #[test]
-fn an_auto_approver_does_not_wait() {
+fn an_automatic_answer_does_not_reset_the_count() {
     for source in ["auto-approve", "default"] {
         let play = asked(source, 6);
         assert_eq!(play.runs("a"), 3, "{source}");

@@ -88,7 +88,7 @@ proptest! {
                     let next = next(&resumed, now);
                     let [Action::Continue(visit)] = &next[..] else { panic!("{next:?}") };
                     prop_assert_eq!(&(visit.node.clone(), visit.visit, visit.attempt), pass);
-                    // Taken up, it stands where it stood.
+                    // Taken up, it is where it was.
                     let restart = play.batches[..=index].iter().rfind(|batch| matches!(batch[0].event, Event::NodeStarted(_)));
                     resumed.apply(&restart.unwrap()[0]).unwrap();
                     if !matches!(batch[0].event, Event::Resumed(_)) {

@@ -150,7 +150,7 @@ async fn turns_are_exact_in_every_language() {
 async fn the_next_call_may_come_before_the_stream_has_ended() {
     let format = Format::Anthropic;
     let log = Log::default();
-    // The first answer is whole, but its stream stays open for ever.
+    // The first answer is whole, but its stream stays open forever.
     let server = Server::start(|_, before| match before {
         0 => Play::Stall(events(Format::Anthropic, writes("c-1", "a"))),
         _ => stream(Format::Anthropic, says("Done.")),
@@ -513,7 +513,7 @@ async fn recorded_answers_are_replayed_for_free() {
         let recorded: Vec<Message> = turns.into_iter().flat_map(|turn| turn.messages).collect();
         // Records are JSON.
         let recorded: Vec<Message> = serde_json::from_value(serde_json::to_value(recorded).unwrap()).unwrap();
-        // The second goes on live where the record ends.
+        // The second continues live where the record ends.
         let log = Log::default();
         let second = server(format, &log, vec![says("unused"), says("unused"), says("Done this time.")]);
         let upstream = remote(&second, &name, |_| {});

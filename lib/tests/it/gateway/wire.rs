@@ -173,7 +173,7 @@ async fn chunks_are_forwarded_as_they_arrive() {
     assert_eq!(client.head().await.unwrap().status, 200);
     let piece = client.piece().await.unwrap();
     assert_eq!(String::from_utf8(piece).unwrap(), pieces[0], "though the server has not said all");
-    // The client goes; the call goes on until the gateway is closed.
+    // The client goes; the call continues until the gateway is closed.
     drop(client);
     let rest = gateway.close().await;
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
@@ -306,7 +306,7 @@ async fn a_hundred_megabytes_go_through_and_are_not_kept() {
     let mut client = Client::connect(&url).await;
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     assert_eq!(client.head().await.unwrap().status, 200);
-    // Nobody reads, so that the server cannot continue: what it has sent lies in the buffers between.
+    // Nobody reads, so that the server cannot continue: what it has sent is in the buffers between.
     let mut before = usize::MAX;
     while server.sent() != before {
         before = server.sent();

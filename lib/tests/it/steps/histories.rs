@@ -340,7 +340,7 @@ fn attempts_are_counted_by_their_results() {
         // The landing finds the completed task broken: still the same attempt's result.
         ("itr0 c T0", 1, 1, 0),
         ("itr0 c T0 i1", 1, 1, 1),
-        // Somebody changes what is complete, and it is looked at again.
+        // Somebody changes what is complete, and it is checked again.
         ("iT0 itr1 c t1", 1, 1, 5),
         ("iT0 itr1 c tr1 c", 2, 2, 0),
         ("iT0 itr1 c tR1", 2, 2, 0),
