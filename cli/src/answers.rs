@@ -95,7 +95,7 @@ fn read_given(answer: &Value) -> Option<Given> {
 /// Where answers that were typed come from.
 const CONSOLE: &str = "console";
 
-/// How long a question waits until what was told before it is shown.
+/// How long a question waits for earlier output.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Asks at the terminal.

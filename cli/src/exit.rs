@@ -19,7 +19,7 @@ pub enum Exit {
     Paused = 3,
     /// The run waits for a person's answer or trust.
     WaitsForPerson = 4,
-    /// Finished work could not be brought into its target.
+    /// Finished work could not land.
     LandingRefused = 5,
     /// Another process holds the session.
     Locked = 6,

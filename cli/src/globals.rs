@@ -1,4 +1,4 @@
-//! What every command is told: the global options, and where pleach was started.
+//! The global options, and where pleach was started.
 
 use std::path::{Path, PathBuf};
 

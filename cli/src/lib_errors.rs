@@ -108,7 +108,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
     }
 }
 
-/// The branch of a task that somebody has moved or removed.
+/// The branch of a task was moved or removed.
 fn of_task_branch(error: &workspace::Error) -> Failure {
     let hint = match error {
         workspace::Error::BranchGone { branch, tip } => {
@@ -158,7 +158,7 @@ fn of_refusal(error: &git::Error, detail: &str) -> Failure {
     })
 }
 
-/// What there is to approve cannot be told.
+/// What needs approval cannot be determined.
 pub fn of_trust(error: &trust::Error) -> Failure {
     match error {
         trust::Error::Git(error) => of_git(error),
@@ -233,7 +233,7 @@ fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -
     }
 }
 
-/// A lock somebody else has.
+/// A lock another process holds.
 pub fn of_lock(error: &LockError) -> Failure {
     match error {
         LockError::Held { .. } => {

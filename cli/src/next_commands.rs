@@ -8,7 +8,7 @@ use pleach::text::shell_word;
 use crate::globals::Globals;
 use crate::settings::shortened;
 
-/// The command line that was given, to be run again. What would start the work again is left out.
+/// The command line that was given, to be run again, without options that would restart the work.
 pub fn rerun(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str), None)
 }
@@ -90,7 +90,7 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
     line
 }
 
-/// A text that gives commands to somebody who is in a directory and has one tree there, for where pleach was started.
+/// Rewrites the commands in a text so that they work where pleach was started.
 pub fn with_location(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
     let command = |quoted: &str| match quoted.split_once(' ')? {
         ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {

@@ -27,8 +27,8 @@ pub struct PipelineFile {
 }
 
 impl PipelineFile {
-    /// Reads the file at `path`, which somebody else has named: a tree or settings. In messages it is called `name`. Its
-    /// prompt files lie relative to it.
+    /// Reads the file at `path`, named by a tree or settings. In messages it is called `name`. Its prompt files lie
+    /// relative to it.
     pub fn read(name: &Path, path: &Path) -> Result<Self, Failure> {
         Self::read_by(plain_file::read, name, path)
     }

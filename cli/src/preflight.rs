@@ -35,7 +35,7 @@ pub struct Runnable {
     pub diagnostics: Vec<Value>,
 }
 
-/// The pipeline of a file, unless something contradicts running it. Everything found is shown, to programs as JSON.
+/// The pipeline of a file, unless it has errors. All diagnostics are shown, with `--json` as JSON.
 pub fn check_pipeline(
     globals: &Globals,
     file: &PipelineFile,
@@ -99,7 +99,7 @@ fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
     gates.map(|gate| Question::of(pipeline, gate, 1))
 }
 
-/// A node nobody can work on would end the run when it comes there, with everything before it done without success.
+/// A node without a usable agent would end the run there and waste everything before it.
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in pipeline.agent_nodes() {
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });

@@ -1,5 +1,5 @@
-//! The one door to standard error, where progress and warnings go. What cannot be written there, because nobody reads it
-//! or the disk it goes to is full, is dropped: work never ends for the lack of somebody to tell.
+//! The one door to standard error, where progress and warnings go. What cannot be written, because nobody reads it or
+//! the disk is full, is dropped: work never ends for that.
 //!
 //! At the foot of a terminal a live line may be drawn. Everything else that is written there goes through here, so that
 //! neither it nor the live line is written over: lines are above it, and a question takes its place.
@@ -76,7 +76,7 @@ pub fn code(code: &str) -> String {
     if SHOWS_CODES.load(Ordering::Relaxed) { format!("[{code}]") } else { String::new() }
 }
 
-/// Says something nobody should miss, unless it was said already or only errors are wanted.
+/// Prints a warning, unless it was printed already or output is quiet.
 pub fn warn(warning: &Warning) {
     let is_new = || WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.text.clone());
     if !QUIET.load(Ordering::Relaxed) && is_new() {
@@ -87,7 +87,7 @@ pub fn warn(warning: &Warning) {
 
 /// The foot of the terminal.
 struct Foot {
-    /// The live line, for as long as whoever draws it keeps it.
+    /// The live line, as long as its owner keeps it.
     live: Option<WeakProgressBar>,
     /// What it says.
     words: String,

@@ -198,7 +198,7 @@ fn hook_program() -> Vec<OsString> {
     std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
 }
 
-/// Says which session starts, before it gets its files, which may take long.
+/// Prints the session before its checkout, which may take long.
 pub fn print_session(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
@@ -207,12 +207,12 @@ pub fn print_session(globals: &Globals, session: &Session) {
     say!("session {} on branch {}", session.id(), branches.join(", "));
 }
 
-/// Says which programs will work as agents, and who pays for it.
+/// Prints which programs will work as agents, and who is billed.
 pub async fn print_agents(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
     if globals.verbosity < 0 {
         return;
     }
-    for agent in engine.agents.print_agents(nodes, &engine.cancel).await {
+    for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         say!("{agent}");
         if let Some(outdated) = &agent.outdated {
             warning!(AgentOutdated, "{outdated}");
@@ -220,7 +220,7 @@ pub async fn print_agents(globals: &Globals, engine: &Engine, nodes: impl IntoIt
     }
 }
 
-/// Says which agents no budget can hold, because they do not tell what they spend.
+/// Warns of agents that do not report what they spend, so that no budget limits them.
 pub fn warn_unmetered(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
     for agent in unheld {
         warning!(AgentUnmetered, "{agent}");
@@ -251,7 +251,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
     Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))
 }
 
-/// What the named agents are told about themselves.
+/// The profiles of the named agents.
 fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     let load = |(name, agent): (&String, &AgentSettings)| match Profile::load(agent) {
         Ok(profile) => Ok((name.clone(), profile)),
@@ -261,7 +261,7 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     config.agents.iter().map(load).collect()
 }
 
-/// Runs a session to its end, its pause or its failure, shows what happens, and says how to continue.
+/// Runs a session to its end, pause or failure, shows progress, and prints how to continue.
 pub async fn run_to_end(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
@@ -317,7 +317,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
 pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set \
                              `agent:` in pleach.yaml or pass --agent";
 
-/// What came of a run, and how to continue.
+/// The result of a run, and how to continue.
 fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = session.id();
@@ -381,9 +381,9 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
 }
 
-/// What is in the worktree and in no commit, in words.
+/// The uncommitted files of the worktree, in words.
 fn uncommitted(session: &Session) -> Option<String> {
-    let held = session.workspace().map(Workspace::uncommitted).filter(|held| *held > 0)?;
+    let held = session.workspace().map(Workspace::held_back).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
     Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
 }
@@ -396,9 +396,9 @@ fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
     })
 }
 
-/// Where a branch is and the newest commit of the record, where it lacks that.
+/// A branch's tip and the newest recorded commit, where the branch lacks it.
 fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
-    branch.lagging().map_err(|error| of_engine(&error.into()))
+    branch.apart().map_err(|error| of_engine(&error.into()))
 }
 
 fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {

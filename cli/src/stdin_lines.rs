@@ -16,7 +16,7 @@ type Reading = Receiver<io::Result<String>>;
 /// The line somebody waits for, or waited for without success.
 static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
 
-/// Whether somebody sits at a terminal, who can read a question and answer it.
+/// Whether there is a terminal to ask on.
 pub fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

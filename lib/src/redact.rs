@@ -97,7 +97,7 @@ const BETWEEN_KEY_LINES: usize = 96;
 /// What is where a secret was: `[redacted:NAME]`.
 const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
 
-/// What a secret is called that only its shape tells.
+/// The name of a secret that is recognized only by its shape.
 pub const TOKEN: &str = "token";
 
 /// Whether a variable of this name holds a secret, judged by the name alone.
@@ -152,8 +152,8 @@ fn is_plain(value: &str) -> bool {
         && !has_password(value)
 }
 
-/// Whether a value says nothing: a short word as `production` or `us-east-1`, a small number, an address, a path.
-/// Replacing those wherever they are would wreck records, and nobody keeps them secret.
+/// Whether a value is too common to be a secret: a short word as `production` or `us-east-1`, a small number, an
+/// address, a path. Replacing those wherever they are would wreck records.
 fn is_common(value: &str) -> bool {
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.') && value.len() <= 8;
     let alike = |part: &str| part.bytes().all(|b| b.is_ascii_lowercase()) || part.bytes().all(|b| b.is_ascii_digit());
@@ -183,12 +183,12 @@ fn is_secret(name: &str, value: &str) -> bool {
 /// What is at a place of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonPart {
-    /// What somebody said, keys included.
+    /// Free text, keys included.
     Text,
-    /// An object of fields, or a list of such: its keys are no text, what is after them may be.
+    /// An object of fields, or a list of such: its keys are field names, its values may be text.
     Fields,
-    /// No text at all, such as an id or a word out of a list of pleach's own. A secret that happens to be the same word is
-    /// not given away by it, and nobody could read the value without it.
+    /// No text at all, such as an id or a word out of a list of pleach's own. A secret that happens to be the same word
+    /// is not given away by it, and the value is unreadable without it.
     Own,
 }
 
@@ -238,8 +238,8 @@ impl Redactor {
         self.known().name_in(text)
     }
 
-    /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. Where a string is not
-    /// written as it is, this does not tell.
+    /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. It cannot tell
+    /// where a string has escapes.
     pub fn is_clean(&self, json: &str) -> bool {
         !json.contains('\\') && self.known().find(json, 0).is_none()
     }
@@ -363,7 +363,7 @@ impl KnownSecrets {
         changed.then_some(out)
     }
 
-    /// Where the first secret behind `from` is in a text without marks, and what it is called.
+    /// The first secret after `from` in a text without marks, and its name.
     fn find(&self, text: &str, from: usize) -> Option<(Range<usize>, &str)> {
         let mut at = from;
         while let Some(found) = self.pattern.captures_at(text, at) {

@@ -137,8 +137,8 @@ fn failure(node: &Node, attempts: u32, outcome: &Outcome) -> String {
     format!("`{}` failed{after}{why}", node.id)
 }
 
-/// An outcome that is neither built in nor named by a condition is a failure: a `rejected` that nobody asks for must
-/// not continue like a success.
+/// An outcome that is neither built in nor named by a condition is a failure: a `rejected` without an edge must not
+/// continue like a success.
 fn known(pipeline: &Pipeline, node: &Node, outcome: Outcome) -> Outcome {
     let Status::Custom(word) = &outcome.status else { return outcome };
     if node.handler == HandlerKind::Conditional || is_asked_for(pipeline, node, word) {
@@ -372,7 +372,7 @@ pub fn max_visits(pipeline: &Pipeline, node: &Node) -> u32 {
     node.max_visits.or(pipeline.default_max_visits).unwrap_or(DEFAULT_MAX_VISITS)
 }
 
-/// Whether only its own limits end the cycle here: it waits for something, or somebody said how often.
+/// Whether only its own limits end the cycle here: it waits for something, or has a limit.
 fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
     let mut nodes = round.iter().filter_map(|id| pipeline.node(id));
     let bounded =
@@ -382,8 +382,8 @@ fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
         || round.windows(2).any(|pair| bounded(&pair[0], &pair[1]))
 }
 
-/// The largest limit somebody has given another node on the way round of one for which nobody gave any: whoever counts the
-/// rounds at one node means all of them.
+/// The largest explicit limit of another node in the cycle, for a node without one: a limit at one node bounds the
+/// whole cycle.
 fn largest_limit(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
     if target.max_visits.or(pipeline.default_max_visits).is_some() {
         return 0;

@@ -2,7 +2,7 @@
 
 pub mod excerpt;
 
-/// The first line of a text that says anything, without the space around the text.
+/// The first line that is not blank, trimmed.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }

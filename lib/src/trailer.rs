@@ -66,8 +66,8 @@ impl CommitMessage {
 
     /// Takes a message apart. Any text is a message; one without trailers has none.
     ///
-    /// Messages are read as commits hold them, where no patch follows: a `---` line that somebody else wrote (test
-    /// output is full of them) belongs to the body and does not hide the trailers below it.
+    /// Messages are read as commits hold them, where no patch follows: a `---` line in the body (test output is full of
+    /// them) belongs to the body and does not hide the trailers below it.
     pub fn read(text: &str) -> Self {
         let lines: Vec<&str> = lines(text).collect();
         let first = lines.iter().position(|line| !is_blank(line)).unwrap_or(lines.len());

@@ -123,7 +123,7 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
     Ok(found)
 }
 
-/// A setting nobody gives: the one asked for, or the pattern it belongs to.
+/// A setting without a value: the one asked for, or its pattern.
 fn unset(asked: &str, key: SettingKey) -> Row {
     let path = if matches(asked, &key.path) { asked.to_owned() } else { key.path.clone() };
     let value = Some(key.default.clone()).filter(|value| !value.is_null());

@@ -152,7 +152,7 @@ impl Survey {
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 
-    /// How far a guess can be relied on. None is tried: a test may take an hour, and runs what nobody has approved.
+    /// How far a guess can be relied on. None is run: a test may take an hour, and is not approved.
     fn guessed(&self, from: &str, command: &str) -> String {
         let missing = project::program(command).filter(|program| self.missing.contains(*program));
         let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Survey {
     }
 }
 
-/// Nobody should learn from a bill that an agent has gone round in circles.
+/// A bill should not be the first sign of a looping agent.
 const BUDGET: &str =
     "\n# What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.\nbudget:\n  usd: 10\n";
 

@@ -274,8 +274,7 @@ fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> 
     Ok(is_own.then_some(branch))
 }
 
-/// What the next attempt is told: by the session that continues with the task, where there is one, else as a new one
-/// would be.
+/// The feedback for the next attempt: of the session that resumes the task, else of a new one.
 fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
     let repo = &ground.place.repo;
     if state.status.is_over() && state.status != TaskStatus::Failed {
@@ -287,11 +286,11 @@ fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => told(repo, &grown.progress, &ground.settings.redactor(), state.telling()),
+        _ => told(repo, &grown.progress, &ground.settings.redactor(), state.feedback_steps()),
     }
 }
 
-/// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
+/// The feedback for a task that is reset because the tests of its phase fail: their newest output.
 fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
     told(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())

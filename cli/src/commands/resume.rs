@@ -99,7 +99,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Whoever has corrected the pipeline is told that the session does not run it.
+/// Warns that the session runs its recorded pipeline, not the changed file.
 fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted) {
     let Some(root) = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN) else { return };
     let name = Path::new(&started.dot_path);

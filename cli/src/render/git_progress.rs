@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is said again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Lets work over many files in a repository be told of, unless nobody is to be told of anything.
+/// Shows progress of git's work over many files, unless output is quiet.
 pub fn show_git_progress(globals: &Globals, repo: &Repo) {
     if globals.json || globals.verbosity < 0 {
         return;

@@ -85,7 +85,7 @@ fn word(summary: &Summary) -> &'static str {
     }
 }
 
-/// Tokens, and that nobody is billed for them where that is so.
+/// Tokens, with a note where they are not billed.
 fn tokens_of(amount: &Amount) -> String {
     let count = tokens(amount.tokens.total());
     if amount.unbilled > 0 && amount.unbilled == amount.turns { format!("{count} not billed") } else { count }

@@ -42,7 +42,7 @@ const NAMED: usize = 5;
 pub enum Level {
     /// All is well.
     Ok,
-    /// It works, but somebody should know.
+    /// It works, with a warning.
     Warn,
     /// It does not work.
     Error,
@@ -73,7 +73,7 @@ impl Finding {
         Self::new(Level::Ok, what, message, None)
     }
 
-    /// Somebody should know, and what to do about it.
+    /// A warning and its fix.
     pub fn warn(what: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(Level::Warn, what, message, Some(fix.into()))
     }
@@ -104,7 +104,7 @@ pub fn installed(found: &[Installed]) -> Finding {
         format!("{} {version}{login}", agent.name)
     };
     match found.is_empty() {
-        false => Finding::ok("installed", found.iter().map(describe_orphan).collect::<Vec<_>>().join(", ")),
+        false => Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", ")),
         true => Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH"),
     }
 }
@@ -138,7 +138,7 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
     }
 }
 
-/// What it means that the settings name no agent. `of_prompts` is who works prompts then.
+/// The finding that no agent is configured. `of_prompts` is the agent prompts use then.
 pub fn no_agent(of_prompts: Result<&str, Failure>) -> Finding {
     let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
     let (prompts, fix) = match of_prompts {
@@ -204,7 +204,7 @@ async fn agent(
         }
     };
     if let Some(program) = made.as_program().filter(|_| is_known) {
-        let introduction = program.print_agents(&Cancel::never()).await;
+        let introduction = program.introduce(&Cancel::never()).await;
         let told = introduction.to_string();
         let told = format!("`{key}` is {}", told.strip_prefix("agent ").unwrap_or(&told));
         return match introduction.billed {
@@ -306,7 +306,7 @@ pub fn places(repo: &Repo, settings: &Settings) -> Places {
     }
 }
 
-/// Sessions that cannot be read, those a killed process left, and locks of processes nobody can see.
+/// Sessions that cannot be read, those of killed processes, and locks of other machines.
 pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let looked = View::open(repo).and_then(|(all, _)| Ok((all, View::unreadable(repo)?)));
     let (all, unreadable) = match looked {
@@ -358,7 +358,7 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 
 /// What sessions that are gone have left; with `fix` it is removed.
 pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
-    let found = match Session::orphans(repo, places) {
+    let found = match Session::leftovers(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };

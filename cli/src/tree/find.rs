@@ -73,7 +73,7 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
 }
 
 /// A path as commits name it, or why none can. Every step names its tree, and where what it has done is: under another
-/// name nobody would find it.
+/// name it would not be found.
 pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
     let text = path.to_str().ok_or("it is not UTF-8")?;
     match pleach::trailer::fits(text) {
@@ -128,7 +128,7 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A tree beside the markdown it was made of, which may be in any directory: nobody has said that it is to be worked.
+/// A tree beside the markdown it was made of, which may be in any directory: it need not be meant to be worked.
 fn beside(root: &Path) -> Option<PathBuf> {
     let mut directories: Vec<PathBuf> = fs::read_dir(root).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     directories.sort();

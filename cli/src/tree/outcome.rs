@@ -123,7 +123,7 @@ fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, 
     let about = |command: String| about(globals, dir, &command, Some(&plan.file));
     let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
     let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);
-    if let Some(failed) = waits().find_map(|wait| wait.failed.other_tree_command()) {
+    if let Some(failed) = waits().find_map(|wait| wait.failed.first()) {
         let again = match plan.limits.only {
             Some(_) => retry_task(globals, failed),
             None => retry_failed(globals),
@@ -131,10 +131,10 @@ fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, 
         let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
         return vec![format!("look:    {look}"), format!("retry:   {again}"), format!("skip:    {without}")];
     }
-    if let Some(red) = other_tree_command(Why::GateRed) {
+    if let Some(red) = first(Why::GateRed) {
         return vec![format!("look:    {}", about(format!("inspect {red}")))];
     }
-    if let Some(left_out) = other_tree_command(Why::LeftOut) {
+    if let Some(left_out) = first(Why::LeftOut) {
         return vec![format!("next:    put {left_out} into `execution_order` of `{}` and run again", plan.path)];
     }
     // What else one task waits for can be worked.
@@ -203,8 +203,8 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
     }
 }
 
-/// Where the code of a task is that was given up: on its branch, unless another budget was started there. Whoever has
-/// removed the branch does without it.
+/// Where the code of a task is that was given up: on its branch, unless another budget was started there. None where
+/// the branch was removed.
 fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
     let tip = |branch: &BranchName| repo.reference(&branch_ref(branch)).ok().flatten();
     let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;

@@ -211,7 +211,7 @@ impl BrokenTree {
 }
 
 impl TreeHistory {
-    /// The tasks of the tree that have steps; all that have some where nobody knows which those are.
+    /// The tasks of the tree that have steps; all that have some where the tree is unknown.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
     }

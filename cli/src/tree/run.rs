@@ -43,7 +43,7 @@ pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Fa
     run_tree(globals, args, &tasks, false)
 }
 
-/// Works a tree that pleach itself has brought along.
+/// Works a tree that comes with pleach, which needs no approval.
 pub fn work_trusted(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
     run_tree(globals, args, &tasks, true)
 }
@@ -120,7 +120,7 @@ impl RunSite<'_> {
         Ok(asking)
     }
 
-    /// Makes sure that everything is approved that a run would do by its plan and with what was brought here.
+    /// Asks for approval of everything a run would do, by its plan and by fetched sessions.
     async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
         for Left { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
@@ -207,7 +207,7 @@ fn exit(ended: &TreeEnded) -> Exit {
     }
 }
 
-/// A tree is never worked by agents that only pretend, whoever names them.
+/// A tree never uses the simulation agent.
 fn require_agent<P: Borrow<Pipeline>>(
     settings: &Settings,
     pipelines: impl IntoIterator<Item = P>,

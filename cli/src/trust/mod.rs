@@ -65,7 +65,7 @@ impl Truster<Failure> for TerminalTruster {
 struct Ask {
     /// `-y`: the answer is yes.
     yes: bool,
-    /// Somebody is there to answer.
+    /// There is a terminal to ask on.
     terminal: bool,
 }
 
@@ -124,7 +124,7 @@ fn require_with<W: std::io::Write>(
     keep(store, &repo, new, &Redactor::new([("", ""); 0]))
 }
 
-/// Of some items those nobody has approved, each once, with their keys.
+/// The items that are not approved yet, each once, with their keys.
 fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
     let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
     let mut new = Vec::new();

@@ -117,7 +117,7 @@ pub struct Exceeded {
     pub spent: f64,
     /// What may be spent.
     pub of: f64,
-    /// The model whose price is not known, so that nobody knows whether it was reached.
+    /// The model whose price is unknown, so that the limit cannot be checked.
     pub unpriced: Option<String>,
 }
 
@@ -184,7 +184,7 @@ impl BudgetLimits {
         self.is_in_dollars() && self.budget.on_exceeded != OnExceeded::Warn
     }
 
-    /// The widest limit in dollars, of which nobody knows any more whether it is reached when this model was asked.
+    /// The widest limit in dollars, which cannot be checked once this model was asked.
     pub fn unpriced(&self, node: &NodeId, model: &str) -> Option<Exceeded> {
         let BudgetSettings { usd, per_task_usd, per_day_usd, .. } = self.budget;
         let all = [

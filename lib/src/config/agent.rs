@@ -16,7 +16,7 @@ use crate::text::closest;
 pub enum AgentChoice {
     /// The built-in tool loop.
     Builtin,
-    /// No agent: every answer is made up and says so.
+    /// No agent: answers are simulated and say so.
     Simulation,
     /// Claude Code.
     Claude,
@@ -53,7 +53,7 @@ pub enum InvalidAgent {
         /// The known name it is close to.
         suggestion: Option<String>,
     },
-    /// An entry of `agents` that only says how the agent of the run is to work, in place of that agent.
+    /// An entry of `agents` with settings only, named where an agent is needed.
     #[error("`agents.{0}` has neither `runner` nor `command`")]
     Nobody(String),
     /// The command line of a `command:` or `acp:` agent has an open quote.
@@ -121,14 +121,14 @@ impl AgentRef {
 }
 
 impl InvalidAgent {
-    /// Nobody of this name, where these others have names.
+    /// An unknown name; `named` are the known ones.
     pub(super) fn unknown<'n>(name: &str, named: impl Iterator<Item = &'n str>) -> Self {
         let names = NAMES.iter().map(|(name, _)| *name).chain(["command:", "acp:"]).chain(named);
         Self::Unknown { name: name.to_owned(), suggestion: closest(name, names).map(str::to_owned) }
     }
 }
 
-/// Whom a setting can name, where these others have names.
+/// The hint that lists the agents a setting can name.
 pub(super) fn agents_hint<'n>(named: impl Iterator<Item = &'n str>) -> String {
     let kinds = NAMES.iter().map(|(name, _)| *name);
     let others = named.filter(|name| name.parse::<AgentChoice>().is_err());
@@ -159,7 +159,7 @@ impl FromStr for AgentChoice {
 impl FromStr for AgentRef {
     type Err = InvalidAgent;
 
-    /// Whether somebody has that name is for the whole configuration to say.
+    /// The whole configuration decides whether the name exists.
     fn from_str(text: &str) -> Result<Self, InvalidAgent> {
         match text.parse() {
             Ok(kind) => Ok(Self::Kind(kind)),
@@ -254,7 +254,7 @@ impl Setting for AgentRef {
     }
 }
 
-/// Calls `visit` with the command of an agent, without the word in front of it that says what kind it is.
+/// Calls `visit` with the command of an agent, without the prefix that names its kind.
 fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     let Value::String(text) = value else { return each_string(value, visit) };
     let kind = ["command:", "acp:"].into_iter().find(|kind| text.starts_with(kind)).unwrap_or_default();

@@ -27,7 +27,7 @@ impl Config {
         }
     }
 
-    /// Who works under a name that `agents` gives; nobody of its own where its entry only says how the others are to.
+    /// The agent an entry of `agents` runs; none where the entry only has settings.
     fn runner_of(&self, name: &str) -> Option<AgentChoice> {
         let agent = self.agents.get(name)?;
         // An entry named like a kind of agent changes that kind.
@@ -35,8 +35,7 @@ impl Config {
         agent.runner.clone().or_else(|| own().map(AgentChoice::Command))
     }
 
-    /// The entries of `agents` that speak of who works under a name, the weakest first: where that is the agent of the
-    /// run, also that agent's own.
+    /// The entries of `agents` that apply to a name, the weakest first: for the agent of the run also its own entry.
     pub fn agent_entries<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a str> {
         let is_own = name.is_some_and(|name| self.runner_of(name).is_some() || name.parse::<AgentChoice>().is_ok());
         let of_run = self.agent.as_ref().and_then(AgentRef::name).filter(|_| !is_own);

@@ -19,8 +19,7 @@ pub(super) fn check(config: &Config, tree: &ConfigNode, reading: &mut ReadContex
     repos(config, tree, reading);
 }
 
-/// Adds an error for every value that cannot work, whatever else is set: also where another could not be read, and
-/// nothing can be said of what must be there or is named elsewhere.
+/// Adds an error for every value that cannot work, whatever else is set: also where others could not be read.
 pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     agents(config, tree, reading);
     branches(config, tree, reading);
@@ -131,14 +130,14 @@ fn programs(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     }
 }
 
-/// What is in the words of an agent's command for something that is known when it starts.
+/// The placeholders in an agent's command that are filled in when it starts.
 const PLACEHOLDERS: [&str; 7] = ["prompt", "prompt_file", "model", "tools", "cwd", "session", "base_url"];
 
 /// The same, for agents that are known.
 const OF_PRESETS: [&str; 4] = ["permissions", "permission_mode", "effort", "hooks"];
 
-/// What a word of a command has in braces and nobody fills in, and what may have been meant. Other braces mean
-/// themselves: those of a shell, of JSON, of a piece of a program.
+/// An unknown placeholder in a word of a command, and the closest known one. Other braces are literal: those of a
+/// shell, of JSON, of a piece of a program.
 fn unknown_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     word.match_indices('{').find_map(|(at, _)| {
         let (before, after) = (&word[..at], &word[at + 1..]);
@@ -251,7 +250,7 @@ fn providers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) 
     }
 }
 
-/// Headers that are no endpoint's business: they say where a call goes, how long it is and what answers it.
+/// Headers an endpoint cannot set: they control the call itself.
 const OWN_HEADERS: [&str; 9] = [
     "accept-encoding",
     "connection",

@@ -17,8 +17,8 @@ const MOVED: [(&str, &str); 4] = [
     (".local/state", "XDG_STATE_HOME"),
 ];
 
-/// A path that may start with `~`, the home of whoever uses it. It stays as it was written until it is used: the same
-/// list is meant on every machine.
+/// A path that may start with `~`, the home of its user. It stays as it was written until it is used: the same list is
+/// meant on every machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HomePath(PathBuf);

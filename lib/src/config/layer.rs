@@ -150,9 +150,9 @@ pub struct Resolved {
     pub provenance: BTreeMap<String, Source>,
     /// The weaker sources that gave a setting too, weakest first.
     pub overridden: BTreeMap<String, Vec<Source>>,
-    /// What the user's own file says, whatever came of it.
+    /// The settings of the user's own file alone.
     pub users: Option<Box<Users>>,
-    /// What was left out because it means nothing, such as variables that name no setting.
+    /// What was ignored, such as variables that name no setting.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -328,7 +328,7 @@ fn agent_of_steps(layer: &mut ConfigNode, weaker: &mut ConfigNode) -> Vec<String
     forgotten
 }
 
-/// The errors of layers that name an agent nobody has described, whichever layer would have to.
+/// The errors of layers that name an agent no layer defines.
 fn unknown_agents(layers: &[ConfigNode], origins: &[SourceText]) -> Vec<ConfigError> {
     let described = layers.iter().filter_map(|layer| match &layer.at_path(&["agents"])?.value.kind {
         ConfigNodeKind::Map(agents) => Some(agents),

@@ -95,7 +95,7 @@ impl ConfigNode {
         entry.or_insert_with(|| MapEntry { key_at: at, value: ConfigNode::empty_map(at) }).value.put(rest, value)
     }
 
-    /// Lays a stronger tree over this one: maps key by key, everything else whole. Null says nothing.
+    /// Merges a stronger tree into this one: maps key by key, everything else whole. Null changes nothing.
     pub fn overlay(&mut self, stronger: ConfigNode) {
         match (&mut self.kind, stronger.kind) {
             (_, ConfigNodeKind::Null) => {}
@@ -153,7 +153,7 @@ fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The parser's message in our words where its own speak of its programming interface.
+/// The parser's message, reworded where it refers to its programming interface.
 fn syntax_message(error: &serde_saphyr::Error, text: &str) -> String {
     use serde_saphyr::Error;
     match error {

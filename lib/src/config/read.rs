@@ -29,7 +29,7 @@ pub struct SettingKey {
     pub about: String,
     /// What its value may be.
     pub takes: String,
-    /// Its value when nobody gives one; null when it then has none.
+    /// Its default; null without one.
     pub default: Value,
 }
 
@@ -74,7 +74,7 @@ impl<'o> ReadContext<'o> {
         self.expected_at(&self.key(), node, what);
     }
 
-    /// Tells that the value of a key, whatever is being read, is of the wrong kind.
+    /// Reports that the value of a key has the wrong kind.
     pub fn expected_at(&mut self, key: &str, node: &ConfigNode, what: &str) {
         let found = match &node.kind {
             ConfigNodeKind::Null => "nothing",
@@ -101,8 +101,8 @@ pub(super) trait Setting: Sized {
         out.push(SettingKey { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
     }
 
-    /// Calls `visit` with every text of a recorded value that somebody has made up: with no key, no word out of a list and
-    /// no name of what the configuration has elsewhere.
+    /// Calls `visit` with every free text of a recorded value: no keys, no words out of a list and no names defined
+    /// elsewhere.
     fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
         each_string(value, visit);
     }

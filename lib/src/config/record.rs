@@ -58,8 +58,8 @@ impl Config {
         value
     }
 
-    /// Calls `visit` with every text of a recorded configuration that somebody has made up. The rest are keys, names and words
-    /// of pleach's own, without which it could not be read back.
+    /// Calls `visit` with every free text of a recorded configuration. The rest are keys, names and words of pleach's
+    /// own, needed to read it back.
     pub fn each_recorded_text(recorded: &mut Value, visit: &mut dyn FnMut(&mut String)) {
         let machine = match recorded {
             Value::Object(map) => map.shift_remove(MACHINE),

@@ -2,7 +2,7 @@
 
 use crate::redact::is_secret_name;
 
-/// Whether what is beside a name, as the value of a header or in the query of an address, is to be kept secret.
+/// Whether the value of a header or query field of this name is secret.
 pub(super) fn holds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let words = ["code", "cookie", "key", "pass", "pw", "pwd", "sig", "signature", "subscription-key"];

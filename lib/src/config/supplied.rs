@@ -64,8 +64,8 @@ pub struct Supplied {
     pub text: String,
 }
 
-/// Variables of a `.env` file that say how a program looks and speaks, and nothing about what it runs or whom it talks
-/// to. Every list of the dangerous ones would be too short.
+/// Variables of a `.env` file that only affect a program's looks and language, not what it runs or connects to. Every
+/// list of the dangerous ones would be too short.
 const HARMLESS: [&str; 12] = [
     "CI",
     "CLICOLOR",

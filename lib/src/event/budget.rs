@@ -1,4 +1,4 @@
-//! What is told about money.
+//! Events about spending.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,8 @@
-//! The one vocabulary of the program. Engine, records, renderers and tests all speak [`Event`].
+//! The one vocabulary of the program. Engine, records, renderers and tests all use [`Event`].
 //!
 //! An event is a fact that happened in a session. Records hold events in order; [`crate::state`] folds them. A few are
-//! only told ([`Event::is_recorded`]).
-//! The JSON shape of each is fixed (`docs/records.md`): fields are only ever added, and a reader keeps the fields it
-//! does not know in `extra`.
+//! only broadcast ([`Event::is_recorded`]). The JSON shape of each is fixed (`docs/records.md`): fields are only ever
+//! added, and a reader keeps the fields it does not know in `extra`.
 
 mod budget;
 mod node;
@@ -105,8 +104,8 @@ macro_rules! events {
                 serde_json::to_value(self).expect("event data are structs with text keys, which always serialise")
             }
 
-            /// Whether it only repeats what events before it have told: such an event holds nothing new that would
-            /// have to be kept from the record, and grows with the run.
+            /// Whether it only repeats earlier events: such an event holds nothing new that would have to be kept from
+            /// the record, and grows with the run.
             pub fn is_derived(&self) -> bool {
                 matches!(self, Self::Checkpoint(_))
             }
@@ -155,7 +154,7 @@ events! {
     ToolExecution,
     /// The session branch carries a turn's commit.
     TurnCommitted,
-    /// A person (or what was in for one) answered a gate.
+    /// A person, or an automatic answer, answered a gate.
     HumanInteraction,
     /// A node finished an attempt: its outcome and where the run goes from there.
     NodeExecution,
@@ -181,7 +180,7 @@ events! {
     PipelineFailed,
     /// The run was cancelled.
     PipelineCancelled,
-    /// A run over a tree was opened. Told, not recorded, as are all below.
+    /// A run over a tree was opened. Broadcast, not recorded, as are all below.
     RunStarted,
     /// A task, or the tests of a phase, are started or taken up again.
     TaskStarted,
@@ -191,14 +190,14 @@ events! {
     PhaseMerged,
     /// Something a person should know.
     Warning,
-    /// An agent has said something, in a turn that is not over.
+    /// An agent said something in an unfinished turn.
     AgentSpoke,
     /// An agent waits for something, or no longer does.
     AgentWaits,
 }
 
 impl Event {
-    /// Whether records hold it. What they do not hold is told while it happens, and can be read elsewhere afterwards.
+    /// Whether it is recorded. Other events are only broadcast while they happen.
     pub fn is_recorded(&self) -> bool {
         !matches!(
             self,

@@ -22,7 +22,7 @@ pub struct NodeStarted {
     /// The handler was interrupted, cannot continue and starts again from `base`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_over: bool,
-    /// How much of the run so far an agent node is told.
+    /// How much of the run so far an agent node sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fidelity: Option<String>,
     /// The conversation an agent node continues with.
@@ -46,7 +46,7 @@ pub struct HumanInteraction {
     pub options: Vec<String>,
     /// The choice taken, or free text.
     pub answer: String,
-    /// What was said with it, for the next node.
+    /// The comment for the next node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// Where the answer came from: `console`, `file`, `auto-approve`, `default`.

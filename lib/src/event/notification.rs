@@ -1,5 +1,5 @@
-//! What is told while it happens and never recorded: what becomes of a tree's tasks is read from their commits, and what is
-//! being said is recorded with its turn. Whoever listens hears these in one stream with what is on record.
+//! Events that are broadcast and never recorded: what becomes of a tree's tasks is read from their commits, and what is
+//! being said is recorded with its turn. Listeners get these in one stream with the recorded ones.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub struct TaskStarted {
     pub extra: Extra,
 }
 
-/// A branch has moved over what came of a task, or over what the tests of a phase say.
+/// A branch moved because a task ended or the tests of a phase ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskLanded {
     /// The task or phase.
@@ -97,7 +97,7 @@ pub struct PhaseMerged {
     pub extra: Extra,
 }
 
-/// An agent has said something, or asks for tools, in a turn that is not over.
+/// An agent said something, or asks for tools, in an unfinished turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentSpoke {
     /// The node it works on.

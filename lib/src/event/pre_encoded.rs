@@ -1,4 +1,4 @@
-//! Lists that grow with the run and are told again by every checkpoint.
+//! Lists that grow with the run and are repeated in every checkpoint.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// A list or map that may be there as the JSON it is written as. What every checkpoint tells about all nodes so far is
-/// put into words once, from where it is kept, and copied from then on: into the record and to whoever looks on.
+/// A list or map, possibly as its JSON text. The large parts of a checkpoint are encoded once and then copied into the
+/// record and to listeners.
 #[derive(Clone)]
 pub struct PreEncoded<T>(Encoding<T>);
 

@@ -1,5 +1,5 @@
-//! Events without secrets. What somebody said is taken out; what an event is made of stays, for it could not be read
-//! without: also where a secret is the same word as the name of a field or of a step.
+//! Redacts events. Free text is redacted; field names and ids stay, since the event is unreadable without them: also
+//! where a secret is the same word as the name of a field or of a step.
 
 use serde_json::Value;
 

@@ -66,8 +66,8 @@ pub struct Resumed {
     pub extra: Extra,
 }
 
-/// See [`Event::ContextForked`](super::Event::ContextForked). Told twice: by the context it forks from, and as the first
-/// event of the new one.
+/// See [`Event::ContextForked`](super::Event::ContextForked). Recorded twice: by the context it forks from, and as the
+/// first event of the new one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextForked {
     /// The context it forks from.
@@ -91,9 +91,9 @@ pub struct ContextForked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkKind {
-    /// A branch of the pipeline that runs beside others. The session's root tells whether it continues.
+    /// A parallel branch of the pipeline. The session's root decides whether it continues.
     Parallel,
-    /// The run once more from a turn on: a root of its own.
+    /// The run again from a turn: its own root.
     Replay,
 }
 
@@ -132,7 +132,7 @@ pub struct Checkpoint {
     pub completed_nodes: PreEncoded<Vec<NodeId>>,
     /// The newest outcome of each node.
     pub node_outcomes: PreEncoded<BTreeMap<NodeId, Status>>,
-    /// What the nodes have told each other.
+    /// The context updates of the nodes.
     pub context: BTreeMap<String, Value>,
     /// Retries used by each node in its newest visit.
     pub node_retries: BTreeMap<NodeId, u32>,
@@ -179,7 +179,7 @@ pub struct PipelinePaused {
 pub enum PauseReason {
     /// The user interrupted it.
     Interrupted,
-    /// A gate waits for a person and nobody could be asked.
+    /// A gate waits for a person, and there was no terminal.
     WaitsForPerson,
     /// A limit of the budget was reached.
     OverBudget,

@@ -1,4 +1,4 @@
-//! What happens to a task of a tree, beside what happens inside the passes of its pipeline.
+//! Events of a task, besides those inside its pipeline.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub enum Commits {
     Turns,
 }
 
-/// What an earlier attempt is told to the next one.
+/// Feedback of an earlier attempt for the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// What went wrong.
@@ -129,7 +129,7 @@ pub struct StepFinished {
     /// The tests that failed, where their names could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<String>,
-    /// What the next attempt is told, where the step failed.
+    /// The feedback for the next attempt, where the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
     /// The message with all that was said, where that is no node's: of tests that failed where the task was to land.

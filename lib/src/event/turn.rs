@@ -141,7 +141,7 @@ pub struct AgentTurn {
     /// Whether some of it is estimated, where the provider did not say.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Whether nobody is billed for it by the token: a login has paid for it.
+    /// Whether it is not billed by the token, because a login pays for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unbilled: bool,
     /// Model calls beside the agent's own, such as the one for the commit's message.

@@ -21,7 +21,7 @@ impl fmt::Display for Warning {
 
 macro_rules! codes {
     ($($name:ident $code:literal $meaning:literal)+) => {
-        /// Why somebody is warned. Codes are an interface (`docs/codes.md`): they never change their meaning.
+        /// Codes of warnings. They are an interface (`docs/codes.md`): they never change their meaning.
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum WarningCode {
             $(

@@ -140,7 +140,7 @@ pub enum SwapReply {
     Done,
     /// A lock was in the way.
     Locked(PathBuf),
-    /// Somebody was faster with this ref.
+    /// Another process moved this ref first.
     Stale(String),
 }
 

@@ -53,7 +53,7 @@ pub struct FoundPath {
     pub exists: bool,
     /// What is there is not what that commit has.
     pub differs: bool,
-    /// Somebody has written there since git was called. What was otherwise before is no work of git's.
+    /// A file was written after git was called. Earlier differences are not git's.
     pub touched: bool,
 }
 

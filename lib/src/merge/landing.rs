@@ -74,9 +74,9 @@ pub enum LandingEnd {
     Red(Vec<BranchMove>),
     /// The task continues behind this commit, where it is tested again.
     Rewound(CommitId),
-    /// It speaks of files that are not there any more.
+    /// It is about files that are gone.
     Outdated,
-    /// Whoever verified it was stopped.
+    /// The verification was stopped.
     Stopped,
     /// It waits.
     Refused(LandingRefusal),
@@ -100,11 +100,11 @@ pub enum RefusalReason {
     Conflict(String),
     /// What is to land is not what it was when it was made.
     Overwritten(String),
-    /// It passed tests that nobody knows any more.
+    /// It passed tests that are no longer known.
     NoTests,
     /// It cannot be tested.
     Untestable(String),
-    /// Somebody else works there, or it would overwrite something.
+    /// Another process works there, or it would overwrite something.
     Held(String),
 }
 
@@ -142,11 +142,11 @@ pub enum LandingVerdict {
     ByAgent,
     /// They cannot be tested, for this reason.
     Untestable(String),
-    /// They speak of other files.
+    /// They are about other files.
     Outdated,
     /// A branch has moved on meanwhile.
     Again,
-    /// Nobody waited for the end.
+    /// The wait was cancelled.
     Stopped,
 }
 
@@ -156,7 +156,7 @@ pub fn land(parts: impl IntoIterator<Item = (LandingTarget, LandingWork)>) -> La
     LandingAsk::Look(LookAsk(Parts { parts: parts.into_iter().map(part).collect() }))
 }
 
-/// Whether everything a record says was about to move has: whoever was to say so was killed before.
+/// Whether everything a record says was about to move has: the process that should confirm it was killed.
 pub fn has_landed<M, E>(intent: &[M], has: impl Fn(&M) -> Result<bool, E>) -> Result<bool, E> {
     for moved in intent {
         if !has(moved)? {
@@ -391,7 +391,7 @@ impl MoveAsk {
         landing.advance()
     }
 
-    /// Somebody else moved it first: what was built is of no use.
+    /// Another process moved it first: the build is discarded.
     pub fn target_moved(self) -> LandingAsk {
         LandingAsk::Look(LookAsk(self.landing))
     }

@@ -23,7 +23,7 @@ pub enum LandingWork {
 pub enum Proof {
     /// That the tests pass on its files.
     Tests,
-    /// That it speaks of the files it lands on.
+    /// That it is about the files it lands on.
     SameFiles,
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn is_cosmetic(key: &str) -> bool {
     COSMETIC.split_whitespace().any(|word| word == key)
 }
 
-/// Whether Graphviz can draw this shape. Such a shape was meant, also when it says nothing about what a node does.
+/// Whether Graphviz can draw this shape. Such a shape is intended, also when it does not decide what a node does.
 pub(crate) fn is_drawn(shape: &str) -> bool {
     DRAWN.split_whitespace().any(|word| word == shape)
 }

@@ -138,7 +138,7 @@ impl Condition {
         keys
     }
 
-    /// Whether it speaks of this outcome: by its name, or by a pattern or a part that it has.
+    /// Whether it mentions this outcome: by its name, or by a matching pattern or part.
     pub fn names_outcome(&self, word: &str) -> bool {
         let mut named = false;
         self.0.walk(&mut |part| {

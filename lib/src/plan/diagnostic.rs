@@ -76,21 +76,21 @@ impl Diagnostic {
         Self::new(rule, Severity::Note, message.into(), span)
     }
 
-    /// Says how to fix it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 
-    /// Says which node it is about.
+    /// Adds the node it is about.
     #[must_use]
     pub fn at_node(mut self, node: &NodeId) -> Self {
         self.node_id = Some(node.clone());
         self
     }
 
-    /// Says which edge it is about.
+    /// Adds the edge it is about.
     #[must_use]
     pub fn at_edge(mut self, from: &NodeId, to: &NodeId) -> Self {
         self.edge = Some((from.clone(), to.clone()));

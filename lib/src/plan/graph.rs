@@ -56,7 +56,7 @@ pub struct RawNode {
     pub attrs: Attrs,
     /// The classes of the subgraphs it is in, outermost first.
     pub subgraphs: Vec<String>,
-    /// It has a statement of its own, not only a place in an edge.
+    /// It has its own statement, not only a mention in an edge.
     pub declared: bool,
     /// Where it is declared.
     pub span: Span,

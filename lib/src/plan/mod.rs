@@ -1,7 +1,7 @@
 //! From text to a pipeline or a task tree that may be run. Everything here is pure: no file is read and nothing is spawned.
 //!
 //! [`dot::parse`] gives a document with spans, [`graph`] flattens it, [`transform`] fills it in, [`build`] makes the
-//! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] says what is wrong with the result.
+//! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] checks the result.
 //!
 //! [`tree`] is the other kind of plan: tasks and what they wait for, from a file, from markdown ([`spec`]) or from a model
 //! ([`planner`]).
@@ -58,8 +58,8 @@ pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<D
     (pipeline.map(Pipeline::for_tasks), diagnostics)
 }
 
-/// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,
-/// since half a graph has errors its author did not make.
+/// Reads a pipeline and lints it: all diagnostics of a file. A text that does not parse is not linted, since half a
+/// graph has errors its author did not make.
 pub fn validate(source: &str, inputs: &Inputs, known: &lint::KnownNames) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (pipeline, mut diagnostics) = load(source, inputs, &[]);
     let parsed = !diagnostics.iter().any(|diagnostic| diagnostic.is_error() && diagnostic.rule == "syntax");

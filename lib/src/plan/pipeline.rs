@@ -82,12 +82,12 @@ impl HandlerKind {
         built_in.unwrap_or_else(|| Self::Custom(word.to_owned()))
     }
 
-    /// The handler a shape stands for; none for `box` and for shapes that say nothing.
+    /// The handler of a shape; none for `box` and for shapes without a meaning.
     pub fn from_shape(shape: &str) -> Option<Self> {
         Self::SHAPES.into_iter().find(|(name, _)| *name == shape).map(|(_, kind)| kind)
     }
 
-    /// Every shape that says what a node does.
+    /// Every shape with a handler.
     pub const SHAPES: [(&str, Self); 12] = [
         ("Mdiamond", Self::Start),
         ("circle", Self::Start),
@@ -104,7 +104,7 @@ impl HandlerKind {
     ];
 }
 
-/// How much of the run so far an agent is told.
+/// How much of the run so far an agent sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fidelity {
     /// The whole conversation of its thread.
@@ -166,7 +166,7 @@ pub enum WritePolicy {
 /// How attempts are spaced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// Attempts in all, the first included, where the node does not say; 0 where this does not say either.
+    /// The default number of attempts, the first included; 0 for none.
     pub attempts: u32,
     /// The wait before the second attempt.
     pub initial: Duration,
@@ -225,7 +225,7 @@ pub struct Node {
     pub retry_target: Option<NodeId>,
     /// Where to go when `retry_target` is not given.
     pub fallback_retry_target: Option<NodeId>,
-    /// How much of the run so far its agent is told.
+    /// How much of the run so far its agent sees.
     pub fidelity: Option<Fidelity>,
     /// The conversation its agent continues with.
     pub thread_id: Option<String>,
@@ -255,7 +255,7 @@ pub struct Node {
     pub write: WritePolicy,
     /// How often the run may come to it.
     pub max_visits: Option<u32>,
-    /// The target a human gate takes when nobody answers in time.
+    /// The target of a human gate without an answer in time.
     pub human_default_choice: Option<String>,
     /// How a human gate is answered; without it, as its edges suggest.
     pub question: Option<QuestionKind>,
@@ -365,19 +365,19 @@ pub struct Pipeline {
     pub goal: String,
     /// What people see.
     pub label: String,
-    /// Further attempts of a node that does not say.
+    /// The default of `max_retries`.
     pub default_max_retries: u32,
-    /// How attempts of a node that does not say are spaced.
+    /// The default retry policy.
     pub retry_policy: Option<Backoff>,
     /// Where to go when a gate without a target of its own fails.
     pub retry_target: Option<NodeId>,
     /// Where to go when `retry_target` is not given.
     pub fallback_retry_target: Option<NodeId>,
-    /// Fidelity of a node that does not say.
+    /// The default fidelity.
     pub default_fidelity: Option<Fidelity>,
-    /// Conversation of a node that does not say.
+    /// The default conversation.
     pub default_thread: Option<String>,
-    /// How often the run may come to a node that does not say.
+    /// The default of `max_visits`.
     pub default_max_visits: Option<u32>,
     /// What a run of it may spend.
     pub budget: OwnBudget,
@@ -471,7 +471,7 @@ impl Pipeline {
         self.nodes.iter().find(|node| node.handler == HandlerKind::Exit)
     }
 
-    /// Every command the file brings along, in the order of the file.
+    /// Every command of the file, in order.
     pub fn commands(&self) -> Vec<PipelineCommand<'_>> {
         fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = PipelineCommand<'a>> {
             ["tool_hooks.pre", "tool_hooks.post"].into_iter().filter_map(move |attribute| {

@@ -1,4 +1,4 @@
-//! A task tree from a model: what it is asked, and how its answer is read.
+//! A task tree from a model: the prompt, and how the answer is read.
 //!
 //! An answer is checked as strictly as a file. One that does not hold together is sent back once, with everything that
 //! is wrong with it.
@@ -96,7 +96,7 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
     }
 }
 
-/// That a plan has fewer tasks than the planner says it has found.
+/// A warning where a plan has fewer tasks than the planner reports.
 pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     let Ok(Json::Object(entries)) = object(reply) else { return None };
     let said = entries.into_iter().find_map(|(key, value)| match value {
@@ -136,8 +136,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     (draft, places)
 }
 
-/// Tasks that are said to come from a file the planner was not shown. A tree that is written by hand may name what it
-/// likes.
+/// Tasks that name a source file the planner was not given. A tree written by hand may name any file.
 fn unknown_files(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
     let is_shown = |file: &str| files.iter().any(|(name, _)| name == file);
     let shown = listed(files.iter().map(|(name, _)| format!("`{name}`")), NAMED);
@@ -149,7 +148,7 @@ fn unknown_files(draft: &Draft, places: &[String], files: &[(String, String)]) -
     wrong.collect()
 }
 
-/// A task; none without an id, since nothing can be said about how it hangs together with the others.
+/// A task; none without an id, since its relations are unknown.
 fn node(place: String, task: Json, errors: &mut Vec<TreeError>) -> Option<DraftNode> {
     let Json::Object(entries) = task else {
         let message = format!("must be an object, not {}", task.kind());

@@ -29,7 +29,7 @@ pub fn pipeline_for_prompt(prompt: &str, test: Option<PromptTest<'_>>) -> String
     format!("{}{test}{}", &text[..end], &text[end..])
 }
 
-/// The first words of a prompt as the name of a graph, so that lists and branches tell what a session is about.
+/// The first words of a prompt as the name of a graph, so that lists and branches show what a session is about.
 fn name(prompt: &str) -> String {
     let words = prompt.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = String::new();

@@ -21,7 +21,7 @@ pub(super) struct Template {
 pub(super) enum ShellContext {
     /// Words of a command: `"$name"` is one of them, or a part of one.
     Word,
-    /// A comment, which nobody reads.
+    /// A comment.
     Comment,
     SingleQuotes,
     DoubleQuotes,

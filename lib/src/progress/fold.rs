@@ -160,7 +160,7 @@ fn counting(
 }
 
 /// Puts the steps of a branch among the others: behind all it was built on, and by date among those made on the target
-/// since; one of those wins against a step of the same second, because whoever put it there knew the branch.
+/// since; one of those wins against a step of the same second, because its author knew the branch.
 fn merged(line: Vec<Arc<StepCommit>>, steps: Vec<Arc<StepCommit>>, chain: &Chain) -> Vec<Arc<StepCommit>> {
     let began = steps.first().map(|step| step.at);
     // Where something was merged into the branch, only dates tell what was there before its first step.

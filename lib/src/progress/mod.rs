@@ -93,8 +93,8 @@ pub enum BranchNaming {
     Nothing,
 }
 
-/// Tells steps apart, and copies of one step not: message and author date are all that counts, and not what git says of
-/// where it copied them from. Eight bytes at a time, because messages hold output.
+/// A fingerprint of a step: message and author date, without git's note of a cherry-pick. Eight bytes at a time,
+/// because messages hold output.
 pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
     let message = before_copied(message);
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -172,7 +172,7 @@ pub struct TaskState {
     pub name_then: Option<String>,
     /// It was completed without a test.
     pub untested: bool,
-    /// Somebody decided that it counts as complete.
+    /// It was skipped by decision.
     pub skipped: bool,
     /// How many of the last steps belong to an attempt that has no result yet.
     unfinished: usize,
@@ -301,7 +301,7 @@ pub struct OpenBranch {
     pub tip: CommitId,
 }
 
-/// A task's or phase's branch that cannot be read, so that nobody knows what it has.
+/// A task's or phase's branch that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadableBranch {
     /// The branch.
@@ -358,8 +358,8 @@ impl Progress {
         self.unread.iter().find(|unread| matches!(&unread.branch.place, StepPlace::Task(id) if id == task))
     }
 
-    /// What to do about a branch that cannot be read, in words. What a phase has gathered nobody can reset as a whole,
-    /// and of a task that is done nothing is missing.
+    /// What to do about a branch that cannot be read, in words. A phase cannot be reset as a whole, and a task that is
+    /// done lacks nothing.
     pub fn remedy(&self, unread: &UnreadableBranch, tree: &TaskTree) -> String {
         let is_done = |task| self.task(task).status == TaskStatus::Complete && self.task(task).landed;
         match &unread.branch.place {

@@ -16,7 +16,7 @@ pub(super) struct ScheduleNode {
     pub(super) parent: Option<usize>,
     pub(super) phase: usize,
     pub(super) is_leaf: bool,
-    /// It is a phase whose tasks land on a branch of its own: as the run was told, or because one of them has.
+    /// It is a phase whose tasks land on a branch of its own: by the run's options, or because one of them already has.
     pub(super) gathers: bool,
     /// Its place in the order, if it is a leaf that has one.
     pub(super) position: Option<usize>,
@@ -72,8 +72,8 @@ impl Schedule {
         Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
-    /// Takes in the new steps of a task or a gate. A phase that was merged may have brought tasks of others along: what comes
-    /// then is for a new schedule.
+    /// Takes in the new steps of a task or a gate. A merged phase may have landed tasks of others: that needs a new
+    /// schedule.
     pub fn update(&mut self, progress: &Progress, id: &TaskId) {
         let Some(&node) = self.index.get(id) else { return };
         let tree = self.tree.clone();
@@ -112,8 +112,8 @@ impl Schedule {
         self.ready.iter().map(|position| &self.items[self.order[*position]].id)
     }
 
-    /// Whether the tasks of a phase land on a branch of its own. One that was started so ends so, whatever the run was
-    /// told: its tests, and what comes after its tasks, need what is there.
+    /// Whether the tasks of a phase land on a branch of its own. A phase keeps its mode until its end: its tests and
+    /// later tasks need what is there.
     pub fn gathers(&self, phase: &TaskId) -> bool {
         self.index.get(phase).is_some_and(|phase| self.items[*phase].gathers)
     }

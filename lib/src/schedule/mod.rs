@@ -26,7 +26,7 @@ use crate::text::listed;
 pub use attempts::{AfterFailure, AttemptFailure, EndedAttempt, GiveUpReason, after};
 pub use graph::Schedule;
 
-/// What a run was told.
+/// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleOptions {
     /// How many attempts a budget has.
@@ -53,11 +53,11 @@ pub enum NextAction {
     /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before, unless what the task
     /// is built on is done and not where it lands: then that comes first.
     Land(TaskId),
-    /// Nothing, before somebody takes or drops the finished work on a branch: nothing of the tree would land it.
+    /// Nothing, until stranded work on a branch is merged or dropped.
     Stranded(StrandedWork),
-    /// Nothing, before another tree's work is off a branch that this one needs.
+    /// Nothing, until another tree's work is off a branch that this one needs.
     OtherTree(OtherTreeWork),
-    /// Nothing, before somebody has decided about a branch this tree needs and that cannot be read.
+    /// Nothing, until an unreadable branch this tree needs is repaired or dropped.
     Unreadable(UnreadableBranch),
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),

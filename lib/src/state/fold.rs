@@ -158,7 +158,7 @@ impl State {
         self.position = Position::Ready { visit, not_before: None };
     }
 
-    /// Somebody has looked at a run that failed and wants it to continue: what bounds it is counted from here.
+    /// A failed run is resumed: its limits count from here.
     fn count_anew(&mut self) {
         self.failed_at = None;
         self.gate_retries.clear();

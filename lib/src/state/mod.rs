@@ -113,7 +113,7 @@ pub enum Position {
 pub struct NodeState {
     /// How often the run has reached it.
     pub visits: u32,
-    /// How often it had when somebody resumed the run after it had failed: limits count from there.
+    /// Its visits when the failed run was last resumed: limits count from there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub visits_before: u32,
     /// Attempts after the first in its newest visit.
@@ -152,7 +152,7 @@ pub struct State {
     /// The context.
     #[serde(default = "ContextId::main")]
     pub id: ContextId,
-    /// It runs beside others, and its session's root tells whether that continues.
+    /// It is a parallel branch, and its session's root decides whether it continues.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_branch: bool,
     /// The contexts that were forked from it.
@@ -181,7 +181,7 @@ pub struct State {
     pub gate_retries: BTreeMap<NodeId, u32>,
     /// Gates that sent the run back and have not been run again since.
     pub recheck: BTreeSet<NodeId>,
-    /// What the nodes have told each other.
+    /// The context updates of the nodes.
     pub context: BTreeMap<String, Value>,
     /// The context the run started with, for a restart.
     pub initial_context: BTreeMap<String, Value>,

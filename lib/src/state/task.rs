@@ -52,7 +52,7 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// The step that failed; none where nobody knows what its status says.
+    /// The step that failed; none where its status is unknown.
     pub fn step(&self) -> Option<StepKind> {
         StepKind::from_status(&self.status).filter(|(_, passed)| !passed).map(|(step, _)| step)
     }
@@ -75,7 +75,7 @@ pub struct TaskWork {
     pub feedback: Vec<Feedback>,
     /// The attempts of this session that failed.
     pub failed: Vec<FailedAttempt>,
-    /// What is about to move, or has moved and nobody has said so: one branch for each repository.
+    /// Moves that are pending or not yet confirmed: one branch for each repository.
     pub landing: Vec<Landing>,
     /// The commit the target moved to.
     pub landed: Option<CommitId>,
@@ -116,7 +116,7 @@ impl TaskWork {
         self.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
     }
 
-    /// The newest step, and whether it went well; none where there is none, or nobody knows what its status says.
+    /// The newest step, and whether it went well; none without one, or where its status is unknown.
     pub fn newest(&self) -> Option<(StepKind, bool)> {
         StepKind::from_status(self.status.as_deref()?)
     }

@@ -244,7 +244,7 @@ fn jest(line: &str) -> Option<Counts> {
 /// `FAILED (failures=1, errors=2, expected failures=1)`. What was expected to fail and did counts as skipped.
 #[derive(Debug, Clone, Default)]
 struct Unittest {
-    /// How many ran, until it is told how they ended.
+    /// How many ran, until their results are known.
     ran: Option<u64>,
     found: Option<Counts>,
 }
@@ -287,7 +287,7 @@ impl Unittest {
 struct Go {
     counts: Counts,
     has_found: bool,
-    /// Whether tests of the package were told, and failures among them.
+    /// Whether tests of the package were reported, and failures among them.
     told: bool,
     failures: bool,
 }

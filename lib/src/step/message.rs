@@ -108,7 +108,7 @@ pub struct Step {
     pub review_log: Option<String>,
     /// Where the report is.
     pub report: Option<String>,
-    /// Somebody decided that the task counts as complete.
+    /// The task was skipped by decision.
     pub skipped: bool,
     /// The task was completed without a test.
     pub untested: bool,

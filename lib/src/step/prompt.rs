@@ -4,7 +4,7 @@ use super::{Feedback, FeedbackKind, report, text};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::text::excerpt;
 
-/// How much of what earlier attempts left behind the next one is told, in characters.
+/// How much feedback of earlier attempts the next one gets, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedbackLimits {
     /// Of one feedback; its end is kept.

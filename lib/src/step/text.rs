@@ -1,4 +1,4 @@
-//! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
+//! The bodies of step commits: the end of a step's output, and the feedback read back from it.
 
 use super::verdict::NO_VERDICT;
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind, TestKind};
@@ -47,7 +47,8 @@ impl Body {
         Self(bodies.into_iter().flat_map(|body| body.0).collect())
     }
 
-    /// The text of it, without secrets in what others said. They go before it is cut: nobody would know half of one.
+    /// The text of it, without secrets in what others said. Secrets are removed before the cut: half of one would not
+    /// be recognized.
     pub fn write(&self, redactor: &Redactor) -> String {
         let written = self.0.iter().map(|Paragraph { own, said }| {
             let said = said.as_ref().map(|(text, keep)| cut(&redactor.text(text), *keep));
@@ -173,7 +174,7 @@ pub fn complete(attempts: u32, report: Option<&str>) -> Body {
     own(format!("Completed after {attempts} attempt(s).{report}"))
 }
 
-/// A body that nobody else has said anything of.
+/// A body in pleach's own words.
 pub fn own(words: impl Into<String>) -> Body {
     Body(vec![Paragraph { own: Some(words.into()), said: None }])
 }
@@ -243,7 +244,7 @@ pub(super) fn sections(body: &str) -> Vec<(&str, &str)> {
     sections.into_iter().map(|(heading, from, to)| (heading, body[from..to].trim())).collect()
 }
 
-/// Whether something broke off, as the heading above what it said tells.
+/// Whether a heading is that of a crash.
 pub(super) fn is_of_crash(heading: &str) -> bool {
     [RUNNER_ERROR, ENDED].contains(&heading)
 }

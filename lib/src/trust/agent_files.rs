@@ -53,7 +53,8 @@ fn template(agent: &AgentSettings) -> Vec<String> {
     agent.command.iter().chain(&agent.args).cloned().chain(parser).collect()
 }
 
-/// The kinds a word of a command speaks of: agents are also started by a path, a wrapper, a shell or a package runner.
+/// The kinds of agents a word of a command mentions: they are also started by a path, a wrapper, a shell or a package
+/// runner.
 fn spoken_of(word: &str) -> Vec<&'static str> {
     Preset::kinds().filter(|kind| word.contains(kind)).collect()
 }

@@ -16,7 +16,7 @@ const DIRECTORY_SHOWN: usize = 128 * 1024;
 /// How many files of a directory are named.
 const NAMED: usize = 1000;
 
-/// How many links lead to a place before it is one nobody comes to, as on Linux.
+/// How many links are followed, as on Linux.
 const LINKS: usize = 40;
 
 /// The files of a commit.

@@ -1,4 +1,4 @@
-//! One thing somebody has to approve.
+//! One thing that needs approval.
 
 use std::collections::BTreeMap;
 

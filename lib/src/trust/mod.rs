@@ -1,7 +1,7 @@
 //! What needs approval before a repository is worked with: commands it supplies, files its agents obey, and settings of
 //! it that could send keys elsewhere.
 //!
-//! This only finds what there is. Whether somebody agrees is asked by [`crate::engine::Truster`].
+//! This only finds it; [`crate::engine::Truster`] asks for the approval.
 
 mod agent_files;
 mod files;
@@ -15,7 +15,7 @@ pub(crate) use scope::commands;
 
 use crate::git::{self, MadeToCollide, checksum};
 
-/// Why nobody can be asked: it cannot be told what there is to approve.
+/// Why approval cannot be asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What is to be shown cannot be read.

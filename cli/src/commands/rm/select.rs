@@ -1,4 +1,4 @@
-//! Which sessions `pleach rm` removes that nobody named: those that every given option fits.
+//! Which sessions `pleach rm` removes by options: those that match all of them.
 
 use std::time::Duration;
 

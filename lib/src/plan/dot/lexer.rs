@@ -42,7 +42,7 @@ pub(super) struct Lexer<'s> {
     pub diagnostics: Vec<Diagnostic>,
     /// How many of them are errors.
     pub errors: usize,
-    /// What is read now is skipped anyway: errors in it are not told.
+    /// The parser is recovering: errors are not reported.
     pub skipping: bool,
     /// A string or comment took the rest of the file: what is missing after it is no further error.
     pub cut_short: bool,

@@ -1,4 +1,5 @@
-//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its errors.
+//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so that all errors of a file are
+//! reported at once.
 
 use super::lexer::{Lexer, Token, TokenKind};
 use super::{AttrEntry, DefaultsFor, Document, Ident, Statement, is_identifier};
@@ -58,7 +59,7 @@ impl DotParser<'_> {
         }
     }
 
-    /// What is at the current token, for a message.
+    /// The current token, for a message.
     fn found(&self) -> String {
         match &self.token.kind {
             TokenKind::End => "the end of the file".into(),

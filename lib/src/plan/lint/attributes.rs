@@ -1,4 +1,4 @@
-//! Words that mean nothing, or not what they look like: attributes, handler types, agents, models.
+//! Unknown or misleading words: attributes, handler types, agents, models.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const CHOICES: [(&str, &[&str]); 4] = [
     ("question_type", &QuestionKind::WORDS),
 ];
 
-/// How hard a model can be asked to think. What a provider does not know is said in what it does.
+/// The levels of reasoning effort. They are mapped to what a provider knows.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 pub(super) fn check(pipeline: &Pipeline, known: &KnownNames, found: &mut Vec<Diagnostic>) {
@@ -46,7 +46,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &KnownNames, found: &mut Vec<Dia
     }
 }
 
-/// Whoever sets it, node, stylesheet or graph.
+/// Wherever it is set: node, stylesheet or graph.
 fn effort(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
     let Some(word) = node.reasoning_effort.as_deref().filter(|word| !EFFORTS.contains(word)) else { return };
     let key = "reasoning_effort";

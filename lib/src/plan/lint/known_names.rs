@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// What the embedding program has to offer. `None` means it does not know, and nothing is said about it.
+/// What the embedding program has to offer. `None` means it does not know, and nothing is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownNames {
     /// Agents that are configured or built in, by name.

@@ -16,7 +16,7 @@ enum Outcomes {
     Of(BTreeSet<String>),
 }
 
-/// A set that grows past this says nothing a person would want to read.
+/// A larger set is not worth listing.
 const MAX_OUTCOMES: usize = 16;
 
 impl Outcomes {
@@ -66,7 +66,7 @@ pub(super) fn check(pipeline: &Pipeline, misspelt: &BTreeSet<Span>, found: &mut 
     }
 }
 
-/// A node that succeeds must have an edge to follow, unless it is known to say something else.
+/// A node that succeeds must have an edge to follow, unless its outcome is known to be another.
 fn success_leads_on(pipeline: &Pipeline, node: &Node) -> Option<Diagnostic> {
     let works = matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Conditional);
     let conditions: Vec<&Expr> =
@@ -111,7 +111,7 @@ fn sources<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Option<Vec<&'a Node>> 
     (!sources.is_empty()).then_some(sources)
 }
 
-/// Whether a node may end with one of these words: somebody tells its agent to, or its command can write them.
+/// Whether a node may end with one of these outcomes: its prompt names them, or its command can write them.
 fn may_say(node: &Node, words: &[&str]) -> bool {
     let own = || words.iter().filter(|word| !CORE_OUTCOMES.contains(*word));
     let names = |text: &str| own().any(|word| text.to_lowercase().contains(&word.to_lowercase()));

@@ -9,7 +9,7 @@ use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 /// Why nothing may lead back.
 const ONE_PASS: &str = "the pipeline of a task must not loop";
 
-/// What pleach calls steps of its own, and their ends.
+/// Reserved step names: pleach's own steps and their ends.
 const TAKEN: [&str; 5] = ["complete", "failed", "reset", "run-start", "skipped"];
 
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
@@ -59,7 +59,7 @@ pub(super) fn no_step(node: &Node) -> Option<String> {
     ))
 }
 
-/// Retry targets that lead back: they would start the pass again where nobody counts it as an attempt.
+/// Retry targets that lead back: they would repeat the pass without counting an attempt.
 fn jumps_back(pipeline: &Pipeline) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (key, target) in

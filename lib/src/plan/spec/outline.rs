@@ -235,7 +235,7 @@ impl Outline {
         }
     }
 
-    /// Adds a node; none when its id is taken, which is told.
+    /// Adds a node; none when its id is taken, which is reported.
     fn add(
         &mut self,
         place: SpecLocation,

@@ -1,4 +1,4 @@
-//! From what somebody wrote to a tree that holds together, or to everything that keeps it from doing so.
+//! From a draft to a valid tree, or to all its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::hierarchy::Hierarchy;
 use super::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskNode, TaskTree};
 use crate::ids::TaskId;
 
-/// How many links of a cycle a message tells.
+/// How many links of a cycle a message names.
 const LINKS_SHOWN: usize = 12;
 
 /// Checks a draft and orders its leaves.
@@ -88,7 +88,7 @@ impl<'d> Checker<'d> {
         }
     }
 
-    /// The node an item of a list names; told when there is none, or when an earlier item names it too.
+    /// The node an item of a list names; an error when there is none, or when an earlier item names it too.
     fn named(
         &mut self,
         node: usize,
@@ -180,7 +180,7 @@ impl<'d> Checker<'d> {
         }
     }
 
-    /// Tells of nodes that are inside of themselves and makes them roots.
+    /// Reports nodes that contain themselves and makes them roots.
     fn unravel(&mut self, parents: &mut [Option<usize>]) {
         let edges: Vec<Vec<usize>> = parents.iter().map(|parent| parent.iter().copied().collect()).collect();
         for cycle in components(&edges).into_iter().filter(|component| component.len() > 1) {
@@ -274,7 +274,7 @@ impl<'d> Checker<'d> {
         order
     }
 
-    /// Tells where a given order puts something before what it depends on.
+    /// Reports where a given order puts something before what it depends on.
     fn contradictions(&mut self, given: &[ListItem], order: &[usize], shape: &Hierarchy, depends_on: &[Vec<usize>]) {
         let (first, last) = shape.span(order);
         for (node, others) in depends_on.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A tree as somebody wrote it, before anything about it is known to hold.
+//! A tree as written, before it is checked.
 
 use serde_json::{Map, Value};
 
@@ -9,9 +9,9 @@ use super::{TestCommand, UnknownFields};
 #[derive(Debug, Clone, Default)]
 pub(in crate::plan) struct Draft {
     pub nodes: Vec<DraftNode>,
-    /// What the text says the roots are.
+    /// The roots as written.
     pub roots: Vec<String>,
-    /// What the text says the order is; none at all when it is empty.
+    /// The order as written; none when it is empty.
     pub order: Vec<ListItem>,
     pub spec_files: Vec<String>,
     pub unknown: Map<String, Value>,
@@ -22,11 +22,11 @@ pub(in crate::plan) struct Draft {
 pub(in crate::plan) struct DraftNode {
     /// The name it goes by in the text, valid or not.
     pub id: String,
-    /// None when what is there was already told to be wrong.
+    /// None when it was already reported as wrong.
     pub name: Option<String>,
     pub description: String,
     pub parent: ParentField,
-    /// None when the text does not say: then those count that name this node as their parent.
+    /// None when not given: then the nodes count that name this one as their parent.
     pub children: Option<Vec<ListItem>>,
     pub depends_on: Vec<ListItem>,
     pub source_file: Option<String>,
@@ -36,13 +36,13 @@ pub(in crate::plan) struct DraftNode {
     pub unknown: UnknownFields,
 }
 
-/// What a node says about its parent.
+/// The `parent` field of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::plan) enum ParentField {
-    /// Nothing: whoever lists it as a child is.
+    /// Not given: the node that lists it as a child is its parent.
     #[default]
     Unsaid,
-    /// That it has none.
+    /// Explicitly none.
     None,
     /// Its name.
     Named(String),

@@ -1,6 +1,6 @@
-//! Who is inside of whom.
+//! The hierarchy of nodes.
 
-/// The hierarchy walked once, parents before children: who is inside of whom is then a comparison of numbers.
+/// The hierarchy walked once, parents before children: containment is then a comparison of numbers.
 pub(super) struct Hierarchy {
     /// The step each node was entered at: its place in structural order.
     pub entered: Vec<usize>,

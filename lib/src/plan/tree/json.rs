@@ -17,7 +17,7 @@ pub(in crate::plan) enum Json {
 }
 
 impl Json {
-    /// What it is, for a message.
+    /// Its kind, for a message.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Scalar(Value::Null) => "null",
@@ -33,7 +33,7 @@ impl Json {
         matches!(self, Self::Scalar(Value::Null))
     }
 
-    /// As an ordinary value; keys that are there twice are told.
+    /// As an ordinary value; duplicate keys are reported.
     fn into_value(self, path: &str, errors: &mut Vec<TreeError>) -> Value {
         match self {
             Self::Scalar(value) => value,
@@ -63,7 +63,7 @@ pub(in crate::plan) fn member(path: &str, key: &str) -> String {
     }
 }
 
-/// The fields of one object, taken out one by one. What is of the wrong type is told and counts as left out; `null` is
+/// The fields of one object, taken out one by one. What has the wrong type is reported and counts as missing; `null` is
 /// the same as leaving a field out.
 pub(in crate::plan) struct ObjectFields<'e> {
     pub path: String,
@@ -160,7 +160,7 @@ impl<'e> ObjectFields<'e> {
         }
     }
 
-    /// A list of texts; those of another type are told and left out.
+    /// A list of strings; other types are reported and left out.
     pub fn texts(&mut self, key: &str) -> Option<Vec<ListItem>> {
         let mut texts = Vec::new();
         for (at, item) in self.list(key)?.into_iter().enumerate() {
@@ -198,12 +198,12 @@ impl<'e> ObjectFields<'e> {
         }
     }
 
-    /// What was not taken, as it was written.
+    /// The remaining entries, as written.
     pub fn into_entries(self) -> Vec<(String, Json)> {
         self.entries
     }
 
-    /// What was not taken.
+    /// The remaining fields.
     pub fn rest(self) -> Map<String, Value> {
         let Self { path, entries, errors } = self;
         let values = entries.into_iter().map(|(key, value)| {

@@ -86,12 +86,12 @@ pub struct TestCommand {
     pub command: String,
     /// The test framework whose output it prints.
     pub framework: Option<String>,
-    /// How long it may take; none when it does not say.
+    /// How long it may take; none for the default.
     pub timeout: Option<Duration>,
 }
 
 impl TestCommand {
-    /// How long a command may take when nobody says.
+    /// The default timeout of a command.
     pub const TIMEOUT: Duration = Duration::from_secs(300);
 }
 
@@ -232,7 +232,7 @@ impl TaskTree {
         self.nodes.iter().filter(gates).filter(|node| !self.leaves_below(&node.id).is_empty()).collect()
     }
 
-    /// The inner nodes with unit tests, which nobody runs: those are of tasks.
+    /// The inner nodes with unit tests, which never run: only tasks have those.
     pub fn with_idle_tests(&self) -> Vec<&TaskId> {
         let is_idle =
             |node: &&TaskNode| !node.is_leaf() && node.test_commands.iter().any(|test| test.kind == TestKind::Unit);

@@ -13,7 +13,7 @@ use super::{
 const LONGEST: Duration = Duration::from_secs(31_536_000);
 
 impl TaskTree {
-    /// Reads a tree, or tells everything that is wrong with it.
+    /// Reads a tree, or returns all its errors.
     pub fn read(json: &str) -> Result<Self, Vec<TreeError>> {
         let whole = |message: String| vec![TreeError { path: String::new(), message }];
         let json = json.strip_prefix('\u{feff}').unwrap_or(json);
@@ -82,7 +82,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     (draft, places)
 }
 
-/// What a node has beside its id and its name.
+/// The fields of a node besides its id and name.
 pub(in crate::plan) fn node_fields(mut fields: ObjectFields<'_>) -> DraftNode {
     let parent = match fields.take("parent") {
         None => ParentField::Unsaid,

@@ -1,4 +1,4 @@
-//! Output that is read while it comes: of a long one nobody keeps the middle, and what tells may be there.
+//! Output that is read as it comes, because the middle of a long one is not kept.
 
 use super::failing_tests::FailingTests;
 use super::{Counting, plain};
