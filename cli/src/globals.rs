@@ -16,7 +16,7 @@ pub struct GlobalArgs {
     /// Run as if pleach was started in this directory.
     #[arg(short = 'C', value_name = "DIR", global = true)]
     dir: Option<PathBuf>,
-    /// Print results as JSON: one document, or one event per line while a run continues.
+    /// Print results as JSON: one document, or one event per line during a run.
     #[arg(long, global = true)]
     json: bool,
     /// Answer yes to every question, including trust in the repository's commands.

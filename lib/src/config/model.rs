@@ -13,39 +13,39 @@ use crate::ids::{BranchName, RepoName};
 section! {
     /// The configuration of a run.
     Config {
-        /// The agent that works on nodes which name none. Without one a run is simulated.
+        /// The agent for nodes that name none. Without one, a run is simulated.
         agent: Option<AgentRef> = None,
-        /// The model of that agent, for nodes which name none.
+        /// The model of that agent, for nodes that name none.
         model: Option<String> = None,
-        /// What commits say about the agent beyond their trailers.
+        /// How commits credit the agent, besides pleach's own trailers.
         attribution: Attribution = Attribution::None,
-        /// What a task's branch holds: one commit per step, or the turns as well.
+        /// The commits of a task's branch: one per step, or the turns as well.
         commits: CommitGranularity = CommitGranularity::Steps,
-        /// What is too much to commit without a person looking at it.
+        /// Limits for what is committed without a person looking at it.
         commit: CommitSettings = CommitSettings::default(),
         /// Model providers.
         providers: ProvidersSettings = ProvidersSettings::default(),
-        /// Agents by name, for nodes, steps and runs that ask for one.
+        /// Named agents, for nodes, steps and runs.
         agents: BTreeMap<String, AgentSettings> = BTreeMap::new(),
-        /// Commands agents get as tools.
+        /// Commands that agents can use as tools.
         tools: Vec<ToolSettings> = Vec::new(),
         /// The repositories a run works in.
         workspace: WorkspaceSettings = WorkspaceSettings::default(),
         /// Task trees.
         tree: TreeSettings = TreeSettings::default(),
-        /// The working copies agents get.
+        /// The worktrees of agents.
         worktrees: Worktrees = Worktrees::default(),
         /// The merge queue.
         merge: MergeSettings = MergeSettings::default(),
-        /// What agents are told of the run so far.
+        /// What agents see of the run so far.
         context: ContextSettings = ContextSettings::default(),
-        /// What may be spent. 0 is no limit.
+        /// Limits on spending. 0 is no limit.
         budget: BudgetSettings = BudgetSettings::default(),
         /// Where sessions are recorded.
         record: RecordSettings = RecordSettings::default(),
-        /// What agents may touch outside their working copy.
+        /// What agents may access outside their worktree.
         sandbox: SandboxSettings = SandboxSettings::default(),
-        /// Which variables agents and commands get.
+        /// The variables of agents and commands.
         env: EnvSettings = EnvSettings::default(),
     } beside {
         /// The directory the project's configuration stands in: paths below it are recorded relative to it.
@@ -54,7 +54,7 @@ section! {
 }
 
 choice! {
-    /// What commits say about the agent beyond their trailers.
+    /// How commits credit the agent, besides pleach's own trailers.
     Attribution {
         /// Nothing.
         None = "none",
@@ -76,7 +76,7 @@ choice! {
 }
 
 section! {
-    /// What is too much to commit without a person looking at it.
+    /// Limits for what is committed without a person looking at it.
     CommitSettings {
         /// The largest new file that is committed, in MiB; 0 is no limit.
         max_file_mb: u64 = 50,
@@ -88,45 +88,45 @@ section! {
 section! {
     /// A named agent. `role`, `persona`, `personality` and `task` are YAML files with a `content:` key.
     AgentSettings {
-        /// The agent that does the work; without it the one of the run.
+        /// The agent that runs it; by default the one of the run.
         runner: Option<AgentChoice> = None,
-        /// File with what the agent is for.
+        /// File with the agent's role.
         role: Option<PathBuf> = None,
-        /// File with who the agent is.
+        /// File with the agent's persona.
         persona: Option<PathBuf> = None,
-        /// File with how the agent talks.
+        /// File with the agent's tone.
         personality: Option<PathBuf> = None,
-        /// File with what the agent is to do.
+        /// File with the agent's task.
         task: Option<PathBuf> = None,
         /// The agent's model.
         model: Option<String> = None,
-        /// The tools the agent may use; all when the list is empty. Agents that cannot be kept to some are refused.
+        /// The tools the agent may use; all when empty. Agents that cannot be limited are refused.
         tools: Vec<String> = Vec::new(),
-        /// How the turns of an agent that is a program are told apart. Without it: gateway where its provider has a key,
-        /// else by its stream, else not at all.
+        /// How the turns of a program are separated. By default: gateway where its provider has a key, else by its
+        /// stream, else not at all.
         turns: Option<TurnMode> = None,
         /// The provider the agent's model calls are forwarded to, with `turns: gateway`.
         provider: Option<ProviderName> = None,
-        /// The program and its arguments, in place of the usual ones, with {prompt}, {prompt_file}, {model}, {tools},
+        /// The program and its arguments, instead of the usual ones, with {prompt}, {prompt_file}, {model}, {tools},
         /// {cwd} and {session} filled in.
         command: Vec<String> = Vec::new(),
-        /// What the program reads: nothing, or the task.
+        /// What the program gets on standard input: nothing, or the task.
         stdin: Option<AgentStdin> = None,
-        /// What the program's output is read as.
+        /// The format of the program's output.
         parser: Option<ParserName> = None,
-        /// Variables for the program.
+        /// Environment variables of the program.
         env: BTreeMap<String, String> = BTreeMap::new(),
-        /// Arguments after the usual ones.
+        /// Additional arguments.
         args: Vec<String> = Vec::new(),
-        /// What the program may do without asking, in its own words, as acceptEdits, workspace-write or yolo.
+        /// What the program may do without asking, in its own terms, such as acceptEdits, workspace-write or yolo.
         permission_mode: Option<String> = None,
         /// Seconds one run of the program may take; no limit without it.
         timeout: Option<u64> = None,
-        /// Seconds the program may go without a sign of life, which is output, a call of its model through the gateway or
-        /// a changed file; 1800 without it.
+        /// Seconds the program may go without output, a model call through the gateway or a changed file; 1800 by
+        /// default.
         idle_timeout: Option<u64> = None,
-        /// How many calls of its model in a row may end without a whole answer and without a changed file before the
-        /// program is ended, with `turns: gateway`; 10 without it.
+        /// How many model calls in a row may fail without a changed file before the program is ended, with `turns:
+        /// gateway`; 10 by default.
         max_failed_calls: Option<u32> = None,
     }
 }
@@ -176,11 +176,11 @@ choice! {
 section! {
     /// A command agents get as a tool.
     ToolSettings {
-        /// What the tool is called. Needed.
+        /// The name of the tool. Required.
         name: String = String::new(),
-        /// The command the tool runs. Needed.
+        /// The command the tool runs. Required.
         command: String = String::new(),
-        /// What the tool does, in words for the model.
+        /// A description of the tool for the model.
         description: String = String::new(),
     }
 }
@@ -188,7 +188,7 @@ section! {
 section! {
     /// The repositories a run works in.
     WorkspaceSettings {
-        /// Repositories by name. Without any, the one the run was started in.
+        /// Repositories by name; by default the one the run was started in.
         repos: BTreeMap<RepoName, RepoSettings> = BTreeMap::new(),
         /// Tools of one repository.
         tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
@@ -201,15 +201,15 @@ pub const DEFAULT_BRANCH_PREFIX: &str = "pleach/";
 section! {
     /// One repository of the workspace.
     RepoSettings {
-        /// Where the repository is. Needed.
+        /// The path of the repository. Required.
         path: Option<PathBuf> = None,
-        /// What the names of session branches in this repository begin with.
+        /// The prefix of session branches in this repository.
         branch_prefix: String = DEFAULT_BRANCH_PREFIX.to_owned(),
-        /// Where the repository is cloned from and pushed to.
+        /// The remote to clone from and push to.
         remote: Option<String> = None,
-        /// When session branches are pushed. Without it: on_completion with a remote, otherwise never.
+        /// When session branches are pushed; by default on_completion with a remote, otherwise never.
         push: Option<PushPolicy> = None,
-        /// How many commits a clone takes; all without it.
+        /// The depth of a clone; by default all commits.
         clone_depth: Option<u32> = None,
     }
 }
@@ -237,9 +237,9 @@ choice! {
 section! {
     /// A tool of one repository.
     RepoTool {
-        /// The command the tool runs. Needed.
+        /// The command the tool runs. Required.
         command: String = String::new(),
-        /// What the tool does, in words for the model.
+        /// A description of the tool for the model.
         description: String = String::new(),
     }
 }
@@ -247,28 +247,28 @@ section! {
 section! {
     /// Task trees.
     TreeSettings {
-        /// The test of prompts, and of tasks that have none of their own.
+        /// The test for prompts, and for tasks without a test of their own.
         test_command: Option<String> = None,
-        /// Seconds a test may take that has no `timeout` of its own.
+        /// The timeout in seconds of tests without their own.
         test_timeout: u64 = 300,
-        /// Seconds an agent may take for one step; no limit without it.
+        /// Seconds an agent may take for one step; no limit by default.
         runner_timeout: Option<u64> = None,
-        /// Attempts a task gets.
+        /// The budget of attempts of a task.
         max_retries: u32 = 5,
-        /// The branch older histories are read against; without it the one `origin/HEAD` names, then `main`, then
+        /// The base branch for reading older histories; by default the one `origin/HEAD` names, then `main`, then
         /// `master`.
         base_branch: Option<BranchName> = None,
-        /// The directory reports of tasks go to.
+        /// The directory of reports of tasks.
         report_dir: Option<PathBuf> = None,
-        /// The directory logs of tasks go to.
+        /// The directory of logs of tasks.
         log_dir: Option<PathBuf> = None,
         /// Whether logs are committed; otherwise they are in the session's record.
         commit_logs: bool = true,
-        /// What has a branch of its own: nothing, every phase, or every task.
+        /// What gets its own branch: nothing, every phase, or every task.
         isolation: Isolation = Isolation::None,
-        /// The pipeline that works on a task, in place of the built-in one.
+        /// The pipeline for tasks, instead of the built-in one.
         pipeline: Option<PathBuf> = None,
-        /// Whether a task ends early when two attempts in a row get nowhere.
+        /// Whether a task ends early when two attempts in a row make no progress.
         early_stop: bool = true,
         /// Whether the branches of tasks and phases are deleted once their commits are on the target.
         delete_branches: bool = true,
@@ -300,31 +300,31 @@ section! {
 }
 
 section! {
-    /// What agents are told of the run so far.
+    /// What agents see of the run so far.
     ContextSettings {
-        /// Characters of a failed command's output the next agent is told: its first ten lines and as much of its end as
+        /// Characters of a failed command's output the next agent sees: its first ten lines and as much of its end as
         /// fits.
         output_chars: u32 = 8000,
     }
 }
 
 section! {
-    /// The working copies agents get.
+    /// The worktrees of agents.
     Worktrees {
-        /// The directory worktrees are made in; without it, one in the user's state directory.
+        /// The directory of worktrees; by default one in the user's state directory.
         base: Option<PathBuf> = None,
-        /// A command that is run once in each new worktree.
+        /// A command to run once in each new worktree.
         setup: Option<String> = None,
         /// Tracked files and directories that are left out of worktrees: paths from the root, or patterns as in
-        /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay what they are in every commit, unless an agent
-        /// makes them anew.
+        /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay unchanged in every commit, unless an agent
+        /// creates them again.
         exclude: Vec<String> = Vec::new(),
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),
-        /// Whether a session's branches go when its worktrees go.
+        /// Whether a session's branches are removed with its worktrees.
         delete_branches: bool = false,
-        /// How many worktrees of sessions that are done are kept, the newest, to look at and to build in. Others are
-        /// removed once a branch has all that is in them.
+        /// How many worktrees of finished sessions are kept, the newest. Others are removed once a branch has all their
+        /// work.
         pool: u32 = 4,
     }
 }
@@ -338,9 +338,9 @@ section! {
         enabled: bool = true,
         /// Seconds between two looks at the merge queue.
         interval_secs: u64 = 60,
-        /// Whether what merges cleanly lands without being asked for.
+        /// Whether clean merges land automatically.
         auto_merge_clean: bool = true,
-        /// How often a conflict is tried again.
+        /// How often a conflict is retried.
         max_conflict_retries: u32 = 2,
         /// The test every candidate must pass.
         test_command: Option<String> = None,
@@ -430,7 +430,7 @@ choice! {
 }
 
 section! {
-    /// What agents may touch outside their working copy.
+    /// What agents may access outside their worktree.
     SandboxSettings {
         /// Whether agents run in a sandbox: where the system has one, always, or never.
         mode: SandboxMode = SandboxMode::Auto,
@@ -438,12 +438,11 @@ section! {
         network: Network = Network::Gateway,
         /// Paths outside their worktree agents, tools and tests may write.
         rw: Vec<PathBuf> = Vec::new(),
-        /// Paths outside their worktree agents may read, beside the system's; everything when empty.
+        /// Paths outside their worktree agents may read, besides the system's; everything when empty.
         ro: Vec<PathBuf> = Vec::new(),
-        /// Paths that cannot be read, whatever else may be: keys, logins, browsers, pleach's own state. A list replaces
-        /// this one.
+        /// Paths that cannot be read: keys, logins, browsers, pleach's own state. A list replaces the default.
         hide: Vec<HomePath> = HIDDEN.map(HomePath::from).to_vec(),
-        /// Whom `hide` is about: agents and what they start, or tools, tests and setup as well.
+        /// Who cannot read `hide`: agents and what they start, or tools, tests and setup as well.
         hide_from: HideFrom = HideFrom::Agents,
     }
 }
@@ -488,9 +487,9 @@ choice! {
 }
 
 section! {
-    /// Which variables agents and commands get.
+    /// The variables of agents and commands.
     EnvSettings {
-        /// Variables agents and commands get though they are named like secrets or hold one.
+        /// Variables passed to agents and commands although they look like secrets.
         pass: Vec<String> = Vec::new(),
     }
 }

@@ -115,7 +115,7 @@ impl Setting for ProviderName {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "RecordedProviders")]
 pub struct ProvidersSettings {
-    /// The provider for nodes that name none. Without it, the first one that has a key.
+    /// The provider for nodes that name none; by default the first one that has a key.
     pub default: Option<ProviderName>,
     /// Those behind a server: the ones pleach knows, and the configuration's own.
     #[serde(flatten)]
@@ -187,7 +187,7 @@ impl ProvidersSettings {
 }
 
 const DEFAULT: (&str, &str) =
-    ("default", "The provider for nodes that name none. Without it, the first one that has a key.");
+    ("default", "The provider for nodes that name none; by default the first one that has a key.");
 const SCRIPT: &str = "script";
 
 impl Setting for ProvidersSettings {
@@ -243,11 +243,11 @@ impl Setting for ProvidersSettings {
 section! {
     /// One model provider.
     ServerSettings {
-        /// The language its server speaks. Needed for a provider that pleach does not know by its name.
+        /// The API of its server. Required for a provider pleach does not know by name.
         kind: Option<ProviderKind> = None,
-        /// The server's address, with the path and the query its calls need. In place of the provider's own.
+        /// The server's address, with the path and query its calls need, instead of the provider's own.
         base_url: Option<String> = None,
-        /// The variable its key is in, as `$NAME`. In place of the provider's own; without either no key is sent.
+        /// The variable that holds its key, as `$NAME`, instead of the provider's own; without either no key is sent.
         api_key: Option<Variable> = None,
         /// Headers sent with every call. `$NAME` stands for the value of a variable.
         headers: BTreeMap<String, String> = BTreeMap::new(),
@@ -279,17 +279,17 @@ section! {
     ProviderSettings {
         /// The most tokens of one answer; without it the model's own limit.
         max_tokens: Option<u32> = None,
-        /// The same as `base_url`, by its older name.
+        /// The older name of `base_url`.
         api_base: Option<String> = None,
-        /// A command that prints the key, for keys that are in no variable.
+        /// A command that prints the key, for keys that are not in a variable.
         api_key_command: Option<String> = None,
-        /// Seconds the server may be silent before a call is given up.
+        /// Seconds without data before a call is abandoned.
         timeout: u64 = 300,
-        /// How often a call that failed for the moment is asked again before the run pauses.
+        /// How often a temporarily failed call is retried before the run pauses.
         retries: u32 = 7,
-        /// The longest wait a server may ask for before it is asked again, in seconds.
+        /// The longest delay a server may ask for before a retry, in seconds.
         max_wait: u64 = 300,
-        /// The HTTP proxy the server is reached through, in place of the one HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names.
+        /// The HTTP proxy for this server, instead of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY.
         proxy: Option<String> = None,
     }
 }
@@ -299,7 +299,7 @@ section! {
     ScriptProvider {
         /// The YAML file with the scripted provider's answers.
         file: Option<PathBuf> = None,
-        /// Prices by model, so that what is played costs something.
+        /// Prices by model, so that scripted answers cost something.
         prices: BTreeMap<String, Price> = BTreeMap::new(),
     }
 }

@@ -417,7 +417,7 @@ async fn a_server_that_stops_talking_is_left() {
         let provider = Provider::Remote(remote(&name, &given, &keys()).unwrap());
         let error = ask(&provider).await.unwrap_err();
         assert_eq!(error.class, class, "{format:?}: {error}");
-        assert!(error.message.ends_with("said nothing for 1 s"), "{format:?}: {error}");
+        assert!(error.message.ends_with("sent nothing for 1 s"), "{format:?}: {error}");
         tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     };
     let mut waiting = tokio::task::JoinSet::new();
@@ -468,11 +468,11 @@ async fn an_unreadable_answer_is_reported_and_retried() {
             Format::Gemini => "no `candidates`",
         };
         let plays: [(Play, ErrorClass, &str); 4] = [
-            (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "no JSON"),
+            (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "not JSON"),
             (
                 Play::Answer(200, vec![("content-encoding", "gzip".into())], "\u{1f}".into()),
                 ErrorClass::Terminal,
-                "packed as `gzip`",
+                "encoding `gzip`",
             ),
             (Play::Answer(200, vec![], "{}".into()), ErrorClass::Malformed, nothing),
             (Play::Stream(vec![stream_error(format)]), ErrorClass::Transient, "busy"),

@@ -273,7 +273,7 @@ fn n13_a_corrected_pipeline_warns_that_the_recorded_runs() {
     assert!(!same.stderr.contains("flow.dot"), "{same}");
     env.write("repo/flow.dot", dot.replace("exit 3", "true"));
     let ran = env.resume(&[]).expect(1);
-    let told = format!("`flow.dot` has changed: session {} goes on with the pipeline it began with", env.session());
+    let told = format!("`flow.dot` has changed: session {} continues with the pipeline it started with", env.session());
     ran.warns("pipeline-changed").naming("`pleach run flow.dot`");
     assert!(ran.stderr.contains(&told), "{ran}");
 }

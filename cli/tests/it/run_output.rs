@@ -17,12 +17,12 @@ macro_rules! regex {
 
 /// What an error or a warning says. Tests look at the facts in it, for the words around them may change.
 #[derive(Debug)]
-pub struct Told<'r> {
+pub struct ReportedText<'r> {
     ran: &'r Ran,
     text: String,
 }
 
-impl Told<'_> {
+impl ReportedText<'_> {
     /// Fails the test unless this fact is named: a path, an id, a command, a number.
     #[track_caller]
     pub fn naming(self, fact: impl AsRef<str>) -> Self {
@@ -41,11 +41,11 @@ impl Told<'_> {
 impl Ran {
     /// Fails the test unless it ended with an error of this code. What it says, hint included, can be asked for facts.
     #[track_caller]
-    pub fn fails_with(&self, code: &str) -> Told<'_> {
+    pub fn fails_with(&self, code: &str) -> ReportedText<'_> {
         let head = format!("error[{code}]: ");
         let begins = |at: &usize| *at == 0 || self.stderr.as_bytes()[at - 1] == b'\n';
         let Some(at) = self.stderr.find(&head).filter(begins) else { panic!("no error with the code {code}: {self}") };
-        Told { ran: self, text: self.stderr[at + head.len()..].to_owned() }
+        ReportedText { ran: self, text: self.stderr[at + head.len()..].to_owned() }
     }
 
     /// Every warning: its code and its words.
@@ -56,15 +56,15 @@ impl Ran {
 
     /// Fails the test unless there is a warning of this code. What all that have it say can be asked for facts.
     #[track_caller]
-    pub fn warns(&self, code: &str) -> Told<'_> {
+    pub fn warns(&self, code: &str) -> ReportedText<'_> {
         let told: Vec<&str> = self.warnings().into_iter().filter(|(is, _)| *is == code).map(|(_, text)| text).collect();
         assert!(!told.is_empty(), "no warning with the code {code}: {self}");
-        Told { ran: self, text: told.join("\n") }
+        ReportedText { ran: self, text: told.join("\n") }
     }
 
     /// Fails the test unless there is exactly one warning of this code.
     #[track_caller]
-    pub fn warns_once(&self, code: &str) -> Told<'_> {
+    pub fn warns_once(&self, code: &str) -> ReportedText<'_> {
         let told = self.warns(code);
         assert_eq!(told.text.lines().count(), 1, "more than one warning with the code {code}: {self}");
         told
