@@ -39,7 +39,7 @@ pub struct AnswerArgs {
 pub struct Answers {
     /// The first choice is taken where nothing is given.
     pub auto_approve: bool,
-    /// What was given, by node.
+    /// The given answers, by node.
     pub given: BTreeMap<String, Given>,
     /// The nodes that were named on the command line; a file may answer for several pipelines.
     pub named: Vec<String>,
@@ -92,7 +92,7 @@ fn read_given(answer: &Value) -> Option<Given> {
     }
 }
 
-/// Where answers that were typed come from.
+/// The reader of typed answers.
 const CONSOLE: &str = "console";
 
 /// How long a question waits for earlier output.
@@ -102,12 +102,12 @@ const HEARD_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Console {
     globals: Globals,
-    /// What is reported the run: a question comes after all of it.
+    /// The events of the run: a question comes after all of them.
     events: Broadcast,
 }
 
 impl Console {
-    /// The same, in a run that tells what happens there.
+    /// The same, in a run with a stream of events.
     pub fn after(self, events: Broadcast) -> Self {
         Self { events, ..self }
     }

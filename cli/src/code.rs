@@ -24,7 +24,7 @@ macro_rules! codes {
                 }
             }
 
-            /// How a command ends that fails for it.
+            /// The exit code of this failure.
             pub fn exit(self) -> Exit {
                 match self {
                     $(Self::$name => Exit::$exit,)+

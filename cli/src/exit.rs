@@ -45,7 +45,7 @@ impl Exit {
         self as u8
     }
 
-    /// What the number means, in the words `--help` uses.
+    /// The meaning of the number, as in `--help`.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",

@@ -19,9 +19,9 @@ pub struct Failure {
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,
-    /// What is after it, outermost first.
+    /// Its causes, outermost first.
     pub causes: Vec<String>,
-    /// What is wrong in files, each with its place, for programs.
+    /// Diagnostics with locations, for `--json`.
     pub diagnostics: Vec<Value>,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Self::new(Code::OutputClosed, "")
     }
 
-    /// How the command ends.
+    /// Its exit code.
     pub fn exit(&self) -> Exit {
         self.code.exit()
     }
@@ -48,7 +48,7 @@ impl Failure {
         self
     }
 
-    /// Adds what is wrong in files, for programs.
+    /// Adds diagnostics, for `--json`.
     #[must_use]
     pub fn diagnosed(mut self, diagnostics: Vec<Value>) -> Self {
         self.diagnostics = diagnostics;
@@ -76,7 +76,7 @@ impl Failure {
         self
     }
 
-    /// Tells the user: text on stderr, and with `--json` an object on stdout as well.
+    /// Prints it: text on stderr, and with `--json` an object on stdout as well.
     pub fn report(&self, json: bool) {
         if self.exit() == Exit::Done {
             return;
@@ -92,7 +92,7 @@ impl Failure {
         let _ = writeln!(std::io::stdout(), "{}", self.json());
     }
 
-    /// What went wrong and what is after it, on one line.
+    /// The message and its causes, on one line.
     pub fn sentence(&self) -> String {
         let parts: Vec<&str> = std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect();
         parts.join(": ")

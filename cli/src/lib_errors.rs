@@ -1,4 +1,4 @@
-//! What an error of the library means for the person who asked: its code, and how to fix it.
+//! Errors of the library as failures of a command: the code, and how to fix it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -185,7 +185,7 @@ pub fn of_record(error: &record::Error) -> Failure {
     }
 }
 
-/// How one gets on with a session whose record cannot be read.
+/// The hint for a session whose record cannot be read.
 pub fn without_record(session: &SessionId) -> String {
     format!("restore what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
 }

@@ -34,7 +34,7 @@ pub fn whole_tree(globals: &Globals) -> String {
     with(words.into_iter(), None)
 }
 
-/// Where the command stands in a command line: behind the options of every command, three of which take a value.
+/// The index of the command in a command line: after the global options, three of which take a value.
 fn command_of(words: &[&str]) -> Option<usize> {
     // Single letters may stand together, and a value right behind its own.
     let ends_with_letter =

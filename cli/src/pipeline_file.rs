@@ -50,7 +50,7 @@ impl PipelineFile {
         Ok(Self { name: name.display().to_string(), source, files, is_built_in: false })
     }
 
-    /// What [`pleach::plan::load`] takes beside the text.
+    /// The inputs of [`pleach::plan::load`].
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }
@@ -79,7 +79,7 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     }
 }
 
-/// Whether a text ends as names of pipelines do.
+/// Whether a text ends like the name of a pipeline.
 pub fn is_pipeline_name(text: &str) -> bool {
     [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
 }

@@ -1,4 +1,4 @@
-//! Whether a pipeline is ready to be run here: what contradicts it, who works on it, and what needs approval first.
+//! Checks before a pipeline runs: diagnostics, agents, prices, and approval.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::trust::TerminalTruster;
 #[derive(Debug)]
 pub struct Runnable {
     pub pipeline: Pipeline,
-    /// What was found in it, for programs.
+    /// Its diagnostics, for `--json`.
     pub diagnostics: Vec<Value>,
 }
 
@@ -93,7 +93,7 @@ pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answ
     Ok(())
 }
 
-/// What the gates of a pipeline ask.
+/// The questions of a pipeline's gates.
 fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
     let gates = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
     gates.map(|gate| Question::of(pipeline, gate, 1))

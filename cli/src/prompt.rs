@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::survey;
 use crate::survey::agents;
 
-/// What the built-in pipeline is called where a file would be named.
+/// The file name of the built-in pipeline.
 pub const BUILT_IN: &str = "prompt.dot";
 
 /// The prompt an argument is, unless it names a file, or was meant to: a mistyped name must not start an agent.
@@ -50,7 +50,7 @@ pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
     PipelineFile { name: BUILT_IN.into(), source, files: BTreeMap::new(), is_built_in: true }
 }
 
-/// What the built-in pipeline is given. What the user gives besides goes with it.
+/// The inputs of the built-in pipeline, with those of the user.
 pub fn inputs(prompt: &str, base: CommitId, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [("goal", prompt.to_owned()), ("base", base.to_string())];
     own.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(given).collect()
@@ -67,7 +67,7 @@ pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How to get an agent where there is none.
+/// The hint where no agent is installed.
 pub const INSTALL: &str =
     "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
 

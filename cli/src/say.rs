@@ -89,11 +89,11 @@ pub fn warn(warning: &Warning) {
 struct Foot {
     /// The live line, as long as its owner keeps it.
     live: Option<WeakProgressBar>,
-    /// What it says.
+    /// Its text.
     words: String,
-    /// What is waited for, which it says as well.
+    /// The current wait, shown too.
     wait: Option<String>,
-    /// How many questions wait for their answer.
+    /// The number of open questions.
     questions: usize,
 }
 
@@ -104,7 +104,7 @@ impl Foot {
         self.live.as_ref().and_then(WeakProgressBar::upgrade)
     }
 
-    /// What is waited for comes first: it may be all there is room for.
+    /// The wait comes first: it may be all there is room for.
     fn show(&self, bar: &ProgressBar) {
         let parts = [self.wait.as_deref(), Some(&self.words)];
         bar.set_message(parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · "));

@@ -74,12 +74,12 @@ pub struct EngineHandle {
     pub engine: Arc<Engine>,
     /// Stops it.
     pub canceller: Canceller,
-    /// What keeps agents where they belong.
+    /// The sandbox of agents.
     pub protection: Chosen,
 }
 
 impl EngineHandle {
-    /// What stops it from outside.
+    /// The handles that stop it from outside.
     pub fn stopped_by(&self) -> (Canceller, Arc<Supervisor>) {
         (self.canceller.clone(), Arc::clone(&self.engine.supervisor))
     }
@@ -138,7 +138,7 @@ pub fn build(
     Ok(EngineHandle { engine: Arc::new(engine), canceller, protection })
 }
 
-/// What keeps agents where they belong.
+/// The sandbox of agents.
 pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
     let mut available = sandbox::available();
     // As if there were less, for tests. It can only take away, and a repository has no say in it.
@@ -153,10 +153,10 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failur
     })
 }
 
-/// What protects a run, to be said once when something runs.
+/// The sandbox of a run, reported once when something runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Protection<'a> {
-    /// What keeps agents where they belong.
+    /// The sandbox of agents.
     pub chosen: &'a Chosen,
     /// Some agent reaches its model by itself.
     pub alone: bool,
@@ -419,7 +419,7 @@ fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failur
     }
 }
 
-/// How the user takes the result; where the branch lacks some of it, by its newest commit. Without a checkout only a
+/// The command that merges the result; by its newest commit where the branch lags. Without a checkout only a
 /// fast-forward can be asked for.
 fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
     let (branch, missing) = (follower.branch(), lagging(follower)?.map(|(_, tip)| tip));

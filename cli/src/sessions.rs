@@ -13,7 +13,7 @@ use crate::render::session::{age, title};
 use crate::session::Place;
 use crate::settings;
 
-/// How many sessions a hint names.
+/// The most sessions a hint names.
 const NAMED: usize = 5;
 
 /// The repository whose sessions are meant.

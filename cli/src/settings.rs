@@ -16,7 +16,7 @@ use crate::globals::Globals;
 /// The names of a project's configuration file, the first one that is there.
 pub const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
 
-/// What a command knows before it reads its settings.
+/// What a command needs to find its settings.
 #[derive(Debug, Clone)]
 pub struct Search {
     /// Where the search upward starts: the pipeline's directory, or the one pleach works in.
@@ -62,7 +62,7 @@ pub struct Settings {
     /// The environment without them, for the programs pleach itself needs: a repository must not steer these, and they
     /// run before it is trusted.
     pub own_environment: Environment,
-    /// Where pleach keeps what belongs to this user and no repository.
+    /// The state directory of this user.
     pub state_dir: PathBuf,
     /// The files that were read, weakest first.
     pub files: Vec<PathBuf>,

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// A line that is being read.
 type Reading = Receiver<io::Result<String>>;
 
-/// The line somebody waits for, or waited for without success.
+/// The line of the current question, or of one that timed out.
 static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
 
 /// Whether there is a terminal to ask on.
@@ -25,7 +25,7 @@ pub fn is_possible() -> bool {
 #[derive(Debug)]
 pub struct Lines(MutexGuard<'static, Option<Reading>>);
 
-/// Waits until nobody else asks. What came too late for an earlier question is no answer to this one.
+/// Waits until no other question is open. A late answer to an earlier question is ignored.
 pub async fn lines() -> Lines {
     let mut reading = READING.lock().await;
     *reading = reading.take().and_then(unread);

@@ -34,7 +34,7 @@ pub enum Action {
 }
 
 /// What the engine is to do now in each of a session's contexts. Nothing while its node runs, after its end, and while
-/// the session does not continue, which the root tells.
+/// the root says that the session does not continue.
 pub fn next(contexts: &[&State], now: Timestamp) -> Vec<(ContextId, Action)> {
     let goes_on = |state: &&&State| state.phase == Phase::Running;
     let root = contexts.iter().find(|state| !state.is_branch);

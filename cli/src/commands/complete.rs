@@ -20,7 +20,7 @@ pub struct CompleteArgs {
     words: Vec<String>,
 }
 
-/// What ids are asked for, and where.
+/// The ids to complete, and where.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     command: String,
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// What could be after these words.
+/// The ids that could follow these words.
 fn wanted(cli: &Command, words: &[String]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut command = cli;

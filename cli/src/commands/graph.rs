@@ -67,7 +67,7 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What is written with `--json` is JSON, and is called nothing else.
+/// With `--json` the output is JSON and must be named so.
 fn only_json(output: Option<&Path>) -> Result<(), Failure> {
     match output.and_then(Path::extension) {
         None => Ok(()),

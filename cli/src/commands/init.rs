@@ -37,7 +37,7 @@ use crate::trust::confirm;
 #[derive(Debug, Args)]
 pub struct InitArgs {}
 
-/// What was found.
+/// The findings.
 #[derive(Debug)]
 struct Survey {
     agents: Vec<Installed>,
@@ -47,7 +47,7 @@ struct Survey {
     missing: BTreeSet<String>,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Proposal<'a> {
     agent: Option<&'a str>,
@@ -108,14 +108,14 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     made.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
 }
 
-/// What starts programs here.
+/// The spawner.
 pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
 }
 
-/// What is at the root of the project.
+/// The files at the root of the project.
 fn files(root: &Path) -> Result<Files, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Code::DiskFailed, format!("cannot read {}", root.display())).because(&error)

@@ -27,7 +27,7 @@ use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
 use crate::render::{Out, Table, duration};
 use crate::tree::overview::{TreeContext, TreeWithProgress};
 
-/// How many tasks of a phase are named.
+/// The most tasks of a phase that are named.
 const MOST: usize = 20;
 
 /// Show everything about a task: its steps, their output, and the feedback for the next attempt.
@@ -133,7 +133,7 @@ impl<'a> TaskView<'a> {
         gate(&self.grown.file.tree, &self.grown.progress, self.task)
     }
 
-    /// What the tests of an inner node say.
+    /// The test results of an inner node.
     fn gate(&self) -> String {
         let (not_done, all) = self.not_done();
         let done = format!("{} of {all} tasks done", all - not_done.len());
@@ -141,7 +141,7 @@ impl<'a> TaskView<'a> {
         format!("{done}, its tests {tests}")
     }
 
-    /// What the fields of a task are in a phase: its steps are runs of its tests, and no attempts at it.
+    /// Adapts the fields of a task to a phase: its steps are runs of its tests, not attempts.
     fn phase_fields(&self, document: &mut Value) {
         let (not_done, _) = self.not_done();
         let status = match self.tests() {

@@ -86,7 +86,7 @@ pub fn log_json(log: &Log) -> Value {
     json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
 }
 
-/// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
+/// Warns of a shallow history and of invalid trees; for those the exit code is 2, as that of `status`.
 pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
     if trees.iter().any(TreeHistory::is_cut_off) {
         warning!(ShallowClone, "{CUT_OFF}");
@@ -111,7 +111,8 @@ fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -
     Ok(found)
 }
 
-/// What `--show` knows a log by: its path, or the commit of its step where that is the record of all logs of a session.
+/// The name of a log for `--show`: its path, or the commit of its step where that is the record of all logs of a
+/// session.
 pub fn shown_by(log: &Log) -> String {
     if log.session().is_some() { log.commit.short() } else { log.path.clone() }
 }

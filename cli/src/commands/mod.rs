@@ -122,7 +122,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     }
 }
 
-/// Parses the command line, runs the command and tells how it ended.
+/// Parses the command line, runs the command and reports its exit.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Known before parsing, because a usage error must be reported as JSON too.
     let json = args.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
@@ -164,7 +164,7 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
     failure.exit().into()
 }
 
-/// What clap says, for programs: the error in one line, and what was likely meant.
+/// clap's error for `--json`: one line, and the suggestion.
 fn misuse(error: &clap::Error) -> Failure {
     let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
     if without_command.contains(&error.kind()) {

@@ -81,7 +81,7 @@ struct Remover<'a> {
     args: &'a RmArgs,
 }
 
-/// What was printed, and what is.
+/// The messages of a removal, done or planned.
 struct RemovalMessage {
     out: Out,
     documents: Vec<Value>,
@@ -197,7 +197,7 @@ impl Remover<'_> {
     }
 }
 
-/// What the user must insist on.
+/// Refuses what needs `--force`.
 fn refuse(removal: &Removal) -> Result<(), Failure> {
     if removal.obstacles.is_empty() {
         return Ok(());
@@ -207,7 +207,7 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     Err(Failure::new(Code::RemovalRefused, message).hint(removal_hint(removal)))
 }
 
-/// How the user gets on, with all that is in the way: nothing is promised that insisting would not keep.
+/// The hint for a refused removal: it promises nothing that `--force` would not keep.
 fn removal_hint(removal: &Removal) -> String {
     let id = &removal.session;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);

@@ -183,7 +183,7 @@ fn agree_to_inputs(
     user.keep_given(for_inputs(inputs, &here), &settings.redactor())
 }
 
-/// What would be run, and by whom, without running it.
+/// The pipeline and its agents, without running it.
 fn dry_run(
     globals: &Globals,
     pipeline: &Pipeline,
@@ -231,7 +231,7 @@ fn agent_of(node: &Node, agents: &Roster) -> Option<String> {
     })
 }
 
-/// What a node would do, in one line.
+/// The work of a node, in one line.
 fn work_of(node: &Node) -> String {
     match &node.handler {
         HandlerKind::Tool => node.tool_command.clone().unwrap_or_default(),

@@ -41,7 +41,7 @@ struct TurnView {
     commit: Option<(CommitId, TurnFactsOf, String)>,
 }
 
-/// What a commit says of its turn by itself.
+/// The facts of a turn from its commit's trailers.
 type TurnFactsOf = Option<TurnFacts>;
 
 pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
@@ -96,7 +96,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnView, Fai
     Ok(TurnView { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
 }
 
-/// What is to be shown of a commit, for programs and for people.
+/// A commit as JSON and as text.
 fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Failure> {
     let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
         Ok(session) => Failure::new(Code::NoSuchTurn, format!("`{text}` is a session, not a turn"))
@@ -145,7 +145,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
     read().map_err(|error| of_git(&error))
 }
 
-/// How to get what a shallow clone has left behind.
+/// The hint to unshallow a clone.
 const UNSHALLOW: &str = "`git fetch --unshallow` fetches the rest";
 
 impl TurnView {

@@ -25,7 +25,7 @@ pub struct SkipArgs {
     task: MarkArgs,
 }
 
-/// What `skip` and `reset` take.
+/// The arguments of `skip` and `reset`.
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// The task.

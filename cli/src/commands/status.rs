@@ -297,7 +297,7 @@ fn details(
     fields
 }
 
-/// Where the session's branch is, and what it lacks.
+/// The session's branch, and the commits it lacks.
 fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
     let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
     let Some(at) = at else { return Ok(" (removed)".to_owned()) };

@@ -12,7 +12,7 @@ use crate::render::{Out, Table};
 use crate::settings;
 use crate::trust::{Approval, Store};
 
-/// How many digits of a key are shown.
+/// The digits of a key that are shown.
 const SHOWN_KEY: usize = 10;
 
 /// List what you have approved: commands that repositories supply, and settings of theirs that touch your keys.

@@ -29,7 +29,7 @@ pub struct ValidateArgs {
     files: Vec<PathBuf>,
 }
 
-/// What came of one file.
+/// The result for one file.
 struct Checked {
     file: PipelineFile,
     findings: Vec<Diagnostic>,

@@ -1,4 +1,4 @@
-//! What agents say while they work, for `-v`.
+//! The output of agents while they work, for `-v`.
 
 use pleach::event::Event;
 use pleach::llm::{Message, Part, Role};
@@ -21,7 +21,7 @@ pub struct AgentOutput {
 }
 
 impl AgentOutput {
-    /// What the global options ask for.
+    /// As the global options ask.
     pub fn new(globals: &Globals) -> Self {
         let (shown, verbosity) = (!globals.json, globals.verbosity);
         Self { words: shown && verbosity > 0, whole: verbosity > 1, waits: shown && verbosity >= 0 }
@@ -40,7 +40,7 @@ impl AgentOutput {
     }
 }
 
-/// How much of a tool's arguments is shown.
+/// The most characters of a tool's arguments that are shown.
 const ARGUMENTS: usize = 100;
 
 /// The lines a message is shown as: the words and tool calls of an agent, with `whole` its thoughts and what the tools

@@ -1,4 +1,4 @@
-//! What is waited for before and between the nodes: files that are checked out, looked at or restored.
+//! Progress of git between nodes: files that are checked out, scanned or restored.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use pleach::text::counted;
 use super::duration;
 use crate::globals::Globals;
 
-/// How long nothing is said.
+/// The delay before the first message.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often it is said again.
+/// The interval of messages.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Shows progress of git's work over many files, unless output is quiet.
@@ -41,7 +41,7 @@ pub fn show_git_progress(globals: &Globals, repo: &Repo) {
     });
 }
 
-/// What was said last.
+/// The last message.
 #[derive(Debug, Clone, Copy)]
 struct Reported {
     doing: Doing,
@@ -49,7 +49,7 @@ struct Reported {
     at: Instant,
 }
 
-/// How long nothing is said, or less for tests. A repository has no say in it.
+/// The delay before the first message, shorter in tests. A repository cannot set it.
 fn quiet_time(environment: &Environment) -> Duration {
     let given = environment.get("PLEACH_PATIENCE_MS").and_then(|text| text.parse().ok());
     given.map_or(PATIENCE, Duration::from_millis)

@@ -12,7 +12,7 @@ use crate::say;
 /// How often it moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// What continues right now.
+/// The current activity.
 #[derive(Debug, Default, Clone)]
 pub struct Now {
     /// The task or the node.
@@ -21,7 +21,7 @@ pub struct Now {
     pub step: String,
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// What has been spent so far.
+    /// The spending so far.
     pub spent: Amount,
 }
 

@@ -29,7 +29,7 @@ pub struct Progress {
     spoken: AgentOutput,
     live: Live,
     workers: Workers,
-    /// What the node that runs has cost so far.
+    /// The cost of the running node so far.
     node: Amount,
 }
 

@@ -1,4 +1,4 @@
-//! What a person is asked at a gate, and what there is to judge.
+//! The question at a gate, and the work to judge.
 
 use pleach::engine::{Judged, Question};
 use pleach::event::HumanInteraction;
@@ -12,11 +12,11 @@ use super::session::plain;
 use crate::globals::Globals;
 use crate::next_commands::about;
 
-/// How much of the newest answer is shown.
+/// The most lines of the newest answer that are shown.
 const LINES: usize = 12;
 const CHARACTERS: usize = 1_000;
 
-/// How many changed files are named.
+/// The most changed files that are named.
 const FILES: usize = 10;
 
 /// A question as it is put at the terminal: what is to be judged, how to see more, the choices, and what happens without an

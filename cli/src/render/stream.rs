@@ -1,4 +1,4 @@
-//! What happens in a run, as lines of JSON: what is recorded, what becomes of a tree's tasks, and warnings.
+//! The events of a run as lines of JSON, recorded or not.
 
 use std::io::Write as _;
 

@@ -2,15 +2,15 @@
 
 use anstyle::{AnsiColor, Style};
 
-/// What went well.
+/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What failed.
+/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// What waits for somebody.
+/// Waiting for a person.
 pub const WAITS: Style = AnsiColor::Yellow.on_default();
-/// What starts.
+/// A start.
 pub const BEGINS: Style = AnsiColor::Cyan.on_default();
-/// What matters less than the rest.
+/// Less important text.
 pub const FAINT: Style = Style::new().dimmed();
 
 /// A text in a style.

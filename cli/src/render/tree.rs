@@ -22,17 +22,17 @@ const BAR: usize = 20;
 /// How far names go.
 pub const NAME: usize = 50;
 
-/// That not all is known of what was done.
+/// The warning about a shallow clone.
 pub const CUT_OFF: &str = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
 
-/// That steps count which do not name the branch in full; none where all do.
+/// The warning about steps that name the branch by its short id.
 pub fn short_ids(progress: &Progress, target: &str) -> Option<String> {
     let short = short_id(target).filter(|_| progress.by_short_id > 0)?;
     let steps = counted(progress.by_short_id, "step");
     Some(format!("{steps} of Arborist named by the short id `{short}` count for `{target}`"))
 }
 
-/// That a run has nothing to start, or not the one task it was asked for.
+/// The message of a stalled run.
 pub fn stalled(only: Option<&TaskId>) -> String {
     only.map_or_else(|| "nothing can start".to_owned(), |task| format!("{task} cannot start"))
 }
@@ -72,7 +72,7 @@ pub fn next_words(next: &NextAction, only: Option<&TaskId>) -> String {
     }
 }
 
-/// How tasks are worked again that others wait for.
+/// The hint to retry failed tasks that block others.
 fn another_budget(blocked: &[Blocked]) -> Option<&'static str> {
     let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
     waits.any(|wait| !wait.failed.is_empty()).then_some("--retry-failed gives what failed another budget")
@@ -88,7 +88,7 @@ pub fn renamed(node: &TaskNode, then: &str) -> String {
     )
 }
 
-/// What is shown of a tree, and of how much of it.
+/// The view of a tree: all of it, or open tasks only.
 #[derive(Debug)]
 pub struct TreeView<'a> {
     pub grown: &'a TreeWithProgress,
@@ -100,7 +100,7 @@ pub struct TreeView<'a> {
     pub whole: bool,
 }
 
-/// How many tasks are what.
+/// The tasks by status.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     all: usize,
@@ -328,8 +328,8 @@ impl TreeView<'_> {
     }
 }
 
-/// Whether the tests of an inner node pass; none when it has none. A phase without any is merged by those of its tasks, of
-/// which only their failing there is told.
+/// Whether the tests of an inner node pass; none when it has none. A phase without any is merged by those of its tasks,
+/// of which only failures there are reported.
 pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'static str> {
     let gate = progress.gate(id, tree.leaves_below(id));
     if !tree.gates().iter().any(|gate| gate.id == *id) {
@@ -380,7 +380,7 @@ fn next_json(next: &NextAction) -> Value {
     json!({"is": is, "task": task, "blocked": blocked, "words": next_words(next, None)})
 }
 
-/// What a task is, for people.
+/// The status of a task, as text.
 pub fn standing(state: &TaskState, limits: &ScheduleOptions) -> String {
     let mut words = state.status.as_str().to_owned();
     match state.status {
@@ -408,7 +408,7 @@ pub fn standing(state: &TaskState, limits: &ScheduleOptions) -> String {
     words
 }
 
-/// What a task is, for programs.
+/// A task as JSON.
 pub fn task_json(node: &TaskNode, tree: &TaskTree, progress: &Progress) -> Value {
     let state = progress.task(&node.id);
     json!({

@@ -1,4 +1,4 @@
-//! Whether all is well: what was looked at, what is wrong with it, and how to fix it.
+//! The checks of `doctor`: what was checked, what is wrong, and how to fix it.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -33,10 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const LITTLE: u64 = 1 << 30;
 const TOO_LITTLE: u64 = 100 << 20;
 
-/// How many names a message holds.
+/// The most names in a message.
 const NAMED: usize = 5;
 
-/// How bad a finding is.
+/// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -51,11 +51,11 @@ pub enum Level {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its level.
     pub level: Level,
-    /// What it is about, in a word.
+    /// Its subject, in a word.
     pub what: &'static str,
-    /// What was found.
+    /// The findings.
     pub message: String,
     /// How to fix it.
     pub fix: Option<String>,
@@ -228,7 +228,7 @@ async fn agent(
     }
 }
 
-/// What keeps agents where they belong. `alone`: the agent of the settings reaches its model by itself.
+/// The sandbox of agents. `alone`: the agent of the settings reaches its model by itself.
 pub fn sandbox(chosen: Result<Chosen, String>, alone: bool) -> Finding {
     match chosen {
         Ok(Chosen::On(policy)) => Finding::ok("sandbox", policy.in_words(alone)),
@@ -293,7 +293,7 @@ fn bytes(count: u64) -> String {
     format!("{}.{} {name}", count / unit, count % unit * 10 / unit)
 }
 
-/// Where sessions of a repository leave things.
+/// The directories sessions of a repository use.
 pub fn places(repo: &Repo, settings: &Settings) -> Places {
     let name = repo_name(repo.git_dir(), repo.workdir());
     let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
@@ -356,7 +356,7 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
     names.iter().filter_map(foreign).collect()
 }
 
-/// What sessions that are gone have left; with `fix` it is removed.
+/// The orphans of sessions that no longer exist; with `fix` they are removed.
 pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
     let found = match Session::leftovers(repo, places) {
         Ok(found) => found,

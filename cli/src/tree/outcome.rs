@@ -1,4 +1,4 @@
-//! What is said of a run over a tree at its end, and how to continue.
+//! The outcome of a run over a tree, and how to continue.
 
 use std::path::Path;
 
@@ -118,7 +118,7 @@ fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Optio
     Some(about(globals, dir, command, Some(&first.file)))
 }
 
-/// How to go on where nothing can start.
+/// The commands that help where nothing can start.
 fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
     let about = |command: String| about(globals, dir, &command, Some(&plan.file));
     let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);

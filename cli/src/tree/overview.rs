@@ -42,7 +42,7 @@ pub struct TreeWithProgress {
     pub progress: Progress,
 }
 
-/// What was done for a tree. The commits tell it, also where its file cannot be read.
+/// The history of a tree, from its commits, also where its file cannot be read.
 #[derive(Debug)]
 pub struct TreeHistory {
     progress: Progress,
@@ -83,7 +83,7 @@ impl TreeContext {
         Reader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
     }
 
-    /// What decides about tasks of a tree.
+    /// The handle that skips or resets tasks of a tree.
     pub fn marking<'a>(&'a self, file: &'a TreeFile) -> Marking<'a> {
         Marking {
             repo: &self.place.repo,
@@ -96,7 +96,7 @@ impl TreeContext {
         }
     }
 
-    /// Who works the tasks of the branch now.
+    /// The process that works the tasks of the branch now.
     pub fn holder(&self) -> Option<Holder> {
         Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
@@ -145,7 +145,7 @@ impl TreeContext {
         Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
     }
 
-    /// What was done for the tree that was asked for, for those that have the task, or for all of the branch.
+    /// The histories of the named tree, of those that have the task, or of all of the branch.
     pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<TreeHistory>, Failure> {
         let mut reader = self.reader();
         let (grown, withered) = self.trees(asked, &mut reader)?;

@@ -1,4 +1,4 @@
-//! What settings and flags make of a tree: a plan.
+//! From a tree, settings and flags to a plan.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::pipeline_file::{PipelineFile, known};
 use crate::session::Place;
 use crate::settings::{self, Search, Settings, shortened};
 
-/// What `garden` and `gardener` take.
+/// The arguments of `garden` and `gardener`.
 #[derive(Debug, Default, Args)]
 pub struct TreeArgs {
     /// The tree; by default the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
@@ -199,7 +199,7 @@ pub fn make(
     })
 }
 
-/// What the settings say about attempts, gates and branches.
+/// The options for attempts, gates and branches.
 pub fn limits(config: &Config) -> ScheduleOptions {
     let tree = &config.tree;
     ScheduleOptions {
@@ -345,7 +345,7 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
     with_steps(config, file.source, file.name, file.files)
 }
 
-/// What stands for the values of tasks, as long as there is none.
+/// Placeholders for the values of a task, where there is no task yet.
 fn placeholder_values() -> BTreeMap<String, String> {
     plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into()
 }

@@ -1,4 +1,4 @@
-//! How a run over a tree is shown while it continues.
+//! The progress of a run over a tree.
 
 use std::io::IsTerminal as _;
 

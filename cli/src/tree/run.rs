@@ -83,12 +83,12 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     Ok(exit(&ended))
 }
 
-/// Where and by whom a tree is worked.
+/// The setting of a run over a tree: directory, settings, truster.
 struct RunSite<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
     tasks: &'a Tasks,
-    /// Who has to approve what is run.
+    /// Asks for approval of what is run.
     truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
     dir: PathBuf,
@@ -237,7 +237,7 @@ fn require_agent<P: Borrow<Pipeline>>(
     Ok(())
 }
 
-/// What would be done first, and in which order the rest comes.
+/// The first action, and the order of the rest.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
     let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;

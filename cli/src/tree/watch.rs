@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// Takes the screen and starts at its top.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
-/// What is to be shown, and what it depends on beside the refs.
+/// The page to show, and what it depends on besides the refs.
 #[derive(Debug, Default)]
 pub struct StatusPage {
     /// For people.
@@ -46,7 +46,7 @@ impl StatusPage {
         if globals.json { out.json(&self.document) } else { out.text(&self.text) }
     }
 
-    /// What it depends on beside the refs: who runs, and the files.
+    /// Its other dependencies: running processes and files.
     fn beside(&self, repo: &Repo) -> (Vec<bool>, Vec<Option<Stamp>>) {
         let common = repo.common_dir();
         let held = self.locks.iter().map(|lock| Lock::is_held(common, lock)).collect();

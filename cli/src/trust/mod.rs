@@ -60,7 +60,7 @@ impl Truster<Failure> for TerminalTruster {
     }
 }
 
-/// How the user can be asked.
+/// The ways to ask the user.
 #[derive(Debug, Clone, Copy)]
 struct Ask {
     /// `-y`: the answer is yes.

@@ -21,7 +21,7 @@ pub struct Approval {
     pub kind: String,
     /// Where it was.
     pub where_from: String,
-    /// What it says, without secrets: for reading only, the key is what counts.
+    /// Its text without secrets, for reading only: the key counts.
     pub text: String,
     /// When.
     pub at: jiff::Timestamp,

@@ -132,7 +132,7 @@ section! {
 }
 
 choice! {
-    /// How the turns of an agent that is a program are told apart.
+    /// How the turns of a program are separated.
     TurnMode {
         /// By the calls of its model, which go through pleach. Turns are exact, and its own logins are not used.
         Gateway = "gateway",
@@ -447,7 +447,7 @@ section! {
     }
 }
 
-/// What nobody's work needs, and whoever has it can be its user elsewhere.
+/// Paths no work needs, and which give access elsewhere.
 const HIDDEN: [&str; 18] = [
     "~/.ssh",
     "~/.aws",
@@ -470,7 +470,7 @@ const HIDDEN: [&str; 18] = [
 ];
 
 impl SandboxSettings {
-    /// Whether agents that are any command reach nothing at all: nobody but they themselves would know what.
+    /// Whether agents that are plain commands get no network: it is unknown which model they use.
     pub fn closes_commands(&self) -> bool {
         self.mode == SandboxMode::Required && self.network == Network::Gateway
     }

@@ -127,7 +127,7 @@ pub struct ProvidersSettings {
 /// Variables that a header may be made of and everybody needs.
 const OF_EVERYBODY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"];
 
-/// Model providers as a record has them: those nobody has set anything of may be missing.
+/// Model providers as recorded: those without settings may be missing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RecordedProviders {

@@ -5,9 +5,8 @@
 //!
 //! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
 //!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
-//! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it,
-//! and
-//!   resuming; and so with what a provider calls its models;
+//! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it
+//!   and resuming; the same holds for the models of a provider;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.

@@ -54,7 +54,7 @@ pub enum BranchStep {
     },
     /// Look at the ref once more: should it be where it was, this is in the way.
     LookAgain(LandingObstacle),
-    /// Tell what git has left after that broke off.
+    /// Report what an interrupted git left.
     Report {
         /// In which checkout.
         checkout: PathBuf,

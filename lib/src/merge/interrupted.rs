@@ -1,5 +1,5 @@
-//! What is reported a git that broke off while it wrote files in a checkout, or the ref after them: the disk is full, a
-//! filter fails, or nobody may write there.
+//! The report of a git that was interrupted while it wrote files in a checkout, or the ref after them: the disk is
+//! full, a filter fails, or nobody may write there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub struct FoundPath {
 }
 
 impl WrittenFiles {
-    /// What the paths tell. The index comes after the files and before the ref.
+    /// The state of the paths. Git writes the index after the files and before the ref.
     pub fn of(index_is_done: bool, paths: Vec<FoundPath>) -> Self {
         if index_is_done && !paths.is_empty() {
             return Self::All;

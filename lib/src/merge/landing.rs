@@ -113,7 +113,7 @@ pub enum RefusalReason {
 pub enum TargetState {
     /// It is not there.
     Gone,
-    /// It cannot move, for this reason: the checkouts that have it tell so before anything else is done.
+    /// It cannot move, for this reason: known from its checkouts before anything else is done.
     Held(String),
     /// It has what is to land.
     Has(CommitId),

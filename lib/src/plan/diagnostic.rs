@@ -22,7 +22,7 @@ impl Span {
     }
 }
 
-/// How bad it is.
+/// Its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -39,7 +39,7 @@ pub enum Severity {
 pub struct Diagnostic {
     /// The rule that found it: `syntax`, `reachability`, …
     pub rule: String,
-    /// How bad it is.
+    /// Its level.
     pub severity: Severity,
     /// One sentence.
     pub message: String,

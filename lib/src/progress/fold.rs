@@ -205,7 +205,7 @@ fn apply(state: &mut TaskState, found: Arc<StepCommit>) {
     state.steps.push(found);
 }
 
-/// What only the newest step that tells it decides.
+/// Sets the fields that only the newest step decides.
 fn settle(state: &mut TaskState) {
     let newest_first = || state.steps.iter().rev().map(|found| &found.step);
     let session = newest_first().find_map(|step| step.session.clone());

@@ -43,9 +43,9 @@ pub struct StepCommit {
     /// When the step was done (the author date).
     #[serde(with = "jiff::fmt::serde::timestamp::second::required")]
     pub at: Timestamp,
-    /// What it says.
+    /// Its text.
     pub step: Step,
-    /// The body, of steps that tell the next attempt something; of others it is left in the commit.
+    /// The body, of steps with feedback; of others it is left in the commit.
     pub body: String,
     /// Where it is.
     pub on: StepPlace,
@@ -57,12 +57,12 @@ pub struct StepCommit {
 }
 
 impl StepCommit {
-    /// What its commit tells the next attempt; none when it went well.
+    /// Its feedback for the next attempt; none when it went well.
     pub fn feedback(&self) -> Option<Feedback> {
         text::feedback(&self.step, &self.body)
     }
 
-    /// Why it failed, in one line; none when it went well or nothing tells.
+    /// Why it failed, in one line; none when it went well or the reason is unknown.
     pub fn reason(&self) -> Option<String> {
         if self.step.passed { None } else { reason(&self.step.kind, &self.body, &[]) }
     }

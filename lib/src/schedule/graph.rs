@@ -336,7 +336,7 @@ impl Schedule {
         self.refresh_inner(gate);
     }
 
-    /// Adds to what is missing at a node and above it, and tells those who wait.
+    /// Adds to what is missing at a node and above it, and updates its dependents.
     fn shift_missing(&mut self, node: usize, changes: [i64; 2]) {
         let mut at = Some(node);
         while let Some(current) = at {

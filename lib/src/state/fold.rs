@@ -439,8 +439,8 @@ pub fn result_digest(outcome: &Outcome, trees: &Snapshot, output: Option<&str>) 
     digest(&(text + output.unwrap_or_default()))
 }
 
-/// Tells texts apart that differ in more than how long something took. FNV-1a, which stays the same from build to build:
-/// digests are part of kept states and of records.
+/// A digest of a text without its durations. FNV-1a, which stays the same from build to build: digests are part of kept
+/// states and of records.
 pub fn digest(text: &str) -> u64 {
     let text = without_durations(text);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -347,7 +347,7 @@ impl Phase {
     }
 }
 
-/// What tells a reached limit from others: a limit that was raised can be reached again.
+/// The identity of a reached limit: one that was raised can be reached again.
 pub fn limit_mark(data: &BudgetExceeded) -> String {
     let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     format!("{}{node} {} {}", data.scope, data.limit, data.of)

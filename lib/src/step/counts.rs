@@ -1,4 +1,4 @@
-//! What the output of a test command tells: how many tests passed, and the names of those that failed.
+//! Results in the output of a test command: how many tests passed, and the names of those that failed.
 //!
 //! Every reader sees the output once, line by line, while it comes, and believes only the lines a framework writes itself.
 //! Where a command runs several test programs, their numbers are added up.

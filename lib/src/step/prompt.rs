@@ -81,8 +81,8 @@ fn heading(feedback: &Feedback) -> String {
     format!("--- Previous {what} ---")
 }
 
-/// What the whole output of failed commands tells the next attempt, in which `log` it finds what is left out, and which
-/// tests it names. The names come last, where cutting the text never takes them away.
+/// The feedback from failed commands: their output, the `log` with the rest, and the failed tests. The names come last,
+/// where cutting the text never takes them away.
 pub fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
     let log = log.filter(|_| output.chars().count() + ROOM_FOR_NAMES > text::FEEDBACK);
     let mut below = log.map(|log| format!("\n\nThe whole output is in {log}\n")).unwrap_or_default();

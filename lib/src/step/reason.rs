@@ -23,7 +23,7 @@ pub fn reason(kind: &StepKind, body: &str, failing: &[String]) -> Option<String>
     said.map(|said| one_line(&said)).filter(|said| !said.is_empty())
 }
 
-/// Why a step failed that a session has just done; none when it went well or nothing tells.
+/// Why a step failed that a session has just done; none when it went well or the reason is unknown.
 pub fn reason_of(step: &StepFinished) -> Option<String> {
     let (kind, passed) = StepKind::from_status(&step.status)?;
     if passed { None } else { reason(&kind, &step.body, &step.failing) }

@@ -128,13 +128,13 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
     Body::joined(all.map(of))
 }
 
-/// Puts a line below what a command complained about that says how it ended: nothing else tells.
+/// Adds a line that says how a command ended.
 pub fn add_end(stderr: &mut String, how: &str) {
     let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     stderr.push_str(&format!("{end}[{how}]\n"));
 }
 
-/// Puts below what a setup complained about that nothing was run after it, and gives what a person is told.
+/// Adds that nothing ran after a failed setup, and returns the message for a person.
 pub fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
     let why = format!("{THE_SETUP}{setup}` failed ({how}){NOT_RUN}");
     add_end(stderr, &why);
@@ -201,7 +201,7 @@ pub fn why_given_up(body: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What a step's body tells the next attempt; none when the step went well.
+/// The feedback of a step's body; none when the step went well.
 pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
     let kind = match step.kind {
         StepKind::Implement if !step.passed => FeedbackKind::RunnerError,

@@ -52,7 +52,7 @@ pub fn why(reply: &str) -> Option<String> {
     Some(without_marks(&words).to_owned())
 }
 
-/// What lines tell, without the headings and labels among them.
+/// Lines joined, without headings and labels.
 fn joined(lines: &[&str]) -> String {
     let is_label = |line: &&str| line.ends_with(':') && line.split_whitespace().count() <= 2;
     let words = lines.iter().filter(|line| !line.starts_with('#') && !is_label(line) && !is_verdict_label(line));

@@ -1,4 +1,4 @@
-//! What a repository tells its agents to run by files of its own: hooks, servers, plugins.
+//! What agents run because files of the repository say so: hooks, servers, plugins.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What was saved before something was removed, and is not needed any more.
+//! Kept refs that are no longer needed.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::lib_errors::{of_engine, of_git};
 pub struct KeepRef {
     /// Its name.
     pub reference: String,
-    /// What it keeps.
+    /// The kept commit.
     pub commit: CommitId,
 }
 
@@ -40,7 +40,7 @@ pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
     repo.swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }
 
-/// What starts the names of refs that sessions need which have not ended: their ids, and those of their tasks.
+/// The prefixes of kept refs that unfinished sessions need: their ids, and those of their tasks.
 fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
     let mut needed = BTreeSet::new();
     for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {

@@ -13,7 +13,7 @@ use pleach::plan::dot::read_duration;
 use crate::failure::Failure;
 use crate::lib_errors::of_engine;
 
-/// What sessions are chosen by. Several options narrow the choice.
+/// The options that choose sessions. Several narrow the choice.
 #[derive(Debug, Args)]
 #[group(id = "selectors", multiple = true)]
 pub struct Selectors {
@@ -63,7 +63,7 @@ impl Selectors {
 }
 
 impl Selector {
-    /// Whether a session is one of those.
+    /// Whether a session matches.
     fn fits(self, repo: &Repo, summary: &Summary) -> Result<bool, Failure> {
         let found = match self {
             Self::Landed => summary.is_on_target(repo),

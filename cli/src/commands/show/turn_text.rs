@@ -32,7 +32,7 @@ impl TurnText {
         document
     }
 
-    /// What was said, for people.
+    /// The messages as text.
     pub fn text(&self, whole: bool) -> String {
         let messages = self.messages.iter().map(|message| show::message(message, whole));
         let stderr = self.stderr.iter().map(|stderr| show::stderr(stderr, whole));

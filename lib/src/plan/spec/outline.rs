@@ -147,7 +147,7 @@ impl Outline {
         }
     }
 
-    /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is not one.
+    /// Warns of a heading that looks like a phase or the dependencies and is not.
     fn warn_of_heading(&mut self, place: SpecLocation, position: &OutlineCursor, level: usize, title: &str) {
         let is_read = level == 2 && (lines::phase(title).is_some() || lines::is_dependencies(title));
         // Below the dependencies, deeper headings order them for the eye.

@@ -8,7 +8,7 @@ use crate::step::Counts;
 /// A longer line is none that a framework writes.
 const LONGEST: usize = 64 * 1024;
 
-/// What one stream of a test command tells.
+/// The test results in one stream of a test command.
 #[derive(Debug, Clone)]
 pub struct TestOutput {
     /// The line that has not ended yet.
