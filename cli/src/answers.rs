@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
-use pleach::engine::{Answer, Broadcast, Given, Interviewer, NoChoice, Question, Reply};
+use pleach::engine::{Broadcast, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub struct Answers {
     /// The first choice is taken where nothing is given.
     pub auto_approve: bool,
     /// The given answers, by node.
-    pub given: BTreeMap<String, Given>,
+    pub given: BTreeMap<String, GivenAnswers>,
     /// The nodes that were named on the command line; a file may answer for several pipelines.
     pub named: Vec<String>,
     /// Asks at the terminal for what is left; none before they are read.
@@ -76,18 +76,18 @@ impl AnswerArgs {
         }
         for (node, answers) in in_order {
             named.push(node.to_owned());
-            given.insert(node.to_owned(), Given::Next(answers));
+            given.insert(node.to_owned(), GivenAnswers::Next(answers));
         }
         let console = Some(Console { globals: globals.clone(), events: Broadcast::default() });
         Ok(Answers { auto_approve: self.auto_approve, given, named, console })
     }
 }
 
-fn read_given(answer: &Value) -> Option<Given> {
+fn read_given(answer: &Value) -> Option<GivenAnswers> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match answer {
-        Value::String(answer) => Some(Given::Next(vec![answer.clone()])),
-        Value::Array(answers) => answers.iter().map(text).collect::<Option<_>>().map(Given::Each),
+        Value::String(answer) => Some(GivenAnswers::Next(vec![answer.clone()])),
+        Value::Array(answers) => answers.iter().map(text).collect::<Option<_>>().map(GivenAnswers::Each),
         _ => None,
     }
 }
@@ -114,7 +114,7 @@ impl Console {
 }
 
 impl Interviewer for Console {
-    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
+    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, GateAnswer> {
         Box::pin(async move {
             // Who does not read what is told does not keep a person from answering.
             let _ = tokio::time::timeout(HEARD_WITHIN, self.events.is_heard()).await;
@@ -123,16 +123,16 @@ impl Interviewer for Console {
             let mut text = format!("\n{}", question::asked(&self.globals, question));
             loop {
                 if asking.write_all(format!("{text}> ").as_bytes()).is_err() {
-                    return Answer::Nobody;
+                    return GateAnswer::Nobody;
                 }
                 let Some(line) = lines.next().await.ok().filter(|line| !line.is_empty()) else {
-                    return Answer::Nobody;
+                    return GateAnswer::Nobody;
                 };
                 match question.answer(&line, CONSOLE) {
-                    Answer::None { why: NoChoice::Ambiguous { fitting, .. }, .. } => {
+                    GateAnswer::None { why: NoChoice::Ambiguous { fitting, .. }, .. } => {
                         text = format!("this could be: {fitting}\n");
                     }
-                    Answer::None { .. } => {
+                    GateAnswer::None { .. } => {
                         text = format!("please answer with one of: {}\n", question.choices_in_words())
                     }
                     answer => return answer,
@@ -141,7 +141,7 @@ impl Interviewer for Console {
         })
     }
 
-    fn comment<'a>(&'a self, _: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+    fn comment<'a>(&'a self, _: &'a Question, reply: &'a GateReply) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             // Whoever has not answered has nothing to add.
             if reply.source != CONSOLE {

@@ -47,7 +47,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Interrupted { session } => {
             plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` continues"))
         }
-        Error::CalledOff { session } => {
+        Error::Cancelled { session } => {
             plain(Code::SessionCancelled, error).hint(format!("`pleach rm {session}` removes what is left of it"))
         }
         Error::Agent { .. } => advised(Code::AgentMissing, error),

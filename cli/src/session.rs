@@ -8,8 +8,8 @@ use std::sync::{Arc, Once};
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
-    AutoApprove, Broadcast, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Supervisor,
-    UnmeteredAgent,
+    self, AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
+    UnmeteredAgent, spawn_session,
 };
 use pleach::event::{Event, Notification, PauseReason};
 use pleach::git::{Limits, Repo};
@@ -235,7 +235,7 @@ fn interviewer(answers: Answers, events: &Broadcast) -> Box<dyn Interviewer> {
     } else {
         Box::new(Nobody)
     };
-    Box::new(pleach::engine::Prepared::new(answers.given, last))
+    Box::new(pleach::engine::PreparedAnswers::new(answers.given, last))
 }
 
 /// The model providers of the built-in agent.
@@ -269,7 +269,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
         protection.hear(globals, &told.recorded.event);
         progress.event(told);
     };
-    let (session, ended) = session.spawn().follow(hear).await;
+    let (session, ended) = spawn_session(session).follow(hear).await;
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,
@@ -306,10 +306,10 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
         }
     }
     Ok(match ended {
-        Ended::Completed => Exit::Done,
-        Ended::Failed { .. } | Ended::Cancelled => Exit::WorkFailed,
-        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, .. }) => Exit::WaitsForPerson,
-        Ended::Paused(_) => Exit::Paused,
+        SessionEnded::Completed => Exit::Done,
+        SessionEnded::Failed { .. } | SessionEnded::Cancelled => Exit::WorkFailed,
+        SessionEnded::Paused(Pause { reason: PauseReason::WaitsForPerson, .. }) => Exit::WaitsForPerson,
+        SessionEnded::Paused(_) => Exit::Paused,
     })
 }
 
@@ -318,7 +318,12 @@ pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are
                              `agent:` in pleach.yaml or pass --agent";
 
 /// The result of a run, and how to continue.
-fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
+fn summary(
+    globals: &Globals,
+    session: &Session,
+    ended: &SessionEnded,
+    took: std::time::Duration,
+) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = session.id();
     let took = duration(took);
@@ -327,17 +332,19 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     let counted = format!("{turns}, {spent}, {took}");
     let head = |word: &str| style::standing(word);
     match ended {
-        Ended::Completed => {
+        SessionEnded::Completed => {
             out.line(format!("{} session {id} ({counted})", head("done:")))?;
-            match session.overspent() {
+            match engine::overspent(session) {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
                 Err(error) => warning!(SpendingUnreadable, "{}", of_engine(&error).sentence()),
             }
         }
-        Ended::Cancelled => out.line(format!("{} session {id} ({counted})", head("cancelled:")))?,
-        Ended::Failed { reason } => out.line(format!("{} session {id} ({counted})\n{reason}", head("failed:")))?,
-        Ended::Paused(pause) => {
+        SessionEnded::Cancelled => out.line(format!("{} session {id} ({counted})", head("cancelled:")))?,
+        SessionEnded::Failed { reason } => {
+            out.line(format!("{} session {id} ({counted})\n{reason}", head("failed:")))?
+        }
+        SessionEnded::Paused(pause) => {
             let node = pause.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
             out.line(format!("{} session {id}{node} ({counted})", head("paused:")))?;
             pause.why.iter().try_for_each(|why| out.line(why))?;
@@ -348,17 +355,17 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
     let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
-        Ended::Completed if session.state().work == session.state().base => match uncommitted(session) {
+        SessionEnded::Completed if session.state().work == session.state().base => match uncommitted(session) {
             Some(held) => out.line(format!("no file was committed: {held}")),
             None => out.line("no file was changed"),
         },
-        Ended::Completed => {
+        SessionEnded::Completed => {
             uncommitted(session).iter().try_for_each(|held| out.line(held))?;
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
             session.branches().try_for_each(|branch| out.line(format!("merge:   {}", merge_command(session, branch)?)))
         }
-        Ended::Failed { .. } | Ended::Cancelled => {
+        SessionEnded::Failed { .. } | SessionEnded::Cancelled => {
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("status {id}"))))?;
             match session.state().failed_node() {
@@ -369,7 +376,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
                 None => Ok(()),
             }
         }
-        Ended::Paused(Pause { question: Some(question), .. }) => {
+        SessionEnded::Paused(Pause { question: Some(question), .. }) => {
             let node = &question.node;
             out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
             question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
@@ -377,7 +384,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))?;
             out.line(format!("comment: {}", about(format!("resume {id} --answer '{node}=CHOICE: COMMENT'"))))
         }
-        Ended::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
+        SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Finding the session a command is about.
 
 use pleach::clock;
-use pleach::engine::{NoSession, Standing, Summary, View, resolve_session};
+use pleach::engine::{NoSession, SessionStatus, Summary, View, resolve_session};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 
@@ -62,7 +62,10 @@ impl SessionFilter {
         match self {
             Self::Any => true,
             Self::Resumable => summary.started.task.is_none() && summary.standing().can_resume(),
-            Self::Open => matches!(summary.standing(), Standing::Running | Standing::Dead | Standing::Paused { .. }),
+            Self::Open => matches!(
+                summary.standing(),
+                SessionStatus::Running | SessionStatus::Dead | SessionStatus::Paused { .. }
+            ),
         }
     }
 
@@ -102,7 +105,7 @@ pub fn newest(repo: &Repo, fit: SessionFilter) -> Result<Summary, Failure> {
     let mut fitting: Vec<Summary> =
         all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(|s| fit.takes(s)).collect();
     if fit == SessionFilter::Open {
-        fitting.sort_by_key(|summary| summary.standing() != Standing::Running);
+        fitting.sort_by_key(|summary| summary.standing() != SessionStatus::Running);
     }
     fitting.into_iter().next().ok_or_else(|| fit.none())
 }

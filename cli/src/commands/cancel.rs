@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::Session;
+use pleach::engine::cancel_session;
 use pleach::event::Recorded;
 use pleach::git::Repo;
 use pleach::ids::SessionId;
@@ -34,7 +34,7 @@ pub struct CancelArgs {
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
-    let (cancelled, interrupted) = cancel(globals, &repo, &id, Duration::from_secs(args.grace))?;
+    let (cancelled, interrupted) = cancel_and_wait(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
@@ -49,10 +49,15 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 }
 
 /// Cancels a session, and reports the process that is interrupted for it. Says whether there was one.
-pub fn cancel(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
+pub fn cancel_and_wait(
+    globals: &Globals,
+    repo: &Repo,
+    id: &SessionId,
+    grace: Duration,
+) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
     let redactor = settings::load_for(globals, &globals.dir)?.redactor();
-    let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
+    let cancelled = cancel_session(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };
             say!("{more} {}", holder.text);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::config::{AgentChoice, Config};
-use pleach::engine::{Session, StartRequest};
+use pleach::engine::{StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::Repo;
 use pleach::ids::RepoName;
@@ -69,7 +69,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         simulated: false,
     };
     let (exit, id) = block_on(built.stopped_by(), async {
-        let session = Session::start(built.engine, request, &mut |session| print_session(globals, session)).await;
+        let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         let id = session.id().clone();
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };

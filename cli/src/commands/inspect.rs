@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::tree::{logs, told};
+use pleach::engine::tree::{self, logs};
 use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
@@ -70,7 +70,7 @@ struct TaskView<'a> {
     /// Its branch, where there is one.
     branch: Option<OpenBranch>,
     feedback: Vec<Feedback>,
-    logs: Vec<pleach::engine::tree::Log>,
+    logs: Vec<pleach::engine::tree::TaskLog>,
 }
 
 impl<'a> TaskView<'a> {
@@ -286,14 +286,14 @@ fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => told(repo, &grown.progress, &ground.settings.redactor(), state.feedback_steps()),
+        _ => tree::feedback(repo, &grown.progress, &ground.settings.redactor(), state.feedback_steps()),
     }
 }
 
 /// The feedback for a task that is reset because the tests of its phase fail: their newest output.
 fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
-    told(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
+    tree::feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
 
 fn what_failed(feedback: &Feedback) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::{Log, logs};
+use pleach::engine::tree::{TaskLog, logs};
 use pleach::ids::TaskId;
 use pleach::text::listed;
 use serde_json::{Value, json};
@@ -77,12 +77,12 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
 }
 
 /// A mark for a log that is not where its step says.
-pub fn gone(log: &Log) -> &'static str {
+pub fn gone(log: &TaskLog) -> &'static str {
     if log.there || log.path.starts_with("refs/") { "" } else { " (not in the commit)" }
 }
 
 /// A log for programs.
-pub fn log_json(log: &Log) -> Value {
+pub fn log_json(log: &TaskLog) -> Value {
     json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
 }
 
@@ -98,7 +98,11 @@ pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
 }
 
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
-fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -> Result<Vec<(TaskId, Log)>, Failure> {
+fn collect(
+    ground: &TreeContext,
+    task: Option<&TaskId>,
+    trees: &[TreeHistory],
+) -> Result<Vec<(TaskId, TaskLog)>, Failure> {
     let mut found = Vec::new();
     for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
         for log in logs(&ground.place.repo, state).map_err(|error| of_git(&error))? {
@@ -113,21 +117,22 @@ fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -
 
 /// The name of a log for `--show`: its path, or the commit of its step where that is the record of all logs of a
 /// session.
-pub fn shown_by(log: &Log) -> String {
+pub fn shown_by(log: &TaskLog) -> String {
     if log.session().is_some() { log.commit.short() } else { log.path.clone() }
 }
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
     ground: &TreeContext,
-    found: &'a [(TaskId, Log)],
+    found: &'a [(TaskId, TaskLog)],
     name: &str,
-) -> Result<(&'a TaskId, &'a Log, Vec<u8>), Failure> {
-    let newest = |named: &dyn Fn(&Log) -> bool| found.iter().rev().filter(|(_, log)| named(log)).collect::<Vec<_>>();
+) -> Result<(&'a TaskId, &'a TaskLog, Vec<u8>), Failure> {
+    let newest =
+        |named: &dyn Fn(&TaskLog) -> bool| found.iter().rev().filter(|(_, log)| named(log)).collect::<Vec<_>>();
     let mut named = newest(&|log| log.path == name);
     named.truncate(1);
     if named.is_empty() {
-        let is_commit = |log: &Log| name.len() >= 7 && log.commit.to_string().starts_with(name);
+        let is_commit = |log: &TaskLog| name.len() >= 7 && log.commit.to_string().starts_with(name);
         named = newest(&|log| is_commit(log) || log.path.rsplit('/').next() == Some(name));
     }
     let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();

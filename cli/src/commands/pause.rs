@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{Session, Standing, Summary};
+use pleach::engine::{SessionStatus, Summary, pause_session};
 use pleach::workspace::Holder;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
             say!("{what} {}", holder.text);
         }
     };
-    let interrupted = Session::ask_to_pause(&repo, &id, args.grace.map(Duration::from_secs), asked);
+    let interrupted = pause_session(&repo, &id, args.grace.map(Duration::from_secs), asked);
     let interrupted = interrupted.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
             held.hint("it did not pause when asked, or runs on another machine or as another user; stop it there")
@@ -49,7 +49,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     })?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let standing = summary.standing();
-    let is_paused = matches!(standing, Standing::Paused { .. });
+    let is_paused = matches!(standing, SessionStatus::Paused { .. });
     if !interrupted && !is_paused {
         let message = format!("session {id} is not running: {}", show::standing(&standing));
         return Err(

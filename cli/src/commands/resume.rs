@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Precedence, Resolved, Source};
-use pleach::engine::{Copy, Session, Standing, Summary, recorded_pipeline, wait_for_orphans};
+use pleach::engine::{Copy, Session, SessionStatus, Summary, recorded_pipeline, resume_session, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
@@ -86,10 +86,10 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, pipeline.agent_nodes()).await;
-        warn_unmetered(built.engine.unheld([&pipeline]));
-        let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });
+        warn_unmetered(built.engine.unmetered([&pipeline]));
+        let is_back = node.is_some() || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
-        let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
+        let resumed = resume_session(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
             warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");

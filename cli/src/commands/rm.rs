@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
+use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
 use pleach::git::Repo;
 use pleach::ids::{RepoPath, SessionId};
 use pleach::text::shell_word;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::select::{Selectors, select};
 use crate::code::Code;
-use crate::commands::cancel::cancel;
+use crate::commands::cancel::cancel_and_wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -143,7 +143,7 @@ impl Remover<'_> {
     }
 
     fn look(&self, id: &SessionId) -> Result<Removal, Failure> {
-        let removal = Session::prepare_removal(&self.repo, id, &self.state_dir, &self.copied_in);
+        let removal = prepare_removal(&self.repo, id, &self.state_dir, &self.copied_in);
         removal.map_err(|error| failure(&error))
     }
 
@@ -152,7 +152,7 @@ impl Remover<'_> {
         match self.look(id) {
             // What runs is cancelled first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
-                match cancel(self.globals, &self.repo, id, GRACE) {
+                match cancel_and_wait(self.globals, &self.repo, id, GRACE) {
                     Err(held) if held.exit() == Exit::Locked => Err(held),
                     // One whose record cannot be read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),
@@ -173,7 +173,7 @@ impl Remover<'_> {
         }
         let mut steps = Vec::new();
         let out = &mut told.out;
-        let mut tell = |step: &Step| {
+        let mut tell = |step: &RemovalStep| {
             let line = format!("{session}: {}", text(step, dry_run));
             steps.push(value(step));
             if globals.json {
@@ -251,10 +251,10 @@ fn failure(error: &RemoveError) -> Failure {
     }
 }
 
-fn text(step: &Step, dry_run: bool) -> String {
+fn text(step: &RemovalStep, dry_run: bool) -> String {
     let done = |done: &'static str, planned: &'static str| if dry_run { planned } else { done };
     match step {
-        Step::Keep { reference, unmerged, uncommitted } => {
+        RemovalStep::Keep { reference, unmerged, uncommitted } => {
             let mut what = Vec::new();
             if *unmerged {
                 what.push("the unmerged commits".to_owned());
@@ -267,34 +267,34 @@ fn text(step: &Step, dry_run: bool) -> String {
             let number = if dry_run { "N" } else { "" };
             format!("{} {} at {reference}{number}", done("kept", "would keep"), what.join(" and "))
         }
-        Step::RemoveWorktree { path } => {
+        RemovalStep::RemoveWorktree { path } => {
             format!("{} the worktree {}", done("removed", "would remove"), path.display())
         }
-        Step::RemoveBranch { branch, at } => {
+        RemovalStep::RemoveBranch { branch, at } => {
             format!("{} branch {branch} ({} {})", done("removed", "would remove"), done("was", "is"), at.short())
         }
-        Step::LeaveBranch { branch, at } => {
+        RemovalStep::LeaveBranch { branch, at } => {
             format!("{} branch {branch} at {}: no turn recorded it", done("left", "would leave"), at.short())
         }
-        Step::RemoveHome { path } => {
+        RemovalStep::RemoveHome { path } => {
             format!("{} what its agents kept in {}", done("removed", "would remove"), path.display())
         }
-        Step::RemoveRecord { at } => {
+        RemovalStep::RemoveRecord { at } => {
             let at = at.map(|at| format!(" ({} {})", done("was", "is"), at.short())).unwrap_or_default();
             format!("{} the record{at}", done("removed", "would remove"))
         }
     }
 }
 
-fn value(step: &Step) -> Value {
+fn value(step: &RemovalStep) -> Value {
     match step {
-        Step::Keep { reference, unmerged, uncommitted } => {
+        RemovalStep::Keep { reference, unmerged, uncommitted } => {
             json!({"step": "keep", "ref": reference, "unmerged": unmerged, "uncommitted": uncommitted})
         }
-        Step::RemoveWorktree { path } => json!({"step": "remove_worktree", "path": path.display().to_string()}),
-        Step::RemoveBranch { branch, at } => json!({"step": "remove_branch", "branch": branch, "commit": at}),
-        Step::LeaveBranch { branch, at } => json!({"step": "leave_branch", "branch": branch, "commit": at}),
-        Step::RemoveHome { path } => json!({"step": "remove_home", "path": path.display().to_string()}),
-        Step::RemoveRecord { at } => json!({"step": "remove_record", "commit": at}),
+        RemovalStep::RemoveWorktree { path } => json!({"step": "remove_worktree", "path": path.display().to_string()}),
+        RemovalStep::RemoveBranch { branch, at } => json!({"step": "remove_branch", "branch": branch, "commit": at}),
+        RemovalStep::LeaveBranch { branch, at } => json!({"step": "leave_branch", "branch": branch, "commit": at}),
+        RemovalStep::RemoveHome { path } => json!({"step": "remove_home", "path": path.display().to_string()}),
+        RemovalStep::RemoveRecord { at } => json!({"step": "remove_record", "commit": at}),
     }
 }

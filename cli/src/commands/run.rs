@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, Precedence, Source as Origin};
-use pleach::engine::{Session, StartRequest};
+use pleach::engine::{StartRequest, start_session};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
 use pleach::trust::for_inputs;
@@ -114,7 +114,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();
-    let unheld = built.engine.unheld([&pipeline]);
+    let unheld = built.engine.unmetered([&pipeline]);
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
@@ -133,7 +133,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, &workers).await;
         warn_unmetered(unheld);
-        let session = Session::start(built.engine, request, &mut |session| print_session(globals, session)).await;
+        let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })

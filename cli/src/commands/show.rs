@@ -4,7 +4,7 @@ mod step;
 mod turn_text;
 
 use clap::Args;
-use pleach::engine::{Deed, Turn, View};
+use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
 use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
@@ -34,7 +34,7 @@ pub struct ShowArgs {
 }
 
 /// A turn with all that is known of it.
-struct TurnView {
+struct TurnPage {
     session: SessionId,
     /// None when only the commit is left.
     turn: Option<TurnText>,
@@ -83,7 +83,7 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     }
 }
 
-fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnView, Failure> {
+fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
@@ -93,7 +93,7 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnView, Fai
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };
-    Ok(TurnView { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
+    Ok(TurnPage { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
 }
 
 /// A commit as JSON and as text.
@@ -121,7 +121,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
-            Ok(TurnView { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
+            Ok(TurnPage { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
@@ -148,7 +148,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
 /// The hint to unshallow a clone.
 const UNSHALLOW: &str = "`git fetch --unshallow` fetches the rest";
 
-impl TurnView {
+impl TurnPage {
     /// For programs and for people.
     fn both(&self, whole: bool) -> (Value, String) {
         (self.json(), self.text(whole))
@@ -203,7 +203,7 @@ impl TurnView {
     }
 }
 
-fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str, String)>) {
+fn turn_fields(session: &SessionId, turn: &TurnView, fields: &mut Vec<(&'static str, String)>) {
     fields.push(("turn", format!("{session}/{}", turn.turn)));
     fields.push(("node", show::node(turn)));
     match &turn.deed {

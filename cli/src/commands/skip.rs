@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::{Mark, Prepared};
+use pleach::engine::tree::{Mark, PreparedMark};
 use pleach::ids::TaskId;
 use serde_json::json;
 
@@ -66,14 +66,14 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     if args.dry_run {
         match marking.prepare(task, mark, &redactor).map_err(|error| of_tree(&error))? {
             None => nothing(&mut out)?,
-            Some(Prepared { run_start, message, session, removed }) if globals.json => {
+            Some(PreparedMark { run_start, message, session, removed }) if globals.json => {
                 let run_start = run_start.map(|message| message.write());
                 out.json(&json!({
                     "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(),
                     "cancelled_session": session, "removed_branch": removed,
                 }))?;
             }
-            Some(Prepared { run_start, message, session, removed }) => {
+            Some(PreparedMark { run_start, message, session, removed }) => {
                 out.line(format!("would commit on `{}`:\n", ground.target))?;
                 if let Some(run_start) = run_start {
                     out.text(&run_start.write())?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::tree::progress::Reader;
-use pleach::engine::{Question, Sessions, Standing, Summary, View, lock_name, session_worktrees};
+use pleach::engine::tree::progress::ProgressReader;
+use pleach::engine::{Question, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, SessionId, TaskId};
@@ -183,7 +183,12 @@ fn all(
 }
 
 /// The sessions that have landed what is not there any more.
-fn gone(repo: &Repo, target: &BranchName, all: &Sessions, reader: &mut Reader) -> Result<BTreeSet<SessionId>, Failure> {
+fn gone(
+    repo: &Repo,
+    target: &BranchName,
+    all: &Sessions,
+    reader: &mut ProgressReader,
+) -> Result<BTreeSet<SessionId>, Failure> {
     let mut gone = BTreeSet::new();
     let Some(there) = reader.sessions().map_err(|error| of_tree(&error.into()))? else { return Ok(gone) };
     for (id, summary) in all {
@@ -271,8 +276,8 @@ fn details(
         fields.push(("goal", summary.started.goal.clone()));
     }
     let at = match (summary.standing(), summary.node()) {
-        (Standing::Done | Standing::Cancelled, _) | (_, None) => String::new(),
-        (Standing::Failed { .. }, Some(node)) => format!(" (at `{node}`)"),
+        (SessionStatus::Done | SessionStatus::Cancelled, _) | (_, None) => String::new(),
+        (SessionStatus::Failed { .. }, Some(node)) => format!(" (at `{node}`)"),
         (_, Some(node)) => format!(" at `{node}`"),
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
@@ -308,7 +313,7 @@ fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Res
 /// The command that brings finished work home. What the branch lacks is named by its commit.
 fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
     let own = summary.started.task.is_none();
-    let changed = own && summary.standing() == Standing::Done && summary.work() != summary.base();
+    let changed = own && summary.standing() == SessionStatus::Done && summary.work() != summary.base();
     let (_, branch) = summary.branch().filter(|_| changed)?;
     let switch = summary.started.target.as_ref().map(|target| format!("git switch {} && ", shell_word(target)));
     let (switch, what) = (switch.unwrap_or_default(), missing.map_or_else(|| shell_word(branch), |tip| tip.short()));
@@ -319,14 +324,14 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
 fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
     let answer = match (summary.standing(), summary.node()) {
-        (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
+        (SessionStatus::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
             format!(" --answer {node}=CHOICE")
         }
         _ => String::new(),
     };
     let (command, tree) = match (&summary.state.task, &summary.started.task) {
         (Some(task), Some(of)) => {
-            let over = task.landed.is_some() || summary.standing() == Standing::Cancelled || summary.in_use;
+            let over = task.landed.is_some() || summary.standing() == SessionStatus::Cancelled || summary.in_use;
             let tree = repo.workdir().unwrap_or(Path::new("")).join(&of.tree);
             ((!over).then(|| "gardener".to_owned())?, Some(tree))
         }

@@ -1,6 +1,6 @@
 //! The question at a gate, and the work to judge.
 
-use pleach::engine::{Judged, Question};
+use pleach::engine::{Question, ReviewedWork};
 use pleach::event::HumanInteraction;
 use pleach::git::FileStat;
 use pleach::plan::pipeline::QuestionKind;
@@ -57,7 +57,7 @@ pub fn unanswered(question: &Question) -> Option<String> {
 }
 
 /// The work that is to be judged: the newest answer and the changes so far.
-pub fn judged(work: &Judged) -> String {
+pub fn judged(work: &ReviewedWork) -> String {
     let mut text = String::new();
     if let Some((node, answer)) = work.answer.as_ref().filter(|(_, answer)| !answer.trim().is_empty()) {
         text.push_str(&format!("  {node} answered:\n"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pleach::budget::Amount;
-use pleach::engine::{Deed, Milestone, Moment, NodeFailure, Standing, Summary, Turn, View};
+use pleach::engine::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
 use pleach::event::PauseReason;
 use pleach::ids::{CommitId, NodeId, SessionId};
 use pleach::llm::{Message, Part, Role};
@@ -31,15 +31,15 @@ pub fn age(since: Timestamp, now: Timestamp) -> String {
 }
 
 /// `paused (waits for a person)`, `failed: …`
-pub fn standing(standing: &Standing) -> String {
+pub fn standing(standing: &SessionStatus) -> String {
     let more = match standing {
-        Standing::Dead => " (its process is gone)",
-        Standing::Paused { why: Some(why), .. } => return format!("paused: {}", plain(why)),
-        Standing::Paused { reason: PauseReason::Interrupted, .. } => " (interrupted)",
-        Standing::Paused { reason: PauseReason::WaitsForPerson, .. } => " (waits for a person)",
-        Standing::Paused { reason: PauseReason::OverBudget, .. } => " (out of budget)",
-        Standing::Failed { reason } => return format!("failed: {}", plain(reason)),
-        Standing::Running | Standing::Done | Standing::Cancelled => "",
+        SessionStatus::Dead => " (its process is gone)",
+        SessionStatus::Paused { why: Some(why), .. } => return format!("paused: {}", plain(why)),
+        SessionStatus::Paused { reason: PauseReason::Interrupted, .. } => " (interrupted)",
+        SessionStatus::Paused { reason: PauseReason::WaitsForPerson, .. } => " (waits for a person)",
+        SessionStatus::Paused { reason: PauseReason::OverBudget, .. } => " (out of budget)",
+        SessionStatus::Failed { reason } => return format!("failed: {}", plain(reason)),
+        SessionStatus::Running | SessionStatus::Done | SessionStatus::Cancelled => "",
     };
     format!("{}{more}", standing.word())
 }
@@ -80,7 +80,7 @@ fn word(summary: &Summary) -> &'static str {
     let Some(task) = &summary.state.task else { return summary.standing().word() };
     match &task.landed {
         Some(_) => "landed",
-        None if task.is_decided() && summary.standing() != Standing::Cancelled => "waits to land",
+        None if task.is_decided() && summary.standing() != SessionStatus::Cancelled => "waits to land",
         None => summary.standing().word(),
     }
 }
@@ -196,7 +196,7 @@ fn failed(failure: &NodeFailure) -> [String; 7] {
 }
 
 /// `code`, `code (visit 2)`, `code (visit 1, attempt 3)`
-pub fn node(turn: &Turn) -> String {
+pub fn node(turn: &TurnView) -> String {
     visited(&turn.node, turn.visit, turn.attempt)
 }
 
@@ -217,7 +217,7 @@ fn next_words(checkpoint: &Milestone) -> String {
 }
 
 /// What a turn did, on one line: its commit's subject, its tools, or its command.
-fn what(turn: &Turn) -> String {
+fn what(turn: &TurnView) -> String {
     let text = match (&turn.deed, &turn.message) {
         (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", headline(command, WHAT - 16)),
         (_, Some(message)) => first_line(message).to_owned(),

@@ -10,7 +10,7 @@ use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{Leftover, Places, Session, Standing, Summary, View};
+use pleach::engine::{self, Orphan, OrphanPlaces, SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
@@ -294,12 +294,12 @@ fn bytes(count: u64) -> String {
 }
 
 /// The directories sessions of a repository use.
-pub fn places(repo: &Repo, settings: &Settings) -> Places {
+pub fn places(repo: &Repo, settings: &Settings) -> OrphanPlaces {
     let name = repo_name(repo.git_dir(), repo.workdir());
     let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
     let usual = names.map(|name| default_worktree_base(&settings.state_dir, repo.common_dir(), &name));
     let worktrees = &settings.resolved.config.worktrees;
-    Places {
+    OrphanPlaces {
         state_dir: settings.state_dir.clone(),
         worktrees: worktrees.base.clone().into_iter().chain(usual).collect(),
         copied_in: worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect(),
@@ -325,8 +325,8 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let mut running = 0;
     for (id, summary) in &all {
         match summary.as_ref().map(Summary::standing) {
-            Ok(Standing::Running) => running += 1,
-            Ok(Standing::Dead) => findings.push(Finding::warn(
+            Ok(SessionStatus::Running) => running += 1,
+            Ok(SessionStatus::Dead) => findings.push(Finding::warn(
                 "sessions",
                 format!("{id} was killed while it ran"),
                 format!("`pleach resume {id}` continues it, `pleach rm {id}` removes it"),
@@ -357,8 +357,8 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
 }
 
 /// The orphans of sessions that no longer exist; with `fix` they are removed.
-pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
-    let found = match Session::leftovers(repo, places) {
+pub fn orphans(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
+    let found = match engine::orphans(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };
@@ -372,7 +372,7 @@ pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
             .collect();
     }
     // Removing a worktree removes the locks of its session too.
-    let remove = |left: &Leftover| match left.remove(repo, places) {
+    let remove = |left: &Orphan| match left.remove(repo, places) {
         Ok(kept) => {
             let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
             Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", describe_orphan(left))) }
@@ -382,17 +382,17 @@ pub fn orphans(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
     found.iter().map(remove).collect()
 }
 
-fn describe_orphan(left: &Leftover) -> String {
+fn describe_orphan(left: &Orphan) -> String {
     match left {
-        Leftover::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
-        Leftover::Worktree { session, path } => {
+        Orphan::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
+        Orphan::Worktree { session, path } => {
             format!("the worktree {} of session {session}, which no longer exists", path.display())
         }
-        Leftover::Forgotten { path } => format!("git's registration of the worktree {}, which is gone", path.display()),
-        Leftover::Scratch { path } => {
+        Orphan::Forgotten { path } => format!("git's registration of the worktree {}, which is gone", path.display()),
+        Orphan::Scratch { path } => {
             format!("the temporary files {} of a run that was killed", path.display())
         }
-        Leftover::Home { session, path } => {
+        Orphan::Home { session, path } => {
             format!("the agents' directory {} of session {session}, which no longer exists", path.display())
         }
     }

@@ -46,7 +46,7 @@ pub fn print_outcome(
             out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
             out.line(format!("retry:   {}", retry_failed(globals)))
         }
-        TreeEnded::CalledOff(task) => {
+        TreeEnded::Cancelled(task) => {
             out.line(head(format!("cancelled: {task}: its session was cancelled")))?;
             out.line(format!("retry:   {}", rerun(globals)))
         }
@@ -176,7 +176,7 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
         TreeEnded::Failed { task, attempts, reason, .. } => {
             json!({"ended": "failed", "task": task, "attempts": attempts, "reason": reason})
         }
-        TreeEnded::CalledOff(task) => json!({"ended": "cancelled", "task": task}),
+        TreeEnded::Cancelled(task) => json!({"ended": "cancelled", "task": task}),
         TreeEnded::GateRed { gate, reason, .. } => json!({"ended": "gate_red", "task": gate, "reason": reason}),
         TreeEnded::Stalled(blocked) => {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::engine::tree::progress::Reader;
+use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::tree::TaskNode;
@@ -79,8 +79,8 @@ impl TreeContext {
     }
 
     /// A reader of what happened to trees.
-    pub fn reader(&self) -> Reader {
-        Reader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
+    pub fn reader(&self) -> ProgressReader {
+        ProgressReader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
     }
 
     /// The handle that skips or resets tasks of a tree.
@@ -105,7 +105,7 @@ impl TreeContext {
     pub fn trees(
         &self,
         asked: Option<&Path>,
-        reader: &mut Reader,
+        reader: &mut ProgressReader,
     ) -> Result<(Vec<TreeWithProgress>, Vec<BrokenTree>), Failure> {
         let repo = &self.place.repo;
         if let Some(asked) = asked {
@@ -138,7 +138,7 @@ impl TreeContext {
         Ok((grown, withered))
     }
 
-    fn grown(&self, file: TreeFile, reader: &mut Reader) -> Result<TreeWithProgress, Failure> {
+    fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
         let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use pleach::agent::Roster;
 use pleach::config::AgentChoice;
-use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{self, Brought, Left, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left};
+use pleach::engine::tree::progress::ProgressReader;
+use pleach::engine::tree::{
+    self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
+};
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
 use pleach::event::Notification;
 use pleach::ids::{BranchName, TaskId};
@@ -69,7 +71,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     show_git_progress(globals, &site.place.repo);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is approved. Only who has the target knows what all of it is.
-    let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
+    let opened = tree::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
     wait_for(site.agree(&run, &brought))?;
     warn_of_dirty_files(globals, &site.place)?;
@@ -114,27 +116,27 @@ impl RunSite<'_> {
     fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
-            let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
+            let left = open_sessions(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
             asking.extend(left.into_iter().map(|left| left.pipeline));
         }
         Ok(asking)
     }
 
     /// Asks for approval of everything a run would do, by its plan and by fetched sessions.
-    async fn agree(&self, run: &TreeRun, brought: &Brought) -> Result<(), Failure> {
-        for Left { session, task, pipeline, .. } in &brought.left {
+    async fn agree(&self, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
+        for OpenSession { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was started with it; `pleach cancel {session}` to restart the task"))
             })?;
         }
-        let items = run.to_trust(&self.settings.resolved, &self.settings.environment, brought);
+        let items = tree::to_trust(run, &self.settings.resolved, &self.settings.environment, brought);
         self.truster.agree(items.map_err(|error| of_trust(&error))?).await
     }
 
     /// Works a plan to its end.
     async fn run(
         &self,
-        (plan, mut run, left): (&TreePlan, TreeRun, Vec<Left>),
+        (plan, mut run, left): (&TreePlan, TreeRun, Vec<OpenSession>),
         engine: Arc<Engine>,
         protection: &Chosen,
         shown: &mut TreeProgress,
@@ -143,11 +145,11 @@ impl RunSite<'_> {
         print_agents(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes)))
             .await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
-        warn_unmetered(engine.unheld(plan.used_pipelines().chain(left.iter().cloned())));
+        warn_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let mut told = engine.events.subscribe();
-        let changes = run.changes();
+        let changes = tree::changes(&run);
         std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
         drop(told);
         shown.begin(plan, progress, &changes);
@@ -159,10 +161,10 @@ impl RunSite<'_> {
         };
         let ended = loop {
             let ended;
-            (run, ended) = run.spawn().follow(&mut hear).await;
+            (run, ended) = tree::spawn(run).follow(&mut hear).await;
             match ended.map_err(|error| self.failed(plan, &error))? {
                 TreeEnded::Unasked => {
-                    let brought = run.brought().map_err(|error| self.failed(plan, &error))?;
+                    let brought = tree::pending_trust(&mut run).map_err(|error| self.failed(plan, &error))?;
                     self.agree(&run, &brought).await?;
                 }
                 ended => break ended,
@@ -197,7 +199,7 @@ fn exit(ended: &TreeEnded) -> Exit {
     match ended {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
         TreeEnded::Failed { .. }
-        | TreeEnded::CalledOff(_)
+        | TreeEnded::Cancelled(_)
         | TreeEnded::GateRed { .. }
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
@@ -239,10 +241,10 @@ fn require_agent<P: Borrow<Pipeline>>(
 
 /// The first action, and the order of the rest.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
-        begun_again(&progress).iter().for_each(say::warn);
+        restart_warnings(&progress).iter().for_each(say::warn);
         // A tree that is started again has nothing after it.
         progress = progress.anew();
     }

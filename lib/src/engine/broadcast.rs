@@ -5,22 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
-use super::Engine;
-use crate::clock;
-use crate::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warning};
-use crate::ids::{ContextId, NodeId, SessionId};
-use crate::llm::Message;
+use crate::event::Notification;
 
 /// Tells events to all subscriptions, in the order in which they happened. What is recorded is told once it is on disk.
 #[derive(Debug, Clone, Default)]
 pub struct Broadcast {
-    listeners: Arc<Mutex<Vec<Listener>>>,
+    listeners: Arc<Mutex<Vec<Subscriber>>>,
     /// Somebody wants to hear what agents say in turns that are not over.
-    words: Arc<AtomicBool>,
+    pub(super) words: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Listener {
+struct Subscriber {
     sender: mpsc::UnboundedSender<Notification>,
     /// How many events were sent.
     sent: u64,
@@ -42,7 +38,7 @@ impl Broadcast {
     pub fn subscribe(&self) -> Subscription {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (read, seen) = watch::channel(0);
-        self.with(|listeners| listeners.push(Listener { sender, sent: 0, read: seen }));
+        self.with(|listeners| listeners.push(Subscriber { sender, sent: 0, read: seen }));
         Subscription { receiver, read, is_reading: false }
     }
 
@@ -74,7 +70,7 @@ impl Broadcast {
         }
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Subscriber>) -> T) -> T {
         look(&mut self.listeners.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -103,42 +99,10 @@ impl Subscription {
     }
 }
 
-impl Engine {
-    /// Tells what happens to a whole tree. Nothing secret is told.
-    pub(super) fn tell(&self, event: impl Into<Event>) {
-        let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Notification { by: None, recorded: Arc::new(recorded) });
-    }
-
-    /// Tells what a person should know.
-    pub(super) fn warn(&self, warning: Warning) {
-        self.tell(warning);
-    }
-
-    /// Tells what an agent said, as soon as it is known.
-    pub(super) fn announce(&self, by: (&SessionId, &ContextId), node: &NodeId, messages: &[Message]) {
-        let wanted = self.events.words.load(Ordering::Relaxed);
-        for message in messages.iter().filter(|_| wanted) {
-            let Ok(message) = serde_json::to_value(message) else { continue };
-            self.tell_under_way(by, AgentSpoke { node_id: node.clone(), message, extra: Default::default() });
-        }
-    }
-
-    /// Tells what an agent waits for, or that it goes on.
-    pub(super) fn tell_wait(&self, by: (&SessionId, &ContextId), node: &NodeId, why: Option<&str>) {
-        let why = why.map(str::to_owned);
-        self.tell_under_way(by, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
-    }
-
-    fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
-        let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Recorded;
     use crate::event::WarningCode;
 
     fn told(text: &str) -> Notification {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Error;
 use super::locks::{Locks, lock_name};
-use super::resume::{Found, find, read};
+use super::resume::{RecordedSession, find, read};
 use super::task::SharedWorktree;
-use super::{Error, Session};
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
 use crate::git::Repo;
@@ -30,68 +30,66 @@ const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 /// not know the signal dies of it, which a session survives.
 pub const LOOK: i32 = Signal::USR1.as_raw();
 
-impl Session {
-    /// Calls a session off. A process that works on it is told so first: it finishes its turn and records the end
-    /// itself. After `grace` it is told once more, so that it kills its agents. When it does not let go even then, or
-    /// runs on another machine, this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
-    pub fn call_off(
-        repo: &Repo,
-        redactor: &Redactor,
-        id: &SessionId,
-        grace: Duration,
-        asked: &mut dyn FnMut(&Holder),
-    ) -> Result<Recorded, Error> {
-        let (common, name) = (repo.common_dir(), lock_name(id));
-        let mut waits = [(Wish::Cancel, grace), (Wish::CancelNow, LAST_WAIT)].into_iter().peekable();
-        let mut until = Instant::now();
-        let mut unknown_since = None;
-        let mut told = false;
-        loop {
-            let held = match cancel(repo, redactor, id) {
-                Err(Error::Lock(held @ LockError::Held { .. })) => held,
-                Err(over @ Error::Over { .. }) if told => return recorded_end(repo, id)?.ok_or(over),
-                other => return other,
-            };
-            if Instant::now() >= until {
-                // When nobody holds the session, what a killed run had started is still dying.
-                let holder = Lock::holder(common, &name);
-                let wish = waits.peek().map_or(Wish::CancelNow, |(wish, _)| *wish);
-                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, wish));
-                // Who lets go between two looks is not found either.
-                let since = *unknown_since.get_or_insert_with(Instant::now);
-                if reached {
-                    let Some((_, wait)) = waits.next() else {
-                        Wish::forget(common, &name);
-                        return Err(held.into());
-                    };
-                    told |= holder.is_some();
-                    holder.iter().for_each(&mut *asked);
-                    until = Instant::now() + wait;
-                    unknown_since = None;
-                } else if since.elapsed() > UNKNOWN_WAIT {
+/// Calls a session off. A process that works on it is told so first: it finishes its turn and records the end
+/// itself. After `grace` it is told once more, so that it kills its agents. When it does not let go even then, or
+/// runs on another machine, this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
+pub fn cancel_session(
+    repo: &Repo,
+    redactor: &Redactor,
+    id: &SessionId,
+    grace: Duration,
+    asked: &mut dyn FnMut(&Holder),
+) -> Result<Recorded, Error> {
+    let (common, name) = (repo.common_dir(), lock_name(id));
+    let mut waits = [(Wish::Cancel, grace), (Wish::CancelNow, LAST_WAIT)].into_iter().peekable();
+    let mut until = Instant::now();
+    let mut unknown_since = None;
+    let mut told = false;
+    loop {
+        let held = match cancel(repo, redactor, id) {
+            Err(Error::Lock(held @ LockError::Held { .. })) => held,
+            Err(over @ Error::Over { .. }) if told => return recorded_end(repo, id)?.ok_or(over),
+            other => return other,
+        };
+        if Instant::now() >= until {
+            // When nobody holds the session, what a killed run had started is still dying.
+            let holder = Lock::holder(common, &name);
+            let wish = waits.peek().map_or(Wish::CancelNow, |(wish, _)| *wish);
+            let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, wish));
+            // Who lets go between two looks is not found either.
+            let since = *unknown_since.get_or_insert_with(Instant::now);
+            if reached {
+                let Some((_, wait)) = waits.next() else {
                     Wish::forget(common, &name);
                     return Err(held.into());
-                }
+                };
+                told |= holder.is_some();
+                holder.iter().for_each(&mut *asked);
+                until = Instant::now() + wait;
+                unknown_since = None;
+            } else if since.elapsed() > UNKNOWN_WAIT {
+                Wish::forget(common, &name);
+                return Err(held.into());
             }
-            std::thread::sleep(PAUSE);
         }
+        std::thread::sleep(PAUSE);
     }
+}
 
-    /// Calls off a session on a task that nobody works on, also one that only waits to land: the task has been decided
-    /// otherwise. `seat` is the working copy of its target's tasks, where this process holds it.
-    pub fn put_aside(
-        repo: &Repo,
-        redactor: &Redactor,
-        id: &SessionId,
-        seat: Option<&SharedWorktree>,
-    ) -> Result<(), Error> {
-        let locks = match seat {
-            Some(seat) => Locks::beside(repo, id, seat.lock.clone())?,
-            None => Locks::take(repo, id)?,
-        };
-        let (_locks, found) = locks.with(|| read(repo, id))?;
-        record(repo, redactor, id, found).map(drop)
-    }
+/// Calls off a session on a task that nobody works on, also one that only waits to land: the task has been decided
+/// otherwise. `worktree` is the working copy of its target's tasks, where this process holds it.
+pub fn abandon_session(
+    repo: &Repo,
+    redactor: &Redactor,
+    id: &SessionId,
+    worktree: Option<&SharedWorktree>,
+) -> Result<(), Error> {
+    let locks = match worktree {
+        Some(worktree) => Locks::beside(repo, id, worktree.lock.clone())?,
+        None => Locks::take(repo, id)?,
+    };
+    let (_locks, found) = locks.with(|| read(repo, id))?;
+    record(repo, redactor, id, found).map(drop)
 }
 
 /// Records that a session no process works on is called off.
@@ -100,8 +98,8 @@ fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, 
     record(repo, redactor, id, found)
 }
 
-fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: Found) -> Result<Recorded, Error> {
-    let Found { history, mut state, .. } = found;
+fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: RecordedSession) -> Result<Recorded, Error> {
+    let RecordedSession { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
     let newest = (history.first, history.tip, state.messages);

@@ -61,7 +61,7 @@ impl View {
     /// only if it holds an earlier export of this session.
     pub fn export(&self, repo: &Repo, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
         self.claim(dir)?;
-        let mut target = Target { dir, written: Vec::new() };
+        let mut target = ExportTarget { dir, written: Vec::new() };
         // First of all, so that an export that was cut short is known for what it is.
         target.json(MANIFEST, &self.manifest())?;
         for (node, (_, execution)) in self.executions() {
@@ -144,7 +144,7 @@ impl View {
     fn export_node(
         &self,
         repo: &Repo,
-        target: &mut Target<'_>,
+        target: &mut ExportTarget<'_>,
         node: &NodeId,
         execution: &NodeExecution,
     ) -> Result<(), ExportError> {
@@ -168,12 +168,12 @@ impl View {
 }
 
 /// The directory written to. Node ids are plain words, so no path leads out of it; links in it are not followed.
-struct Target<'a> {
+struct ExportTarget<'a> {
     dir: &'a Path,
     written: Vec<PathBuf>,
 }
 
-impl Target<'_> {
+impl ExportTarget<'_> {
     fn directory(&self, name: &str) -> Result<(), ExportError> {
         let path = self.dir.join(name);
         match fs::symlink_metadata(&path) {

@@ -6,9 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Error;
-use super::context::Context;
-use super::executor::{Heard, Wanted, newest_answer};
-use super::session::SessionPlan;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
@@ -51,12 +48,12 @@ pub struct Question {
     /// How long to wait for an answer.
     pub timeout: Option<Duration>,
     /// The work that is to be judged, where somebody may look at it.
-    pub work: Option<Judged>,
+    pub work: Option<ReviewedWork>,
 }
 
 /// What a person is shown of the work a gate is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judged {
+pub struct ReviewedWork {
     /// The session.
     pub session: SessionId,
     /// The newest answer of an agent, and whose it is.
@@ -97,17 +94,17 @@ impl Question {
 
     /// What a text answers: a choice, a choice with a comment (`choice: comment`), or where these are asked for, words of
     /// the person's own.
-    pub fn read(&self, text: &str) -> Result<Reply, NoChoice> {
+    pub fn read(&self, text: &str) -> Result<GateReply, NoChoice> {
         let text = text.trim();
         match self.choice(text) {
-            Ok(index) => Ok(Reply { index, ..Reply::default() }),
+            Ok(index) => Ok(GateReply { index, ..GateReply::default() }),
             Err(why @ NoChoice::Ambiguous { .. }) => Err(why),
             Err(why) => {
                 if let Some((index, comment)) = self.commented(text) {
-                    return Ok(Reply { index, comment: Some(comment), ..Reply::default() });
+                    return Ok(GateReply { index, comment: Some(comment), ..GateReply::default() });
                 }
                 let index = self.free.filter(|_| !text.is_empty()).ok_or(why)?;
-                Ok(Reply { index, text: Some(text.to_owned()), ..Reply::default() })
+                Ok(GateReply { index, text: Some(text.to_owned()), ..GateReply::default() })
             }
         }
     }
@@ -155,18 +152,18 @@ impl Question {
     }
 
     /// What becomes of an answer in words, from wherever it came.
-    pub fn answer(&self, text: &str, source: &'static str) -> Answer {
+    pub fn answer(&self, text: &str, source: &'static str) -> GateAnswer {
         match self.read(text) {
-            Ok(reply) => Answer::Choice(Reply { source, ..reply }),
-            Err(NoChoice::Declined) => Answer::Skipped,
-            Err(why) => Answer::None { text: text.to_owned(), why },
+            Ok(reply) => GateAnswer::Choice(GateReply { source, ..reply }),
+            Err(NoChoice::Declined) => GateAnswer::Skipped,
+            Err(why) => GateAnswer::None { text: text.to_owned(), why },
         }
     }
 
     /// Why a text is no answer; none where it is one.
     pub fn refused(&self, text: &str) -> Option<Error> {
         match self.answer(text, "") {
-            Answer::None { text, why } => Some(self.error(text, why)),
+            GateAnswer::None { text, why } => Some(self.error(text, why)),
             _ => None,
         }
     }
@@ -194,29 +191,6 @@ impl Question {
     pub fn choices_in_words(&self) -> String {
         let shown = self.shown().map(|choice| choice.label.as_str());
         listed(shown.chain(self.free.map(|_| "your own words")), usize::MAX)
-    }
-}
-
-/// What a person at a gate judges.
-pub(super) fn judged(plan: &SessionPlan, state: &State, heard: &Heard) -> Result<Judged, Error> {
-    let mut changes = Vec::new();
-    for (name, repo) in &plan.repos {
-        if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
-            && base != work
-        {
-            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
-        }
-    }
-    let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
-    Ok(Judged { session: plan.id.clone(), answer, changes })
-}
-
-impl Context {
-    /// What a person judges at the gate it waits at.
-    pub(super) fn judged(&mut self) -> Result<Judged, Error> {
-        let wanted = Wanted { answers: newest_answer(&self.state).into_iter().collect(), thread: None };
-        self.hear(&wanted)?;
-        judged(&self.plan, &self.state, &self.memory.heard)
     }
 }
 
@@ -260,7 +234,7 @@ pub enum NoChoice {
 
 /// A choice, and what was said with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct GateReply {
     /// Its place among the question's choices.
     pub index: usize,
     /// The answer in the person's own words, where these were asked for.
@@ -273,9 +247,9 @@ pub struct Reply {
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum GateAnswer {
     /// This choice.
-    Choice(Reply),
+    Choice(GateReply),
     /// The person would not say.
     Skipped,
     /// Nobody answered in time.
@@ -294,10 +268,10 @@ pub enum Answer {
 /// Whoever answers the gates of a run.
 pub trait Interviewer: Send + Sync {
     /// Asks, and waits for the answer.
-    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer>;
+    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, GateAnswer>;
 
     /// Asks whoever has just given this answer for a comment. Only those who can be asked have one.
-    fn comment<'a>(&'a self, _: &'a Question, _: &'a Reply) -> BoxFuture<'a, Option<String>> {
+    fn comment<'a>(&'a self, _: &'a Question, _: &'a GateReply) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
 }
@@ -313,10 +287,10 @@ impl fmt::Debug for dyn Interviewer {
 pub struct AutoApprove;
 
 impl Interviewer for AutoApprove {
-    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
+    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, GateAnswer> {
         let text = question.free.map(|_| "auto-approved".to_owned());
-        let reply = Reply { index: question.free.unwrap_or(0), text, comment: None, source: "auto-approve" };
-        Box::pin(async { Answer::Choice(reply) })
+        let reply = GateReply { index: question.free.unwrap_or(0), text, comment: None, source: "auto-approve" };
+        Box::pin(async { GateAnswer::Choice(reply) })
     }
 }
 
@@ -325,15 +299,15 @@ impl Interviewer for AutoApprove {
 pub struct Nobody;
 
 impl Interviewer for Nobody {
-    fn ask<'a>(&'a self, _: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
-        Box::pin(async { Answer::Nobody })
+    fn ask<'a>(&'a self, _: &'a Question, _: &'a Cancel) -> BoxFuture<'a, GateAnswer> {
+        Box::pin(async { GateAnswer::Nobody })
     }
 }
 
 /// Answers given beforehand, by gate. A gate without an answer left is put to the next one.
 #[derive(Debug)]
-pub struct Prepared<I> {
-    answers: BTreeMap<String, Given>,
+pub struct PreparedAnswers<I> {
+    answers: BTreeMap<String, GivenAnswers>,
     /// Which answer of a gate is next, once it was asked.
     next: Mutex<BTreeMap<NodeId, usize>>,
     then: I,
@@ -344,14 +318,14 @@ const PREPARED: &str = "file";
 
 /// What was answered to a gate beforehand. No answer is taken twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum GivenAnswers {
     /// For the visits that come next, in order.
     Next(Vec<String>),
     /// For every visit from the first one of the session, in order: what a run before this one has asked is left out.
     Each(Vec<String>),
 }
 
-impl Given {
+impl GivenAnswers {
     /// All answers.
     pub fn texts(&self) -> &[String] {
         match self {
@@ -360,17 +334,17 @@ impl Given {
     }
 }
 
-impl<I: Interviewer> Prepared<I> {
+impl<I: Interviewer> PreparedAnswers<I> {
     /// These answers, then `then`.
-    pub fn new(answers: BTreeMap<String, Given>, then: I) -> Self {
+    pub fn new(answers: BTreeMap<String, GivenAnswers>, then: I) -> Self {
         Self { answers, next: Mutex::default(), then }
     }
 
     /// Takes the answer to a question, if there is one left.
     fn take(&self, question: &Question) -> Option<&str> {
         let (answers, first) = match self.answers.get(question.node.as_str())? {
-            Given::Next(answers) => (answers, 0),
-            Given::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
+            GivenAnswers::Next(answers) => (answers, 0),
+            GivenAnswers::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
         };
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let next = next.entry(question.node.clone()).or_insert(first);
@@ -380,15 +354,15 @@ impl<I: Interviewer> Prepared<I> {
     }
 }
 
-impl<I: Interviewer> Interviewer for Prepared<I> {
-    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer> {
+impl<I: Interviewer> Interviewer for PreparedAnswers<I> {
+    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, GateAnswer> {
         match self.take(question) {
             None => self.then.ask(question, cancel),
             Some(text) => Box::pin(async move { question.answer(text, PREPARED) }),
         }
     }
 
-    fn comment<'a>(&'a self, question: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+    fn comment<'a>(&'a self, question: &'a Question, reply: &'a GateReply) -> BoxFuture<'a, Option<String>> {
         match reply.source {
             PREPARED => Box::pin(async { None }),
             _ => self.then.comment(question, reply),
@@ -397,11 +371,11 @@ impl<I: Interviewer> Interviewer for Prepared<I> {
 }
 
 impl Interviewer for Box<dyn Interviewer> {
-    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer> {
+    fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, GateAnswer> {
         (**self).ask(question, cancel)
     }
 
-    fn comment<'a>(&'a self, question: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+    fn comment<'a>(&'a self, question: &'a Question, reply: &'a GateReply) -> BoxFuture<'a, Option<String>> {
         (**self).comment(question, reply)
     }
 }
@@ -465,7 +439,7 @@ mod tests {
         assert_eq!((read(&both, "yes").map(|read| read.0), read(&both, "N").map(|read| read.0)), (Some(0), Some(1)));
         let one = question("gate -> a [label=Continue]");
         assert_eq!(read(&one, "y: fine"), Some((0, None, Some("fine".into()))));
-        assert_eq!(one.answer("no", "console"), Answer::Skipped);
+        assert_eq!(one.answer("no", "console"), GateAnswer::Skipped);
         let choices = question("gate -> a [label=Ship] gate -> b [label=Back]");
         assert_eq!(choices.read("yes"), Err(NoChoice::Unknown));
     }

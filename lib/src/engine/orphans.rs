@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::Error;
 use super::locks::Locks;
-use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
-use super::{Error, Session};
+use super::remove::{KeptWork, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
 use crate::git::{Listed, Repo, Worktree};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
@@ -14,7 +14,7 @@ use crate::workspace::{self, Lock, Scratch, agent_homes};
 
 /// Something a session has left that is not in this repository any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leftover {
+pub enum Orphan {
     /// The file of a lock nobody holds.
     Lock {
         /// Its name.
@@ -48,7 +48,7 @@ pub enum Leftover {
 
 /// Where sessions leave things.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct OrphanPlaces {
     /// Where machine-local state lives.
     pub state_dir: PathBuf,
     /// The directories working copies are made in. What lies elsewhere is somebody else's.
@@ -57,41 +57,39 @@ pub struct Places {
     pub copied_in: Vec<RepoPath>,
 }
 
-impl Session {
-    /// What sessions of this repository have left behind that are gone.
-    pub fn leftovers(repo: &Repo, places: &Places) -> Result<Vec<Leftover>, Error> {
-        let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
-        let common = repo.common_dir();
-        let locks = Lock::names(common).map_err(Error::from)?;
-        // A session that is being started has its locks before it has a record.
-        let is_held = |session: &SessionId| {
-            let mut own = locks.iter().filter(|name| session_of_lock(name).as_ref() == Some(session));
-            own.any(|name| Lock::is_held(common, name))
-        };
-        let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
-        let mut found = Vec::new();
-        for listed in Worktree::linked(repo)? {
-            let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
-            let path = listed.path;
-            found.push(match path.is_dir() {
-                true => Leftover::Worktree { session, path },
-                false => Leftover::Forgotten { path },
-            });
-        }
-        let homes = agent_homes(&places.state_dir, common);
-        let homes = homes.into_iter().filter(|(session, _)| gone(session));
-        found.extend(homes.map(|(session, path)| Leftover::Home { session, path }));
-        let of_nobody = |name: &&String| session_of_lock(name).is_some_and(|session| gone(&session));
-        found.extend(locks.iter().filter(of_nobody).map(|name| Leftover::Lock { name: name.clone() }));
-        let scratch = Scratch::left(&places.state_dir).into_iter();
-        found.extend(scratch.map(|left| Leftover::Scratch { path: left.path }));
-        Ok(found)
+/// What sessions of this repository have left behind that are gone.
+pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error> {
+    let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
+    let common = repo.common_dir();
+    let locks = Lock::names(common).map_err(Error::from)?;
+    // A session that is being started has its locks before it has a record.
+    let is_held = |session: &SessionId| {
+        let mut own = locks.iter().filter(|name| session_of_lock(name).as_ref() == Some(session));
+        own.any(|name| Lock::is_held(common, name))
+    };
+    let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
+    let mut found = Vec::new();
+    for listed in Worktree::linked(repo)? {
+        let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
+        let path = listed.path;
+        found.push(match path.is_dir() {
+            true => Orphan::Worktree { session, path },
+            false => Orphan::Forgotten { path },
+        });
     }
+    let homes = agent_homes(&places.state_dir, common);
+    let homes = homes.into_iter().filter(|(session, _)| gone(session));
+    found.extend(homes.map(|(session, path)| Orphan::Home { session, path }));
+    let of_nobody = |name: &&String| session_of_lock(name).is_some_and(|session| gone(&session));
+    found.extend(locks.iter().filter(of_nobody).map(|name| Orphan::Lock { name: name.clone() }));
+    let scratch = Scratch::left(&places.state_dir).into_iter();
+    found.extend(scratch.map(|left| Orphan::Scratch { path: left.path }));
+    Ok(found)
 }
 
-impl Leftover {
+impl Orphan {
     /// Removes it. What is in a working copy and nowhere else is kept first, under the ref that is returned.
-    pub fn remove(&self, repo: &Repo, places: &Places) -> Result<Option<String>, RemoveError> {
+    pub fn remove(&self, repo: &Repo, places: &OrphanPlaces) -> Result<Option<String>, RemoveError> {
         match self {
             Self::Lock { name } => {
                 let lock = Lock::take(repo.common_dir(), name, "a session that is gone").map_err(Error::from)?;
@@ -147,7 +145,13 @@ fn remove_worktree(
         && !is_on_a_ref(repo, head)?
     {
         let tree = repo.tree_of(head)?;
-        keep = Some(Keep { writer: repo.writer(), tree, parents: vec![head], unmerged: true, uncommitted: Vec::new() });
+        keep = Some(KeptWork {
+            writer: repo.writer(),
+            tree,
+            parents: vec![head],
+            unmerged: true,
+            uncommitted: Vec::new(),
+        });
     }
     let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
     Worktree::remove(repo, path)?;
@@ -163,7 +167,7 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
 
 /// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
 /// there, unless they check a branch out.
-fn session_of(listed: &Listed, places: &Places) -> Option<SessionId> {
+fn session_of(listed: &Listed, places: &OrphanPlaces) -> Option<SessionId> {
     let above = listed.path.parent()?;
     let base = above.parent()?;
     let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn only_what_lies_in_a_place_of_sessions_is_one() {
-        let places = Places { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
+        let places = OrphanPlaces { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
         let listed = |path: &str, branch: Option<&str>| Listed {
             path: path.into(),
             git_dir: PathBuf::new(),

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::Error;
 use super::cancel::tell;
 use super::locks::lock_name;
-use super::{Error, Session};
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::workspace::{Holder, Lock, LockError, Wish};
@@ -18,49 +18,47 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 /// How long a lock may be held by somebody who is not found: who lets go between two looks is not.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
-impl Session {
-    /// Asks the process that works on a session to pause, and waits until it has let go: after the turn in flight, which
-    /// is cut short once `grace` is over, where that is given. `asked` is told of every signal. False when no process
-    /// works on it; when one cannot be told, or does not let go, this is [`LockError::Held`].
-    pub fn ask_to_pause(
-        repo: &Repo,
-        id: &SessionId,
-        grace: Option<Duration>,
-        asked: &mut dyn FnMut(&Holder),
-    ) -> Result<bool, Error> {
-        let (common, name) = (repo.common_dir(), lock_name(id));
-        let begun = Instant::now();
-        let (mut told, mut cut_short) = (false, None::<Instant>);
-        while let Some(holder) = Lock::holder(common, &name) {
-            let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
-            let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
-            // Who takes the lock forgets what was wished of somebody else, and may have met this one.
-            let is_lost = told && Wish::read(common, &name).is_none();
-            let wish = match (told, is_due) {
-                (true, true) => Some(Wish::PauseNow),
-                _ if is_lost && cut_short.is_some() => Some(Wish::PauseNow),
-                _ if !told || is_lost => Some(Wish::Pause),
-                _ => None,
-            };
-            if let Some(wish) = wish {
-                if tell(&holder, common, &name, wish) {
-                    if !is_lost || is_due {
-                        asked(&holder);
-                    }
-                    cut_short = cut_short.or(is_due.then(Instant::now));
-                    told = true;
-                } else if begun.elapsed() > UNKNOWN_WAIT {
-                    Wish::forget(common, &name);
-                    return Err(held().into());
+/// Asks the process that works on a session to pause, and waits until it has let go: after the turn in flight, which
+/// is cut short once `grace` is over, where that is given. `asked` is told of every signal. False when no process
+/// works on it; when one cannot be told, or does not let go, this is [`LockError::Held`].
+pub fn pause_session(
+    repo: &Repo,
+    id: &SessionId,
+    grace: Option<Duration>,
+    asked: &mut dyn FnMut(&Holder),
+) -> Result<bool, Error> {
+    let (common, name) = (repo.common_dir(), lock_name(id));
+    let begun = Instant::now();
+    let (mut told, mut cut_short) = (false, None::<Instant>);
+    while let Some(holder) = Lock::holder(common, &name) {
+        let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
+        let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
+        // Who takes the lock forgets what was wished of somebody else, and may have met this one.
+        let is_lost = told && Wish::read(common, &name).is_none();
+        let wish = match (told, is_due) {
+            (true, true) => Some(Wish::PauseNow),
+            _ if is_lost && cut_short.is_some() => Some(Wish::PauseNow),
+            _ if !told || is_lost => Some(Wish::Pause),
+            _ => None,
+        };
+        if let Some(wish) = wish {
+            if tell(&holder, common, &name, wish) {
+                if !is_lost || is_due {
+                    asked(&holder);
                 }
-            }
-            if cut_short.is_some_and(|since| since.elapsed() > LAST_WAIT) {
+                cut_short = cut_short.or(is_due.then(Instant::now));
+                told = true;
+            } else if begun.elapsed() > UNKNOWN_WAIT {
                 Wish::forget(common, &name);
                 return Err(held().into());
             }
-            std::thread::sleep(LOOK);
         }
-        Wish::forget(common, &name);
-        Ok(told)
+        if cut_short.is_some_and(|since| since.elapsed() > LAST_WAIT) {
+            Wish::forget(common, &name);
+            return Err(held().into());
+        }
+        std::thread::sleep(LOOK);
     }
+    Wish::forget(common, &name);
+    Ok(told)
 }

@@ -15,33 +15,31 @@ use crate::workspace::branch_ref;
 /// So many are looked into when a session ends: who comes from a version that kept them all does not wait for that.
 const AT_ONCE: usize = 20;
 
-impl Session {
-    /// Removes worktrees beyond those the settings want to keep, this session's own among them. That one of them cannot be
-    /// removed is no failure of the session: it stays, and is tried again after the next one.
-    pub(super) fn trim_pool(&mut self) {
-        let Some(size) = self.engine.worktrees.pool.filter(|_| self.is_done()) else { return };
-        if size == 0
-            && let Ok(summary) = Summary::newest(&self.repo, self.id())
-            && let Some(path) = self.workspace().map(|workspace| workspace.root().to_owned())
-            && let Ok(true) = remove_clean(&self.repo, &summary, &path)
-        {
-            self.root_mut().workspace = None;
-        }
-        // This one is newer than all of them.
-        let others = size.saturating_sub(1);
-        if let Ok(done) = done_before(&self.repo, self.id()) {
-            for (summary, path) in done.iter().skip(others).take(AT_ONCE) {
-                // Whoever works there needs it.
-                if let Ok(_locks) = Locks::take(&self.repo, &summary.session) {
-                    let _ = remove_clean(&self.repo, summary, path);
-                }
+/// Removes worktrees beyond those the settings want to keep, this session's own among them. That one of them cannot be
+/// removed is no failure of the session: it stays, and is tried again after the next one.
+pub(super) fn trim_pool(session: &mut Session) {
+    let Some(size) = session.engine.worktrees.pool.filter(|_| is_done(session)) else { return };
+    if size == 0
+        && let Ok(summary) = Summary::newest(&session.repo, session.id())
+        && let Some(path) = session.workspace().map(|workspace| workspace.root().to_owned())
+        && let Ok(true) = remove_clean(&session.repo, &summary, &path)
+    {
+        session.root_mut().workspace = None;
+    }
+    // This one is newer than all of them.
+    let others = size.saturating_sub(1);
+    if let Ok(done) = done_before(&session.repo, session.id()) {
+        for (summary, path) in done.iter().skip(others).take(AT_ONCE) {
+            // Whoever works there needs it.
+            if let Ok(_locks) = Locks::take(&session.repo, &summary.session) {
+                let _ = remove_clean(&session.repo, summary, path);
             }
         }
     }
+}
 
-    fn is_done(&self) -> bool {
-        self.state().phase == Phase::Completed && self.started().task.is_none()
-    }
+fn is_done(session: &Session) -> bool {
+    session.state().phase == Phase::Completed && session.started().task.is_none()
 }
 
 /// The other sessions that are done and have a worktree, the newest first.

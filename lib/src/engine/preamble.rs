@@ -122,7 +122,7 @@ pub struct Telling<'a> {
 
 /// The text in front of a node's prompt, and the nodes whose files it names.
 pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Telling<'_>) -> (String, Vec<NodeId>) {
-    let mut told = Told::default();
+    let mut told = PreambleText::default();
     if !pipeline.goal.is_empty() && (how.fidelity != Fidelity::Full || !results.is_empty()) {
         let _ = writeln!(told.text, "Goal: {}", pipeline.goal);
     }
@@ -159,12 +159,12 @@ fn person(state: &State) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Told {
+struct PreambleText {
     text: String,
     files: Vec<NodeId>,
 }
 
-impl Told {
+impl PreambleText {
     /// How the nodes ended, what they answered, and what they told each other.
     fn so_far(&mut self, state: &State, results: &[NodeResult], answers: impl FnOnce(&str) -> usize) {
         let known = known(state);
@@ -228,7 +228,7 @@ fn head(result: &NodeResult) -> String {
 }
 
 /// What the nodes have told each other, but for what is shown anyway.
-fn known(state: &State) -> String {
+pub(in crate::engine) fn known(state: &State) -> String {
     const HIDDEN: [&str; 10] = [
         "human.gate.text",
         "human.gate.comment",

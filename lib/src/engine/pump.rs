@@ -12,36 +12,40 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::budget::{BudgetVerdict, unpriced_in};
-use super::context::{Begun, Context, NodeEnd, RecordedTurn};
-use super::executor::{Assignment, Conversation, Job as Assigned, Running};
-use super::run::Ended;
-use super::worker::{Finished, Report, Stopped, TurnAnswer};
-use super::{Error, Session};
+use super::context::{Context, NodeBegin, NodeEnd, RecordedTurn, history};
+use super::ended::SessionEnded;
+use super::executor::{AssignedWork, Assignment, Conversation, Running, is_told_of_the_run};
+use super::worker::{NodeFinished, Stopped, TurnAnswer, WorkerReport};
+use super::{Error, Pause, Question, Session, pausing};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
+use crate::engine::budget::spending;
+use crate::engine::context::{begin_node, end_node, recording, turn};
+use crate::engine::executor::work;
 use crate::event::PauseReason;
 use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
+use crate::workspace::WorkingCopy;
 
 /// How many reports wait at most until they are taken in.
 const REPORTS: usize = 64;
 
 pub(super) struct Pump<'a> {
     session: &'a mut Session,
-    sender: mpsc::Sender<(ContextId, Report)>,
-    reports: mpsc::Receiver<(ContextId, Report)>,
+    sender: mpsc::Sender<(ContextId, WorkerReport)>,
+    reports: mpsc::Receiver<(ContextId, WorkerReport)>,
     /// What contexts do that are away.
-    jobs: JoinSet<Job>,
+    jobs: JoinSet<AwayContext>,
     /// The nodes that were begun and have not ended.
     running: BTreeMap<ContextId, Begins>,
     /// Contexts whose node has no outcome: the session pauses when nothing else goes on.
     halted: BTreeMap<ContextId, Halt>,
     /// What came of contexts while the root was away, which has to know.
-    waiting: VecDeque<(ContextId, After)>,
+    waiting: VecDeque<(ContextId, AwayResult)>,
     /// Reports of workers that came before their contexts were back: who is not answered does not wait.
-    early: VecDeque<(ContextId, Report)>,
+    early: VecDeque<(ContextId, WorkerReport)>,
 }
 
 /// A node that was begun.
@@ -68,17 +72,17 @@ impl Halt {
 }
 
 /// A context that was away, and what came of that.
-struct Job {
+struct AwayContext {
     context: Context,
-    done: Result<After, Error>,
+    done: Result<AwayResult, Error>,
 }
 
 /// What a context has done while it was away.
-enum After {
+enum AwayResult {
     /// It has written what was folded.
     Flushed,
     /// It has begun a node.
-    Begun(Begun),
+    Begun(NodeBegin),
     /// It has written a turn.
     Turn { turn: RecordedTurn, unpriced: Option<String> },
     /// It has written the end of a node.
@@ -101,12 +105,12 @@ impl<'a> Pump<'a> {
     }
 
     /// Runs until the session ends or pauses. Every context is back then.
-    pub(super) async fn run(mut self) -> Result<Ended, Error> {
+    pub(super) async fn run(mut self) -> Result<SessionEnded, Error> {
         let ended = self.run_loop().await;
         // Some are left only where the run has failed with an error of its own.
         self.running.values().filter_map(|begins| begins.worker.as_ref()).for_each(Running::stop);
         while let Some(job) = self.jobs.join_next().await {
-            if let Ok(Job { context, .. }) = job {
+            if let Ok(AwayContext { context, .. }) = job {
                 self.session.put_back(context);
             }
         }
@@ -114,12 +118,12 @@ impl<'a> Pump<'a> {
         ended
     }
 
-    async fn run_loop(&mut self) -> Result<Ended, Error> {
+    async fn run_loop(&mut self) -> Result<SessionEnded, Error> {
         loop {
             self.session.announce();
             let wake = self.start_all()?;
             if self.running.is_empty() && self.jobs.is_empty() && self.waiting.is_empty() && wake.is_none() {
-                if let Some(ended) = tokio::task::block_in_place(|| self.session.ended())? {
+                if let Some(ended) = tokio::task::block_in_place(|| ended(self.session))? {
                     return Ok(ended);
                 }
                 self.pause()?;
@@ -149,8 +153,8 @@ impl<'a> Pump<'a> {
             let context = self.session.context(&id);
             // The end of a node waits for the start of the next one that does something, or for the end of all.
             let is_over = context.state.phase == Phase::Completed;
-            if context.pending.is_some() && (is_stopped || !is_over && !context.starts_at_once(action.as_ref())) {
-                self.away(&id, |context| context.flush().map(|()| After::Flushed));
+            if context.pending.is_some() && (is_stopped || !is_over && !starts_at_once(context, action.as_ref())) {
+                self.away(&id, |context| recording::flush(context).map(|()| AwayResult::Flushed));
                 continue;
             }
             match action {
@@ -198,11 +202,11 @@ impl<'a> Pump<'a> {
     }
 
     /// Sends a context away to do something that may block.
-    fn away(&mut self, id: &ContextId, work: impl FnOnce(&mut Context) -> Result<After, Error> + Send + 'static) {
+    fn away(&mut self, id: &ContextId, work: impl FnOnce(&mut Context) -> Result<AwayResult, Error> + Send + 'static) {
         let mut context = self.session.take(id);
         self.jobs.spawn_blocking(move || {
             let done = work(&mut context);
-            Job { context, done }
+            AwayContext { context, done }
         });
     }
 
@@ -215,27 +219,31 @@ impl<'a> Pump<'a> {
         let Some(node) = self.session.plan.pipeline.node(&visit.node).cloned() else {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
-        let conversation = self.session.context_mut(id).conversation(&node, &visit, continues);
+        let conversation = begin_node::conversation(self.session.context_mut(id), &node, &visit, continues);
         let allowance = match self.session.engine.is_of_agent(&node) {
-            true => self.session.allowance(&node)?,
+            true => spending::allowance(self.session, &node)?,
             false => Allowance::default(),
         };
-        let unpriced = self.session.unpriced(&node);
-        let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
-        if let Some(over) = over.clone().filter(|_| !(continues && self.session.context(id).is_answered(&node))) {
+        let unpriced = spending::unpriced_node(self.session, &node);
+        let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
+        if let Some(over) =
+            over.clone().filter(|_| !(continues && begin_node::is_answered(self.session.context(id), &node)))
+        {
             self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
-        let order = self.session.order(over);
+        let order = spending::order(self.session, over);
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
         self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
         let limits = (allowance, order);
-        self.away(id, move |context| context.begin(&at.0, &at.1, continues, &told, limits).map(After::Begun));
+        self.away(id, move |context| {
+            begin_node::begin(context, &at.0, &at.1, continues, &told, limits).map(AwayResult::Begun)
+        });
         Ok(())
     }
 
     /// Takes in what a worker reports.
-    fn take_in(&mut self, id: &ContextId, report: Report) -> Result<(), Error> {
+    fn take_in(&mut self, id: &ContextId, report: WorkerReport) -> Result<(), Error> {
         if !self.session.is_here(id) {
             self.early.push_back((id.clone(), report));
             return Ok(());
@@ -245,31 +253,31 @@ impl<'a> Pump<'a> {
         };
         let (node, visit, conversation) = (node.clone(), visit.clone(), conversation.clone());
         match report {
-            Report::Turn(turn) => {
+            WorkerReport::Turn(turn) => {
                 let unpriced = unpriced_in(&turn.turn);
                 self.away(id, move |context| {
-                    let turn = context.record_turn(*turn, &conversation)?;
-                    Ok(After::Turn { turn, unpriced })
+                    let turn = turn::record_turn(context, *turn, &conversation)?;
+                    Ok(AwayResult::Turn { turn, unpriced })
                 });
             }
-            Report::Done(finished) => {
+            WorkerReport::Done(finished) => {
                 let assignment = worker.assignment.clone();
                 self.session.take_back(id)?;
-                if assignment.job == Assigned::Setup {
-                    return self.set_up(Assignment { job: Assigned::Node, ..assignment }, *finished);
+                if assignment.job == AssignedWork::Setup {
+                    return self.set_up(Assignment { job: AssignedWork::Node, ..assignment }, *finished);
                 }
                 self.away(id, move |context| {
-                    context.node_ended(&node, &visit, *finished, &conversation).map(After::Ended)
+                    end_node::node_ended(context, &node, &visit, *finished, &conversation).map(AwayResult::Ended)
                 });
             }
-            Report::Lost(why) => return Err(Error::Worker { node: node.id, why }),
+            WorkerReport::Lost(why) => return Err(Error::Worker { node: node.id, why }),
         }
         Ok(())
     }
 
     /// A context is back: what it wrote is told, and what follows is done.
-    fn come_back(&mut self, job: Job) -> Result<(), Error> {
-        let Job { context, done } = job;
+    fn come_back(&mut self, job: AwayContext) -> Result<(), Error> {
+        let AwayContext { context, done } = job;
         let id = context.id.clone();
         self.session.put_back(context);
         self.session.announce();
@@ -286,28 +294,28 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn go_on(&mut self, id: &ContextId, after: After) -> Result<(), Error> {
+    fn go_on(&mut self, id: &ContextId, after: AwayResult) -> Result<(), Error> {
         match after {
-            After::Flushed => {}
-            After::Begun(Begun::Passed(end)) | After::Ended(end) => {
+            AwayResult::Flushed => {}
+            AwayResult::Begun(NodeBegin::Passed(end)) | AwayResult::Ended(end) => {
                 self.running.remove(id);
                 if let NodeEnd::Pauses { reason, why, error } = end {
                     self.halted.insert(id.clone(), Halt::Pauses { reason, why, error });
                 }
             }
-            After::Begun(Begun::Started(assignment, known)) => {
+            AwayResult::Begun(NodeBegin::Started(assignment, known)) => {
                 self.session.executor.keep(&assignment, known);
-                let lost = self.session.context(id).has_lost_setup(&assignment.visit.node);
-                let job = if lost { Assigned::Setup } else { Assigned::Node };
+                let lost = has_lost_setup(self.session.context(id), &assignment.visit.node);
+                let job = if lost { AssignedWork::Setup } else { AssignedWork::Node };
                 self.set_to_work(Assignment { job, ..*assignment });
             }
-            After::Turn { turn, unpriced } => {
+            AwayResult::Turn { turn, unpriced } => {
                 let Some(begins) = self.running.get(id) else { return Ok(()) };
                 let node = begins.node.clone();
-                let allowance = self.session.allowance(&node)?;
-                let over = self.session.over_budget(&node, &allowance, unpriced.as_deref())?;
+                let allowance = spending::allowance(self.session, &node)?;
+                let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
                 let stop = self.session.plan.cancel.is_stopped() || turn.is_stopped;
-                let order = if stop { BudgetVerdict::Halt } else { self.session.order(over) };
+                let order = if stop { BudgetVerdict::Halt } else { spending::order(self.session, over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
                 if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
                     worker.answer(TurnAnswer { changes, order, allowance, followed });
@@ -323,7 +331,7 @@ impl<'a> Pump<'a> {
     }
 
     /// The worktrees of a context are set up again, or cannot be.
-    fn set_up(&mut self, then: Assignment, finished: Finished) -> Result<(), Error> {
+    fn set_up(&mut self, then: Assignment, finished: NodeFinished) -> Result<(), Error> {
         self.session.context_mut(&then.context).warnings.extend(finished.warnings);
         match finished.result {
             Err(Stopped::Unable(error)) => Err(*error),
@@ -343,12 +351,12 @@ impl<'a> Pump<'a> {
         let (reason, why, error) = match halt {
             Halt::Pauses { reason, why, error } => (reason, why, error),
             Halt::OverBudget(node, over) => {
-                tokio::task::block_in_place(|| self.session.end_over_budget(&node, over))?;
+                tokio::task::block_in_place(|| spending::end_over_budget(self.session, &node, over))?;
                 return Ok(());
             }
         };
-        let why = why.or_else(|| self.session.pause_reason().filter(|_| reason == PauseReason::OverBudget));
-        tokio::task::block_in_place(|| self.session.pause_because(reason, why))?;
+        let why = why.or_else(|| pausing::pause_reason(self.session).filter(|_| reason == PauseReason::OverBudget));
+        tokio::task::block_in_place(|| pausing::pause_because(self.session, reason, why))?;
         error.map_or(Ok(()), Err)
     }
 
@@ -369,4 +377,40 @@ async fn sleep_until(time: Option<Timestamp>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Whether the worktrees have to be set up again before a node is carried out in them.
+pub(super) fn has_lost_setup(context: &Context, node: &NodeId) -> bool {
+    let works = context.plan.pipeline.node(node).is_some_and(|node| !work::only_waits(&context.engine, node));
+    works && context.working().copies().any(WorkingCopy::has_lost_setup)
+}
+
+/// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
+pub(super) fn starts_at_once(context: &Context, action: Option<&Action>) -> bool {
+    let Some(Action::Start(visit)) = action else { return false };
+    let node = context.plan.pipeline.node(&visit.node);
+    node.is_some_and(|node| match node.handler {
+        HandlerKind::Codergen => context.engine.is_of_agent(node) && !is_told_of_the_run(&context.plan, node),
+        HandlerKind::WaitHuman => false,
+        _ => true,
+    })
+}
+
+pub(super) fn ended(session: &mut Session) -> Result<Option<SessionEnded>, Error> {
+    Ok(match &session.state().phase {
+        Phase::Completed => Some(SessionEnded::Completed),
+        Phase::Failed { reason } => Some(SessionEnded::Failed { reason: reason.clone() }),
+        Phase::Cancelled => Some(SessionEnded::Cancelled),
+        Phase::Paused { reason, why } => {
+            let (reason, why, node) = (*reason, why.clone(), session.state().next_node().cloned());
+            let question = match Question::waiting(session.pipeline(), session.state()) {
+                Some(question) => {
+                    Some(Box::new(Question { work: Some(history::judged_in(session.root_mut())?), ..question }))
+                }
+                None => None,
+            };
+            Some(SessionEnded::Paused(Pause { reason, node, why, question }))
+        }
+        Phase::New | Phase::Running => None,
+    })
 }

@@ -5,16 +5,18 @@
 
 mod known;
 
-use std::path::{Path, PathBuf};
-
-use known::{Known, read_work};
-
 pub(super) use known::copied_in;
 
+use std::path::{Path, PathBuf};
+
+use known::{KnownWork, read_work};
+
+use super::Error;
 use super::locks::Locks;
+use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
-use super::{Error, RUN_DIR, Session};
 use crate::confined_fs;
+use crate::engine::remove::known::RecordRefs;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, read_through, root_ref};
@@ -121,7 +123,7 @@ pub enum Obstacle {
 
 /// One step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RemovalStep {
     /// Save what would be lost.
     Keep {
         /// The ref; before it is made, its beginning.
@@ -162,12 +164,9 @@ pub enum Step {
     },
 }
 
-/// Refs of records, each with the newest one; none where the ref names none.
-type Records = Vec<(String, Option<CommitId>)>;
-
 /// Something to be saved.
 #[derive(Debug)]
-pub(super) struct Keep {
+pub(super) struct KeptWork {
     pub writer: Writer,
     pub tree: TreeId,
     pub parents: Vec<CommitId>,
@@ -185,109 +184,107 @@ pub struct Removal {
     /// What speaks against it.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,
-    keeps: Vec<Keep>,
+    keeps: Vec<KeptWork>,
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
     branch: Option<BranchState>,
     /// The main one last, each with its newest record.
-    records: Records,
+    records: RecordRefs,
     locks: Locks,
     state_dir: PathBuf,
 }
 
-impl Session {
-    /// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
-    /// working copies from the user's checkout, in case nobody can read which were.
-    pub fn prepare_removal(
-        repo: &Repo,
-        id: &SessionId,
-        state_dir: &Path,
-        copied_in: &[RepoPath],
-    ) -> Result<Removal, RemoveError> {
-        let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
-            let records = records(repo, id)?;
-            let known = Known::of(repo, id, &records, copied_in)?;
-            Ok((records, known))
-        })?;
-        let mut obstacles = Vec::new();
-        obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
-        obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
-        let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
-        let mut worktrees = Vec::new();
-        let mut keeps = Vec::new();
-        for listed in session_worktrees(repo, id)? {
-            if let Some(why) = listed.locked {
-                return Err(RemoveError::WorktreeLocked { path: listed.path, why });
-            }
-            if listed.path.is_dir() {
-                keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
-            }
-            worktrees.push(listed.path);
+/// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
+/// working copies from the user's checkout, in case nobody can read which were.
+pub fn prepare_removal(
+    repo: &Repo,
+    id: &SessionId,
+    state_dir: &Path,
+    copied_in: &[RepoPath],
+) -> Result<Removal, RemoveError> {
+    let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
+        let records = records(repo, id)?;
+        let known = KnownWork::of(repo, id, &records, copied_in)?;
+        Ok((records, known))
+    })?;
+    let mut obstacles = Vec::new();
+    obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
+    obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
+    let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
+    let mut worktrees = Vec::new();
+    let mut keeps = Vec::new();
+    for listed in session_worktrees(repo, id)? {
+        if let Some(why) = listed.locked {
+            return Err(RemoveError::WorktreeLocked { path: listed.path, why });
         }
-        // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
-        unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
-        if unmerged && keeps.is_empty() {
-            keeps.extend(unmerged_commits(repo, &known)?);
+        if listed.path.is_dir() {
+            keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
         }
-        // What is kept has to be whole: git refuses to pack what leads to something that is not.
-        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
-        let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
-        for keep in &mut keeps {
-            keep.unmerged = unmerged;
-            keep.parents.extend(&whole);
-        }
-        let session = id.clone();
-        Ok(Removal {
-            session,
-            goes_on: known.goes_on,
-            obstacles,
-            repo: repo.clone(),
-            keeps,
-            worktrees,
-            home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
-            branch,
-            records,
-            locks,
-            state_dir: state_dir.to_owned(),
-        })
+        worktrees.push(listed.path);
     }
+    // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
+    unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
+    if unmerged && keeps.is_empty() {
+        keeps.extend(unmerged_commits(repo, &known)?);
+    }
+    // What is kept has to be whole: git refuses to pack what leads to something that is not.
+    let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
+    let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
+    for keep in &mut keeps {
+        keep.unmerged = unmerged;
+        keep.parents.extend(&whole);
+    }
+    let session = id.clone();
+    Ok(Removal {
+        session,
+        goes_on: known.goes_on,
+        obstacles,
+        repo: repo.clone(),
+        keeps,
+        worktrees,
+        home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
+        branch,
+        records,
+        locks,
+        state_dir: state_dir.to_owned(),
+    })
 }
 
 impl Removal {
     /// What [`Removal::execute`] would do.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<RemovalStep> {
         let prefix = format!("{KEEP}{}-", self.session);
         let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
-        let worktrees = self.worktrees.iter().map(|path| Step::RemoveWorktree { path: path.clone() });
-        let home = self.home.iter().map(|path| Step::RemoveHome { path: path.clone() });
+        let worktrees = self.worktrees.iter().map(|path| RemovalStep::RemoveWorktree { path: path.clone() });
+        let home = self.home.iter().map(|path| RemovalStep::RemoveHome { path: path.clone() });
         let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
         keeps.chain(worktrees).chain(home).chain(branch).chain([self.record_step()]).collect()
     }
 
-    fn record_step(&self) -> Step {
-        Step::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
+    fn record_step(&self) -> RemovalStep {
+        RemovalStep::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
     }
 
     /// Does it. `done` is told of each step after it was done.
-    pub fn execute(self, done: &mut dyn FnMut(&Step)) -> Result<(), RemoveError> {
+    pub fn execute(self, done: &mut dyn FnMut(&RemovalStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
         for keep in self.keeps {
             let step = keep.step(String::new());
             let reference = keep.save(&self.repo, &self.session)?;
-            if let Step::Keep { unmerged, uncommitted, .. } = step {
-                done(&Step::Keep { reference, unmerged, uncommitted });
+            if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
+                done(&RemovalStep::Keep { reference, unmerged, uncommitted });
             }
         }
         for path in self.worktrees {
             Worktree::remove(&self.repo, &path)?;
             remove_run_directory(&path)?;
-            done(&Step::RemoveWorktree { path });
+            done(&RemovalStep::RemoveWorktree { path });
         }
         // A run of it that was killed could not remove its temporary files.
         Scratch::clear_up(&self.state_dir);
         if let Some(path) = self.home {
             remove_directory(&path)?;
-            done(&Step::RemoveHome { path });
+            done(&RemovalStep::RemoveHome { path });
         }
         if let Some((branch, at, own)) = self.branch {
             if own {
@@ -303,7 +300,7 @@ impl Removal {
 }
 
 /// Removes refs that nobody else writes while this process holds the session.
-pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
+pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
     let all: Vec<Move> = all.collect();
     match repo.swap_all(&all, "pleach: rm") {
@@ -335,14 +332,14 @@ pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> 
     Ok(())
 }
 
-fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> Step {
+fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {
     let branch = branch.clone();
-    if own { Step::RemoveBranch { branch, at } } else { Step::LeaveBranch { branch, at } }
+    if own { RemovalStep::RemoveBranch { branch, at } } else { RemovalStep::LeaveBranch { branch, at } }
 }
 
-impl Keep {
-    fn step(&self, reference: String) -> Step {
-        Step::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
+impl KeptWork {
+    fn step(&self, reference: String) -> RemovalStep {
+        RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
     }
 
     /// Saves it, unless a removal that was cut short has done so.
@@ -365,7 +362,7 @@ type BranchState = (BranchName, CommitId, bool);
 /// The branch of a session, and whether its newest commit is on no other one.
 fn branch_state(
     repo: &Repo,
-    known: &Known,
+    known: &KnownWork,
     obstacles: &mut Vec<Obstacle>,
 ) -> Result<(Option<BranchState>, bool), RemoveError> {
     let Some(tip) = known.work else { return Ok((None, false)) };
@@ -406,7 +403,7 @@ fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::
     Ok(found.and_then(|(_, at)| at))
 }
 
-fn has_lost_landed(repo: &Repo, known: &Known, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+fn has_lost_landed(repo: &Repo, known: &KnownWork, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
     match known.landed {
         Some(landed) => Ok(!is_merged(repo, known, landed, branch)?),
         None => Ok(false),
@@ -421,7 +418,7 @@ fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveErro
 }
 
 /// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's that goes.
-fn is_merged(repo: &Repo, known: &Known, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
     // A branch that stays keeps what is on it.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &known.target {
@@ -443,7 +440,7 @@ pub(super) fn uncommitted(
     copied_in: &[RepoPath],
     path: &Path,
     obstacles: &mut Vec<Obstacle>,
-) -> Result<Option<Keep>, RemoveError> {
+) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = tip else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
     let mut worktree = Worktree::open(repo, path)?;
@@ -485,17 +482,17 @@ pub(super) fn uncommitted(
         return Ok(None);
     }
     let parents = std::iter::once(tip).chain(own_head).collect();
-    Ok(Some(Keep { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
+    Ok(Some(KeptWork { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
 }
 
-fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveError> {
+fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = known.work else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
-    Ok(Some(Keep { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
+    Ok(Some(KeptWork { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
 }
 
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
-pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
+pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
     let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
     let main = root_ref(id);
     records.sort_by_key(|(name, _)| *name == main);

@@ -2,58 +2,32 @@
 
 use std::sync::Arc;
 
-use super::context::Opened;
+use super::context::OpenedContext;
 use super::locks::Locks;
-use super::session::SessionPlan;
-use super::start::{OnOpen, start_node};
+use super::session_plan::SessionPlan;
+use super::start::{self, OnOpen};
 use super::task::TaskJob;
-use super::{Engine, Error, Session};
+use super::{Engine, Error, Session, fork, recorded_pipeline, recorded_state, session};
 use crate::clock;
-use crate::event::{PipelineStarted, Resumed};
+use crate::engine::context::{recording, worktrees};
+use crate::event::Resumed;
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, NodeId, SessionId};
-use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
-use crate::plan::{self, Inputs};
 use crate::record::{Batch, History, Recorder, root_ref};
 use crate::state::{Phase, State};
 use crate::text::listed;
 use crate::workspace::branch_ref;
 
-/// The pipeline of a session, read again from its record.
-pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
-    let inputs = Inputs { files: started.files.clone(), values: started.inputs.clone() };
-    let (pipeline, diagnostics) = match started.task {
-        Some(_) => plan::load_for_tasks(&started.dot, &inputs),
-        None => plan::load(&started.dot, &inputs, &[]),
-    };
-    match pipeline {
-        Some(pipeline) if diagnostics.iter().all(|found| found.severity != Severity::Error) => Ok(pipeline),
-        _ => Err(Error::Invalid { diagnostics }),
-    }
-}
-
-/// The state of a session, folded from its record.
-pub fn recorded_state(history: &History, pipeline: &Pipeline) -> Result<State, Error> {
-    let mut state = match &history.kept {
-        Some(kept) => kept.clone(),
-        None => State::new(start_node(pipeline)?),
-    };
-    for event in history.events() {
-        state.apply(event)?;
-    }
-    Ok(state)
-}
-
 /// A session that has not ended, as its record has it.
-pub(super) struct Found {
+pub(super) struct RecordedSession {
     pub history: History,
     pub pipeline: Pipeline,
     pub state: State,
 }
 
 /// Reads a session that is to go on. The caller holds its locks.
-pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let found = read(repo, id)?;
     match over(&found, id) {
         Some(over) => Err(over),
@@ -63,7 +37,7 @@ pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
 
 /// Why a session that was read cannot be resumed. One that failed can be, at the node it failed at; a task's goes on
 /// with its next attempt instead.
-fn over_for_good(found: &Found, id: &SessionId) -> Option<Error> {
+fn over_for_good(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
     over(found, id).filter(|_| !failed)
 }
@@ -79,14 +53,14 @@ fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<O
 }
 
 /// Why a session that was read has ended.
-fn over(found: &Found, id: &SessionId) -> Option<Error> {
+fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let phase = &found.state.phase;
     let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
     (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
 }
 
 /// Reads a session that is to be written to. The caller holds its locks.
-pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
     repo.release_stale_lock(&root_ref(id))?;
@@ -95,91 +69,89 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     }
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
-    Ok(Found { history, pipeline, state })
+    Ok(RecordedSession { history, pipeline, state })
 }
 
-impl Session {
-    /// Resumes a session whose newest record is still `seen`, so that it runs what somebody has agreed to: where it
-    /// stands, at the node it failed at, or at `from`, which the run has come to before. Returns it, and where uncommitted
-    /// work of the killed process was saved. One that is done or cancelled is an error; its branch comes up to its record
-    /// all the same, where it could not follow before.
-    pub async fn resume(
-        engine: Arc<Engine>,
-        repo: Repo,
-        id: &SessionId,
-        seen: CommitId,
-        from: Option<&NodeId>,
-        opened: OnOpen<'_>,
-    ) -> Result<(Self, Option<String>), Error> {
-        let mut at = None;
-        let mut session = tokio::task::block_in_place(|| {
-            let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
-            let over = over_for_good(&found, id);
-            if over.is_none() && found.history.tip != seen {
-                return Err(Error::Replaced { session: id.clone() });
-            }
-            if over.is_none() {
-                at = starts_at(&found.state, id, from)?;
-            }
-            let mut session = Self::open(engine, repo, locks, found, None)?;
-            match over {
-                Some(over) => session.bring_up().and(Err(over)),
-                None => Ok(session),
-            }
-        })?;
-        session.record_resumed(at)?;
-        opened(&session);
-        let kept = session.go_on().await?;
-        Ok((session, kept))
-    }
-
-    /// Brings branch and worktree of every open context to its newest record. Returns where work was saved.
-    pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
-        let mut kept = Vec::new();
-        for context in self.open_contexts() {
-            let went_on = self.context_mut(&context).go_on().await;
-            kept.extend(self.pause_if_interrupted(went_on)?);
+/// Resumes a session whose newest record is still `seen`, so that it runs what somebody has agreed to: where it
+/// stands, at the node it failed at, or at `from`, which the run has come to before. Returns it, and where uncommitted
+/// work of the killed process was saved. One that is done or cancelled is an error; its branch comes up to its record
+/// all the same, where it could not follow before.
+pub async fn resume_session(
+    engine: Arc<Engine>,
+    repo: Repo,
+    id: &SessionId,
+    seen: CommitId,
+    from: Option<&NodeId>,
+    opened: OnOpen<'_>,
+) -> Result<(Session, Option<String>), Error> {
+    let mut at = None;
+    let mut session = tokio::task::block_in_place(|| {
+        let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
+        let over = over_for_good(&found, id);
+        if over.is_none() && found.history.tip != seen {
+            return Err(Error::Replaced { session: id.clone() });
         }
-        Ok((!kept.is_empty()).then(|| kept.join(" and ")))
-    }
-
-    pub(super) fn open(
-        engine: Arc<Engine>,
-        repo: Repo,
-        locks: Locks,
-        found: Found,
-        job: Option<Arc<TaskJob>>,
-    ) -> Result<Self, Error> {
-        let Found { history, pipeline, state } = found;
-        let id = history.session.clone();
-        let newest = (history.first, history.tip, state.messages);
-        let context = history.context.clone();
-        let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), newest);
-        let events = history.events().count();
-        let started = history.started;
-        let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
-        let Locks { session, mut worktrees } = locks;
-        let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
-        let opened = Opened { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
-        let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
-        let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
-        let mut session = Self::new((engine, registered), repo, plan, session, opened);
-        session.open_forks(worktrees)?;
-        Ok(session)
-    }
-
-    /// Records in every open context that the session goes on, at `from` where that is given.
-    pub(super) fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
-        let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
-        let root = self.root_id().clone();
-        let others = self.open_contexts().into_iter().filter(|context| *context != root);
-        let all: Vec<ContextId> = std::iter::once(root.clone()).chain(others).collect();
-        for context in all {
-            let from = from.clone().filter(|_| context == root);
-            let batch = Batch { summary: summary.clone(), ..Batch::default() };
-            let event = Resumed { from, extra: Default::default() };
-            self.context_mut(&context).record(batch, vec![event.into()], clock::now())?;
+        if over.is_none() {
+            at = starts_at(&found.state, id, from)?;
         }
-        Ok(())
+        let mut session = open_recorded(engine, repo, locks, found, None)?;
+        match over {
+            Some(over) => session::bring_up(&mut session).and(Err(over)),
+            None => Ok(session),
+        }
+    })?;
+    record_resumed(&mut session, at)?;
+    opened(&session);
+    let kept = go_on(&mut session).await?;
+    Ok((session, kept))
+}
+
+/// Brings branch and worktree of every open context to its newest record. Returns where work was saved.
+pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error> {
+    let mut kept = Vec::new();
+    for context in session.open_contexts() {
+        let went_on = worktrees::go_on(session.context_mut(&context)).await;
+        kept.extend(start::pause_if_interrupted(session, went_on)?);
     }
+    Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+}
+
+pub(super) fn open_recorded(
+    engine: Arc<Engine>,
+    repo: Repo,
+    locks: Locks,
+    found: RecordedSession,
+    job: Option<Arc<TaskJob>>,
+) -> Result<Session, Error> {
+    let RecordedSession { history, pipeline, state } = found;
+    let id = history.session.clone();
+    let newest = (history.first, history.tip, state.messages);
+    let context = history.context.clone();
+    let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), newest);
+    let events = history.events().count();
+    let started = history.started;
+    let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
+    let Locks { session, mut worktrees } = locks;
+    let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
+    let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
+    let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
+    let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
+    let mut session = Session::new((engine, registered), repo, plan, session, opened);
+    fork::open_forks(&mut session, worktrees)?;
+    Ok(session)
+}
+
+/// Records in every open context that the session goes on, at `from` where that is given.
+pub(super) fn record_resumed(session: &mut Session, from: Option<NodeId>) -> Result<(), Error> {
+    let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
+    let root = session.root_id().clone();
+    let others = session.open_contexts().into_iter().filter(|context| *context != root);
+    let all: Vec<ContextId> = std::iter::once(root.clone()).chain(others).collect();
+    for context in all {
+        let from = from.clone().filter(|_| context == root);
+        let batch = Batch { summary: summary.clone(), ..Batch::default() };
+        let event = Resumed { from, extra: Default::default() };
+        recording::record(session.context_mut(&context), batch, vec![event.into()], clock::now())?;
+    }
+    Ok(())
 }

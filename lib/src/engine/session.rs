@@ -6,59 +6,20 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::budget::Earlier;
-use super::context::{Context, Opened};
-use super::executor::{Assignment, Executor, Running, Watch};
-use super::start::start_node;
+use super::context::{Context, OpenedContext};
+use super::executor::{Assignment, Executor, Running, WorkWatch};
 use super::supervisor::Registered;
-use super::task::TaskJob;
-use super::worker::Report;
-use super::{Engine, Error, Subscription};
+use super::worker::WorkerReport;
+use super::{Engine, Error, SessionPlan, Subscription};
 use crate::agent::Roster;
-use crate::budget::{Exceeded, Spent};
+use crate::budget::{Amount, Exceeded, Spent};
+use crate::engine::context::worktrees;
 use crate::event::{PipelineStarted, Warning};
 use crate::git::Repo;
-use crate::ids::{ContextId, NodeId, RepoName, SessionId};
+use crate::ids::{ContextId, SessionId};
 use crate::plan::pipeline::Pipeline;
-use crate::process::Cancel;
 use crate::state::State;
 use crate::workspace::{BranchFollower, Lock, Workspace};
-
-/// What a session is about: the same for all its contexts.
-#[derive(Debug)]
-pub struct SessionPlan {
-    /// The session.
-    pub id: SessionId,
-    /// What it was started with.
-    pub started: PipelineStarted,
-    /// What it runs.
-    pub pipeline: Arc<Pipeline>,
-    /// The node it begins at.
-    pub start_node: NodeId,
-    /// The task it works on, in a tree.
-    pub job: Option<Arc<TaskJob>>,
-    /// The repository that holds the record.
-    pub record_repo: RepoName,
-    /// The repositories it works in.
-    pub repos: BTreeMap<RepoName, Repo>,
-    /// Ends it, with all it is a part of or alone.
-    pub cancel: Cancel,
-}
-
-impl SessionPlan {
-    /// That of a session in one repository.
-    pub(super) fn new(
-        id: SessionId,
-        started: PipelineStarted,
-        pipeline: Pipeline,
-        repo: Repo,
-        job: Option<Arc<TaskJob>>,
-        cancel: Cancel,
-    ) -> Result<Self, Error> {
-        let (start_node, record_repo) = (start_node(&pipeline)?, started.first_repo().clone());
-        let repos = BTreeMap::from([(record_repo.clone(), repo)]);
-        Ok(Self { id, started, pipeline: Arc::new(pipeline), start_node, job, record_repo, repos, cancel })
-    }
-}
 
 /// A session this process may write to.
 #[derive(Debug)]
@@ -90,7 +51,7 @@ impl Session {
         repo: Repo,
         plan: SessionPlan,
         lock: Lock,
-        opened: Opened,
+        opened: OpenedContext,
     ) -> Self {
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
@@ -158,7 +119,7 @@ impl Session {
     }
 
     /// Another context of this session.
-    pub(super) fn new_context(&self, opened: Opened) -> Context {
+    pub(super) fn new_context(&self, opened: OpenedContext) -> Context {
         Context::new(Arc::clone(&self.engine), self.repo.clone(), Arc::clone(&self.plan), opened)
     }
 
@@ -223,7 +184,7 @@ impl Session {
     pub(super) fn set_to_work(
         &mut self,
         assignment: Assignment,
-        reports: mpsc::Sender<(ContextId, Report)>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Running {
         let context = self.context_mut(&assignment.context);
         let workspace = context.workspace.take().expect("the worktrees are back when no node runs");
@@ -241,7 +202,7 @@ impl Session {
     }
 
     /// Has somebody told of all work that is begun, with what it was made of.
-    pub fn watch(&mut self, watch: Watch) {
+    pub fn watch(&mut self, watch: WorkWatch) {
         self.executor.watch = Some(watch);
     }
 
@@ -261,8 +222,8 @@ impl Session {
     }
 
     /// Whether somebody wants it to end for good.
-    pub(super) fn is_called_off(&self) -> bool {
-        self.plan.cancel.is_called_off()
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.plan.cancel.is_cancelled()
     }
 
     /// What is told of it from now on.
@@ -290,15 +251,24 @@ impl Session {
         Ok(self.root().check_branches()?)
     }
 
-    /// Brings the branches of a session that has ended up to its record.
-    pub(super) fn bring_up(&mut self) -> Result<(), Error> {
-        let root = self.root_mut();
-        root.make_followers();
-        Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
-    }
-
     /// What a person should know and was not told yet.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
     }
+
+    /// What its contexts have spent together.
+    pub fn spent(&self) -> Amount {
+        self.spent_by(|spent| spent.total)
+    }
+
+    pub(super) fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
+        self.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
+    }
+}
+
+/// Brings the branches of a session that has ended up to its record.
+pub(super) fn bring_up(session: &mut Session) -> Result<(), Error> {
+    let root = session.root_mut();
+    worktrees::make_followers(root);
+    Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
 }

@@ -2,8 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-use super::tree::{self, TreeEnded, TreeRun};
-use super::{Ended, Error, Session, Subscription};
+use super::Subscription;
 use crate::event::Notification;
 
 /// Something that goes on by itself, and what is told of it.
@@ -14,6 +13,14 @@ pub struct SpawnedRun<T> {
 }
 
 impl<T> SpawnedRun<T> {
+    /// Lets work go on by itself.
+    pub(super) fn new(events: Subscription, work: impl Future<Output = T> + Send + 'static) -> Self
+    where
+        T: Send + 'static,
+    {
+        Self { events, work: tokio::spawn(work) }
+    }
+
     /// Hears what is told until it has ended. However slowly that is shown, the work goes on.
     pub async fn follow(self, mut hear: impl FnMut(&Notification)) -> T {
         let Self { mut events, mut work } = self;
@@ -31,29 +38,5 @@ impl<T> SpawnedRun<T> {
             Ok(ended) => ended,
             Err(broken) => std::panic::resume_unwind(broken.into_panic()),
         }
-    }
-}
-
-impl Session {
-    /// Runs by itself until the pipeline ends or pauses.
-    pub fn spawn(mut self) -> SpawnedRun<(Self, Result<Ended, Error>)> {
-        let events = self.events();
-        let work = tokio::spawn(async move {
-            let ended = self.run().await;
-            (self, ended)
-        });
-        SpawnedRun { events, work }
-    }
-}
-
-impl TreeRun {
-    /// Runs by itself until the tree is done or nothing more can be done.
-    pub fn spawn(mut self) -> SpawnedRun<(Self, Result<TreeEnded, tree::Error>)> {
-        let events = self.events();
-        let work = tokio::spawn(async move {
-            let ended = self.run().await;
-            (self, ended)
-        });
-        SpawnedRun { events, work }
     }
 }

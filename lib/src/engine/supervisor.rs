@@ -22,11 +22,11 @@ pub struct Supervisor {
     /// What was spent today, by repository.
     pub(super) ledgers: Arc<Ledgers>,
     /// The sessions this process works on.
-    sessions: Mutex<BTreeMap<SessionId, Worked>>,
+    sessions: Mutex<BTreeMap<SessionId, RegisteredSession>>,
 }
 
 #[derive(Debug)]
-struct Worked {
+struct RegisteredSession {
     common_dir: PathBuf,
     canceller: Canceller,
     /// What was granted already.
@@ -70,10 +70,10 @@ impl Supervisor {
             worked.granted = Some(wish);
             match wish {
                 Wish::Pause => worked.canceller.stop(),
-                Wish::Cancel => worked.canceller.call_off(),
+                Wish::Cancel => worked.canceller.cancel(),
                 Wish::PauseNow => worked.canceller.kill(),
                 Wish::CancelNow => {
-                    worked.canceller.call_off();
+                    worked.canceller.cancel();
                     worked.canceller.kill();
                 }
             }
@@ -86,13 +86,13 @@ impl Supervisor {
     pub(super) fn register(self: &Arc<Self>, repo: &Repo, id: &SessionId, above: &Cancel) -> Registered {
         let common_dir = repo.common_dir().to_owned();
         let (canceller, cancel) = above.child();
-        self.sessions().insert(id.clone(), Worked { common_dir, canceller, granted: None });
+        self.sessions().insert(id.clone(), RegisteredSession { common_dir, canceller, granted: None });
         // Somebody may have wished something as soon as the lock was taken.
         self.look();
         Registered { id: id.clone(), supervisor: Arc::downgrade(self), cancel }
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Worked>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, RegisteredSession>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -366,7 +366,7 @@ impl Held {
 }
 
 /// The conversation a client names.
-fn session(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn session(headers: &HeaderMap) -> Option<String> {
     SESSIONS.iter().find_map(|name| Some(headers.get(*name)?.to_str().ok()?.to_owned()))
 }
 

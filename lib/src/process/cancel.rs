@@ -30,7 +30,7 @@ impl Canceller {
     }
 
     /// Asks for the same, and not to go on later either.
-    pub fn call_off(&self) {
+    pub fn cancel(&self) {
         self.0.send_modify(|wish| wish.called_off = true);
         self.stop();
     }
@@ -89,7 +89,7 @@ impl Cancel {
     }
 
     /// Whether what is stopped is not to be taken up again.
-    pub fn is_called_off(&self) -> bool {
+    pub fn is_cancelled(&self) -> bool {
         self.is(|wish| wish.called_off)
     }
 
@@ -137,16 +137,16 @@ mod tests {
         assert!(!cancel.is_stopped());
         canceller.stop();
         cancel.stopped().await;
-        assert!(cancel.is_stopped() && !cancel.is_killed() && !cancel.is_called_off());
+        assert!(cancel.is_stopped() && !cancel.is_killed() && !cancel.is_cancelled());
     }
 
     #[tokio::test]
-    async fn what_is_called_off_is_stopped_and_not_killed() {
+    async fn what_is_cancelled_is_stopped_and_not_killed() {
         let (canceller, cancel) = Cancel::new();
         canceller.stop();
-        canceller.call_off();
+        canceller.cancel();
         cancel.stopped().await;
-        assert!(cancel.is_called_off() && !cancel.is_killed());
+        assert!(cancel.is_cancelled() && !cancel.is_killed());
     }
 
     #[tokio::test]
@@ -181,11 +181,11 @@ mod tests {
     async fn a_part_ends_with_the_whole_and_alone() {
         let (whole, cancel) = Cancel::new();
         let ((one, first), (_other, second)) = (cancel.child(), cancel.child());
-        one.call_off();
+        one.cancel();
         first.stopped().await;
-        assert!(first.is_called_off() && !second.is_stopped() && !cancel.is_stopped());
+        assert!(first.is_cancelled() && !second.is_stopped() && !cancel.is_stopped());
         whole.kill();
         second.killed().await;
-        assert!(first.is_killed() && !second.is_called_off());
+        assert!(first.is_killed() && !second.is_cancelled());
     }
 }

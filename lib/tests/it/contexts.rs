@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::{self, OnExceeded};
-use pleach::engine::task::{SharedWorktree, TaskJob, TaskStart};
-use pleach::engine::{Budget, Copy, Ended, Engine, Session, wait_for_orphans};
+use pleach::engine::task::{SharedWorktree, TaskJob, TaskSession};
+use pleach::engine::{
+    Budget, Copy, Engine, SessionEnded, TaskStart, fork_context, resume_session, run_session, wait_for_orphans,
+};
 use pleach::event::{AttemptStarted, Commits, Event, PauseReason, Recorded, TaskOf};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, ContextId, SessionId};
@@ -101,11 +103,11 @@ async fn two_contexts_of_a_session_run_at_once() {
     pipes(world.root());
     let mut session = world.start(DOT, world.scripted(&script(world.root(), ""))).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
-    assert_eq!(session.fork(&main, &"b".parse().unwrap()).await.unwrap(), b());
+    assert_eq!(fork_context(&mut session, &main, &"b".parse().unwrap()).await.unwrap(), b());
     let mut events = session.events();
-    let ended = session.run().await.unwrap();
+    let ended = run_session(&mut session).await.unwrap();
     let events = told(&mut events);
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     assert_done(&world, &id);
     let repo = world.repo();
     let (of_main, of_b) = (own_events(&repo, &id, &main), own_events(&repo, &id, &b()));
@@ -153,9 +155,9 @@ scripts:
     engine.budget = Budget::new(limits, &engine.supervisor);
     let mut session = world.start(dot, Arc::new(engine)).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
-    session.fork(&main, &"b".parse().unwrap()).await.unwrap();
-    let ended = session.run().await.unwrap();
-    let Ended::Paused(pause) = ended else { panic!("{ended:?}") };
+    fork_context(&mut session, &main, &"b".parse().unwrap()).await.unwrap();
+    let ended = run_session(&mut session).await.unwrap();
+    let SessionEnded::Paused(pause) = ended else { panic!("{ended:?}") };
     assert_eq!(pause.reason, PauseReason::OverBudget);
     let of_main = own_events(&world.repo(), &id, &main);
     assert_eq!(turns(&of_main), ["main.1"], "what it had begun is on record");
@@ -172,8 +174,8 @@ async fn both_contexts_resume_after_a_kill() {
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
-    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
-    assert_eq!(session.run().await.unwrap(), Ended::Completed);
+    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
         let events = own_events(&repo, &id, &context.parse().unwrap());
@@ -189,17 +191,17 @@ async fn a_context_without_its_first_record_restarts() {
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let mut session = world.start(DOT, Arc::clone(&engine)).await;
     let id = session.id().clone();
-    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     drop(session);
     let repo = world.repo();
     let first = History::whole_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
     let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
-    let (mut session, _) = Session::resume(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::whole_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
-    assert_eq!(session.run().await.unwrap(), Ended::Completed);
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
 }
 
@@ -249,12 +251,12 @@ async fn what_forks_from_a_task_works_beside_it() {
             feedback: Vec::new(),
             extra: Default::default(),
         },
-        seat: SharedWorktree::take(&repo, &target).unwrap(),
+        worktree: SharedWorktree::take(&repo, &target).unwrap(),
     };
     let request = world.request(DOT, pipeline);
-    let started = Session::start_task(world.scripted(&script(world.root(), "")), request, start).await;
+    let started = TaskSession::start(world.scripted(&script(world.root(), "")), request, start).await;
     let (mut session, _) = started.unwrap();
-    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     let listed = world.git(&["worktree", "list", "--porcelain"], &world.repo_path());
     let places: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1).collect();
     assert_eq!(places.len(), 2, "{listed}");
@@ -290,10 +292,10 @@ async fn the_process_that_is_killed() {
     let world = World::at(PathBuf::from(std::env::var(KILLED).expect("it is run by a test")));
     let engine = world.scripted(&script(world.root(), "- hang: true"));
     let mut session = world.start(DOT, engine).await;
-    session.fork(&"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
+    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     println!("\nsession {}", session.id());
     let mut events = session.events();
-    tokio::spawn(async move { session.run().await });
+    tokio::spawn(async move { run_session(&mut session).await });
     while let Some(told) = events.next().await {
         if let Event::AgentTurn(turn) = &told.recorded.event {
             println!("turn {}", turn.turn);

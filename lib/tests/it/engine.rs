@@ -7,7 +7,8 @@ use std::sync::Arc;
 use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
 use pleach::engine::{
-    AutoApprove, Broadcast, Ended, Engine, Handler, HandlerContext, Session, StartRequest, Subscription, Supervisor,
+    AutoApprove, Broadcast, Engine, Handler, HandlerContext, Session, SessionEnded, StartRequest, Subscription,
+    Supervisor, run_session, spawn_session, start_session,
 };
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::Repo;
@@ -106,7 +107,7 @@ impl World {
     pub async fn start(&self, dot: &str, engine: Arc<Engine>) -> Session {
         let (pipeline, diagnostics) = plan::load(dot, &Inputs::default(), &[]);
         let pipeline = pipeline.unwrap_or_else(|| panic!("{diagnostics:?}"));
-        Session::start(engine, self.request(dot, pipeline), &mut |_| {}).await.unwrap()
+        start_session(engine, self.request(dot, pipeline), &mut |_| {}).await.unwrap()
     }
 
     /// What a session in the repository is started with.
@@ -125,10 +126,10 @@ impl World {
         }
     }
 
-    async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
+    async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, SessionEnded, Vec<Recorded>) {
         let mut session = self.start(dot, engine).await;
         let mut events = session.events();
-        let ended = session.run().await.unwrap();
+        let ended = run_session(&mut session).await.unwrap();
         (session, ended, told(&mut events))
     }
 }
@@ -150,7 +151,7 @@ async fn tool_nodes_commit_what_they_change() {
         start -> make -> look -> exit
     }"#;
     let (session, ended, events) = world.run(dot, world.engine(None, BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     let branch = format!("pleach/tools/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:a.txt")], &world.repo_path()), "one");
     assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "1");
@@ -195,7 +196,7 @@ async fn matrix_custom_handler() {
         ("my.broken".to_owned(), Arc::new(Panics) as _),
     ]);
     let (session, ended, events) = world.run(dot, world.engine(None, handlers)).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     assert_eq!(session.state().context["greeted"], 1);
     let branch = format!("pleach/custom/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:greeting")], &world.repo_path()), "hello there");
@@ -231,7 +232,7 @@ scripts:
         start -> code -> exit
     }"#;
     let (session, ended, events) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     let branch = format!("pleach/agent/{}", session.id());
     assert_eq!(world.git(&["show", &format!("{branch}:hello.txt")], &world.repo_path()), "hello\nmore");
     assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "2");
@@ -258,7 +259,7 @@ async fn a_wait_that_takes_too_long_fails() {
         long -> exit [condition="outcome=fail"]
     }"#;
     let (session, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     let long = session.state().outcome(&"long".parse().unwrap()).unwrap();
     assert_eq!(long.failure_reason.as_deref(), Some("timed out after 10ms"));
 }
@@ -277,7 +278,7 @@ async fn the_taken_edge_of_two_parallel_ones_counts() {
         b -> exit
     }"#;
     let (_, ended, events) = world.run(dot, world.engine(None, BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     let told = events.iter().find_map(|recorded| match &recorded.event {
         Event::NodeStarted(node) if node.node_id == "b" => node.fidelity.clone(),
         _ => None,
@@ -302,7 +303,7 @@ scripts:
         start -> a -> b -> exit
     }"#;
     let (session, ended, _) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     assert_eq!(session.state().threads["t"].len(), 2, "both nodes are turns of one conversation");
 }
 
@@ -327,7 +328,7 @@ async fn a_taken_branch_name_is_left_and_another_drawn() {
     world.git(&["update-ref", "-d", &record], &world.repo_path());
     fastrand::seed(7);
     let (second, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
-    assert_eq!(ended, Ended::Completed);
+    assert_eq!(ended, SessionEnded::Completed);
     assert_ne!(second.id(), first.id());
     assert_eq!(world.git(&["rev-parse", &branch], &world.repo_path()), tip);
     assert_ne!(world.git(&["rev-parse", &format!("pleach/tools/{}", second.id())], &world.repo_path()), tip);
@@ -347,8 +348,7 @@ async fn a_reported_branch_exists_when_reported() {
     let session = world.start(dot, world.engine(None, BTreeMap::new())).await;
     let repo = world.repo();
     let mut told = 0;
-    let (_, ended) = session
-        .spawn()
+    let (_, ended) = spawn_session(session)
         .follow(|event| {
             if let Event::TurnCommitted(turn) = &event.recorded.event {
                 let at = repo.reference(&format!("refs/heads/{}", turn.branch)).unwrap().expect("the branch is there");
@@ -357,5 +357,5 @@ async fn a_reported_branch_exists_when_reported() {
             }
         })
         .await;
-    assert_eq!((ended.unwrap(), told), (Ended::Completed, 8));
+    assert_eq!((ended.unwrap(), told), (SessionEnded::Completed, 8));
 }

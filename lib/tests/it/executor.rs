@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use pleach::agent::BoxFuture;
-use pleach::engine::{Assignment, Ended, Engine, Executor, Handler, HandlerContext, Session, Watch, Work};
+use pleach::engine::{
+    Assignment, Engine, Executor, Handler, HandlerContext, SessionEnded, Work, WorkWatch, fork_context, resume_session,
+    run_session,
+};
 use pleach::event::{Event, Outcome};
 use pleach::ids::SessionId;
 use pleach::process::Cancel;
@@ -96,7 +99,7 @@ fn in_words(work: &Work) -> String {
 /// What was started: assignments as they would be sent elsewhere, and what they were made into.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
-fn watch(seen: &Seen) -> Watch {
+fn watch(seen: &Seen) -> WorkWatch {
     let seen = Arc::clone(seen);
     Arc::new(move |assignment: &Assignment, work: &Work| {
         let sent = serde_json::to_string(assignment).unwrap();
@@ -133,17 +136,17 @@ async fn assignments_follow_from_the_record_alone() {
             }
         }
     });
-    let ended = session.run().await.unwrap();
+    let ended = run_session(&mut session).await.unwrap();
     kill.await.unwrap();
-    assert!(matches!(ended, Ended::Paused(_)), "{ended:?}");
+    assert!(matches!(ended, SessionEnded::Paused(_)), "{ended:?}");
     drop(session);
 
     let repo = world.repo();
     let tip = repo.reference(&root_ref(&id)).unwrap().unwrap();
     let engine_again = engine(&world, None);
-    let (mut session, _) = Session::resume(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
     session.watch(watch(&seen));
-    assert_eq!(session.run().await.unwrap(), Ended::Completed);
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     drop(session);
 
     let begun = made_again(&world, &id, &seen);
@@ -182,8 +185,8 @@ async fn assignments_in_a_fork_follow_from_its_record() {
     let mut session = world.start(dot, engine(&world, None)).await;
     session.watch(watch(&seen));
     let id = session.id().clone();
-    session.fork(&"main".parse().unwrap(), &"build".parse().unwrap()).await.unwrap();
-    assert_eq!(session.run().await.unwrap(), Ended::Completed);
+    fork_context(&mut session, &"main".parse().unwrap(), &"build".parse().unwrap()).await.unwrap();
+    assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     drop(session);
     let mut begun = made_again(&world, &id, &seen);
     begun.sort();

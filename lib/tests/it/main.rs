@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_macros, reason = "what tests print is taken by the one who runs them")]
 
 mod agent;
+mod circles;
 mod contexts;
 mod corpus;
 mod coverage;

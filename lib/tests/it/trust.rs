@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::{Environment, Layer, Precedence, Resolved, resolve};
-use pleach::engine::tree::{TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::engine::tree::{self, TaskPipeline, TreeEnded, TreePlan};
 use pleach::engine::{AgreesToAll, Truster};
 use pleach::event::Commits;
 use pleach::ids::RepoName;
@@ -110,8 +110,8 @@ fn plan(world: &World) -> TreePlan {
 async fn a_tree_is_approved_with_tests_and_pipelines() {
     let world = world();
     let (resolved, environment) = settings();
-    let (mut run, brought) = TreeRun::open(world.scripted(SCRIPT), world.repo(), Arc::new(plan(&world))).unwrap();
-    let items = run.to_trust(&resolved, &environment, &brought).unwrap();
+    let (mut run, brought) = tree::open(world.scripted(SCRIPT), world.repo(), Arc::new(plan(&world))).unwrap();
+    let items = tree::to_trust(&run, &resolved, &environment, &brought).unwrap();
     insta::assert_snapshot!(shown(&items), @r#"
     command (worktrees.setup, /p/pleach.yaml:4): make deps
     variable (LD_PRELOAD, LD_PRELOAD in .env): LD_PRELOAD: ./x.so
@@ -122,6 +122,6 @@ async fn a_tree_is_approved_with_tests_and_pipelines() {
     "#);
     let agreed: Result<(), Infallible> = AgreesToAll.agree(items).await;
     assert!(agreed.is_ok());
-    let ended = run.run().await.unwrap();
+    let ended = tree::run_tree(&mut run).await.unwrap();
     assert!(matches!(ended, TreeEnded::Done), "{ended:?}");
 }

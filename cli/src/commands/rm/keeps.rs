@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use pleach::engine::{Standing, View};
+use pleach::engine::{SessionStatus, View};
 use pleach::git::{Move, Repo};
 use pleach::ids::CommitId;
 use pleach::workspace::KEEP;
@@ -49,8 +49,11 @@ fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
             continue;
         };
         let has_ended = match &summary.state.task {
-            Some(task) => task.landed.is_some() || summary.standing() == Standing::Cancelled,
-            None => matches!(summary.standing(), Standing::Done | Standing::Failed { .. } | Standing::Cancelled),
+            Some(task) => task.landed.is_some() || summary.standing() == SessionStatus::Cancelled,
+            None => matches!(
+                summary.standing(),
+                SessionStatus::Done | SessionStatus::Failed { .. } | SessionStatus::Cancelled
+            ),
         };
         if summary.in_use || !has_ended {
             needed.insert(id.to_string());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use pleach::clock;
-use pleach::engine::{Standing, Summary, View};
+use pleach::engine::{SessionStatus, Summary, View};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 use pleach::plan::dot::read_duration;
@@ -69,7 +69,7 @@ impl Selector {
             Self::Landed => summary.is_on_target(repo),
             Self::Merged if !has_ended(summary) => Ok(false),
             Self::Merged => summary.is_merged(repo),
-            Self::Done => Ok(has_ended(summary) && summary.standing() == Standing::Done),
+            Self::Done => Ok(has_ended(summary) && summary.standing() == SessionStatus::Done),
             Self::Before(time) => Ok(has_ended(summary) && summary.updated_at < time),
         };
         found.map_err(|error| of_engine(&error))
@@ -79,9 +79,9 @@ impl Selector {
 /// Whether nothing is to be done for a session any more. One of a task that was not landed may continue with it.
 fn has_ended(summary: &Summary) -> bool {
     match (&summary.state.task, summary.standing()) {
-        (_, Standing::Cancelled) => true,
+        (_, SessionStatus::Cancelled) => true,
         (Some(task), _) => task.landed.is_some(),
-        (None, standing) => matches!(standing, Standing::Done | Standing::Failed { .. }),
+        (None, standing) => matches!(standing, SessionStatus::Done | SessionStatus::Failed { .. }),
     }
 }
 

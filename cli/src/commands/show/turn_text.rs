@@ -1,6 +1,6 @@
 //! A turn with its messages, as people and programs read it.
 
-use pleach::engine::{Turn, View};
+use pleach::engine::{TurnView, View};
 use pleach::git::Repo;
 use pleach::llm;
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ use crate::render::session as show;
 
 /// A turn, what was said in it, and what its agent's program wrote to standard error where it is the last of its node.
 pub(super) struct TurnText {
-    pub turn: Turn,
+    pub turn: TurnView,
     pub messages: Vec<llm::Message>,
     pub stderr: Option<String>,
 }
 
 impl TurnText {
-    pub fn read(repo: &Repo, view: &View, turn: Turn) -> Result<Self, Failure> {
+    pub fn read(repo: &Repo, view: &View, turn: TurnView) -> Result<Self, Failure> {
         let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
         let stderr = view.stderr(repo, &turn.turn).map_err(|error| of_engine(&error))?;
         Ok(Self { turn, messages, stderr })

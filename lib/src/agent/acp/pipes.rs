@@ -88,7 +88,7 @@ impl Talk<'_> {
             let line = tokio::select! {
                 biased;
                 () = self.cancel.killed() => {
-                    self.call_off();
+                    self.cancel();
                     self.killer.kill();
                     break None;
                 }
@@ -147,7 +147,7 @@ impl Talk<'_> {
                     let Told::Turns(turns, unbilled) = self.told else { continue };
                     let verdict = turns.report(Turn { unbilled, ..*turn }).await;
                     if verdict == Verdict::Stop || self.is_stopping {
-                        self.call_off();
+                        self.cancel();
                     }
                 }
             }
@@ -160,7 +160,7 @@ impl Talk<'_> {
         let _ = self.say.send(said);
     }
 
-    fn call_off(&mut self) {
+    fn cancel(&mut self) {
         if let Some(said) = self.client.cancel() {
             self.tell(said);
         }

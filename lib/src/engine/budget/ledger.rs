@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::{Budget, Uncounted};
 use crate::budget::{Amount, Spent, day_of};
 use crate::engine::Error;
 use crate::event::Event;
 use crate::git::Repo;
-use crate::ids::{CommitId, SessionId};
+use crate::ids::CommitId;
 use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS};
 
 /// What was spent today in each repository, by its common directory.
@@ -25,26 +24,9 @@ pub(in crate::engine) struct Ledger {
     chains: BTreeMap<String, (CommitId, Amount)>,
 }
 
-impl Budget {
-    /// What all planners and all sessions have spent on a day, but for one session.
-    pub(super) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
-        let but = but.map(|own| format!("{SESSIONS}{own}/"));
-        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
-        let ledger = ledgers.entry(repo.common_dir().to_owned()).or_default();
-        let mut sum = Amount::default();
-        for name in
-            ledger.turn_to(repo, day)?.into_iter().filter(|name| but.as_ref().is_none_or(|own| !name.starts_with(own)))
-        {
-            let spent = ledger.chain(repo, &name, day);
-            sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
-        }
-        Ok(sum)
-    }
-}
-
 impl Ledger {
     /// Begins with a day, and gives the chains there are.
-    fn turn_to(&mut self, repo: &Repo, day: Date) -> Result<Vec<String>, Error> {
+    pub(super) fn turn_to(&mut self, repo: &Repo, day: Date) -> Result<Vec<String>, Error> {
         if self.day.replace(day) != Some(day) {
             self.chains.clear();
         }
@@ -55,7 +37,7 @@ impl Ledger {
         Ok(names)
     }
 
-    fn chain(&mut self, repo: &Repo, name: &str, day: Date) -> Result<Amount, record::Error> {
+    pub(super) fn chain(&mut self, repo: &Repo, name: &str, day: Date) -> Result<Amount, record::Error> {
         let Some(tip) = repo.reference(name)? else { return Ok(Amount::default()) };
         let known = self.chains.get(name).copied();
         if let Some((_, amount)) = known.filter(|(at, _)| *at == tip) {

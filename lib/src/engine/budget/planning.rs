@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use super::Budget;
+use super::spending::price_unknown;
 use super::unpriced::SCRIPT;
-use super::{Budget, price_unknown};
 use crate::agent::Turn;
 use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, Limit, day_of};
 use crate::clock;

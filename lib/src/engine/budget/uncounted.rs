@@ -1,12 +1,6 @@
 //! Records nobody can read. An agent can make them so, and what was spent in them must not count as nothing then: where a
 //! limit counts it and would stop somebody, nothing is begun until a person has decided.
 
-use std::sync::PoisonError;
-
-use super::Budget;
-use crate::config::OnExceeded;
-use crate::engine::Error;
-use crate::event::{Warning, WarningCode};
 use crate::ids::SessionId;
 use crate::record::{self, PLANNING, SESSIONS};
 use crate::text::shell_word;
@@ -16,11 +10,11 @@ use crate::text::shell_word;
 #[error("what {} cannot be read, and {limits} count it", self.spender())]
 pub struct Uncounted {
     /// The ref of the chain.
-    chain: String,
+    pub(super) chain: String,
     /// The limits.
-    limits: &'static str,
+    pub(super) limits: &'static str,
     /// What is wrong with it.
-    source: record::Error,
+    pub(super) source: record::Error,
 }
 
 impl Uncounted {
@@ -36,7 +30,7 @@ impl Uncounted {
         self.chain.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
     }
 
-    fn spender(&self) -> String {
+    pub(super) fn spender(&self) -> String {
         match self.session() {
             Some(session) => format!("session {session} has spent"),
             None if self.chain == PLANNING => "planners have spent".to_owned(),
@@ -53,41 +47,5 @@ impl Uncounted {
             None => format!("`git update-ref -d {}` forgets what was spent there", shell_word(&self.chain)),
         };
         format!("restore what is damaged from another clone; or {forget}")
-    }
-}
-
-impl Budget {
-    /// Takes what was read of what a chain of records has spent. What nobody can read counts for nothing only where
-    /// limits stop nobody, and a person is told of it.
-    pub(in crate::engine) fn counted<T>(
-        &self,
-        chain: &str,
-        limits: &'static str,
-        read: Result<T, record::Error>,
-    ) -> Result<Option<T>, Error> {
-        let source = match read {
-            Ok(read) => return Ok(Some(read)),
-            // Removed while we looked, it was never there.
-            Err(record::Error::Missing { .. }) => return Ok(None),
-            Err(source) => source,
-        };
-        let lost = Uncounted { chain: chain.to_owned(), limits, source };
-        if self.action() != OnExceeded::Warn {
-            return Err(lost.into());
-        }
-        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
-        passed_over.entry(chain.to_owned()).or_insert_with(|| {
-            let (spender, source) = (lost.spender(), &lost.source);
-            let remedy = lost.remedy();
-            let text = format!("what {spender} cannot be read and is not counted: {source}; {remedy}");
-            Some(WarningCode::SpendingUnreadable.with(text))
-        });
-        Ok(None)
-    }
-
-    /// What was passed over and nobody was told of yet.
-    pub(super) fn take_warnings(&self) -> Vec<Warning> {
-        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
-        passed_over.values_mut().filter_map(Option::take).collect()
     }
 }

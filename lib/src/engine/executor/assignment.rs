@@ -22,7 +22,7 @@ pub struct Assignment {
     /// The node, and which visit and attempt it is.
     pub visit: Visit,
     /// How the node is started.
-    pub start: Start,
+    pub start: NodeStart,
     /// How the node takes part in the conversations of the run.
     pub conversation: Conversation,
     /// The number of its next turn.
@@ -32,13 +32,13 @@ pub struct Assignment {
     /// Whether it may spend anything at all.
     pub order: BudgetVerdict,
     /// What is to be done.
-    pub job: Job,
+    pub job: AssignedWork,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Job {
+pub enum AssignedWork {
     /// Carry the visit of the node out.
     Node,
     /// Set the worktrees up again, before the node can be carried out in them.
@@ -53,7 +53,7 @@ pub enum Job {
 /// How a node is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Start {
+pub enum NodeStart {
     /// For the first time.
     First,
     /// After its last recorded turn.

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::assignment::{Assignment, Start};
-use super::work::{Recording, is_told_of_the_run};
-use crate::engine::session::SessionPlan;
-use crate::engine::{Engine, Error, preamble};
+use super::assignment::{Assignment, NodeStart};
+use crate::engine::session_plan::SessionPlan;
+use crate::engine::{Engine, Error, ReviewedWork, preamble};
 use crate::event::{Event, MessageRange};
-use crate::git::Repo;
-use crate::ids::NodeId;
+use crate::git::{Repo, TreeId};
+use crate::ids::{NodeId, RepoName};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::History;
@@ -18,11 +17,11 @@ use crate::state::{Position, State};
 
 /// What is known when a node is started.
 #[derive(Debug, Clone)]
-pub(in crate::engine) struct Known {
+pub(in crate::engine) struct RecordedFacts {
     /// The state before the start.
     pub state: Arc<State>,
     /// What was said, as far as the node is told of it.
-    pub heard: Arc<Heard>,
+    pub heard: Arc<Transcripts>,
     /// The messages of the node, where it goes on after an interruption.
     pub interrupted: Vec<Message>,
     /// What is on record of it, where it starts over.
@@ -31,7 +30,7 @@ pub(in crate::engine) struct Known {
 
 /// What was said, read from the record or written to it.
 #[derive(Debug, Clone, Default)]
-pub(in crate::engine) struct Heard {
+pub(in crate::engine) struct Transcripts {
     /// What each node answered or printed in its newest visit, with the number of the message.
     pub answers: BTreeMap<NodeId, (Option<u64>, String)>,
     /// The conversations nodes with full fidelity go on with.
@@ -77,7 +76,7 @@ pub(in crate::engine) fn newest_answer(state: &State) -> Option<NodeId> {
     state.completed.iter().rev().find(has_answered).cloned()
 }
 
-impl Heard {
+impl Transcripts {
     /// Whether the record has something of this that is not known yet.
     pub(in crate::engine) fn lacks(&self, state: &State, wanted: &Wanted) -> bool {
         !self.missing(state, &wanted.answers).is_empty()
@@ -125,7 +124,7 @@ impl Heard {
     }
 }
 
-impl Known {
+impl RecordedFacts {
     /// What an assignment is about, from the record it names and nothing else.
     pub(in crate::engine) fn at(
         engine: &Engine,
@@ -150,13 +149,13 @@ impl Known {
         let state = State::fold(plan.start_node.clone(), events[..start].iter().copied())?;
         let mut interrupted = messages(repo, &history, &interrupted(&state))?;
         let mut recorded = None;
-        if assignment.start == Start::Over {
+        if assignment.start == NodeStart::Over {
             let said = std::mem::take(&mut interrupted);
             if engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls()) {
                 recorded = Some(Recording { messages: said, trees: plan.trees(&state)? });
             }
         }
-        let mut heard = Heard::default();
+        let mut heard = Transcripts::default();
         let wanted = Wanted::by(engine, plan, &state, node, assignment.conversation.thread.as_deref());
         heard.load(repo, &state, &wanted, Some(&history))?;
         Ok(Self { state: Arc::new(state), heard: Arc::new(heard), interrupted, recorded })
@@ -184,4 +183,33 @@ pub(in crate::engine) fn messages(
         messages.push(message);
     }
     Ok(messages)
+}
+
+/// What a person at a gate judges.
+pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Transcripts) -> Result<ReviewedWork, Error> {
+    let mut changes = Vec::new();
+    for (name, repo) in &plan.repos {
+        if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
+            && base != work
+        {
+            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
+        }
+    }
+    let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
+    Ok(ReviewedWork { session: plan.id.clone(), answer, changes })
+}
+
+/// What an agent said and did before its node starts over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// What was said.
+    pub messages: Vec<Message>,
+    /// The files it left, by repository.
+    pub trees: BTreeMap<RepoName, TreeId>,
+}
+
+/// Whether the agent of a node is told of the run so far: one that is asked of the session's task gets that, or what it has
+/// changed, and nothing else.
+pub(in crate::engine) fn is_told_of_the_run(plan: &SessionPlan, node: &Node) -> bool {
+    plan.job.is_none() || !matches!(node.step.as_deref(), Some("implement" | "review"))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::place::own_refs;
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Warning, WarningCode};
 use crate::git::Scan;
@@ -109,7 +109,7 @@ impl Setup<'_> {
         let last = self.engine.redactor.text(&last).into_owned();
         let session = self.plan.id.clone();
         Err(match output.exit {
-            Exit::Cancelled if self.plan.cancel.is_called_off() => Error::CalledOff { session },
+            Exit::Cancelled if self.plan.cancel.is_cancelled() => Error::Cancelled { session },
             Exit::Cancelled => Error::Interrupted { session },
             exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
         })

@@ -1,7 +1,6 @@
 //! What a worker is to do for a node, made of its assignment, the plan and what is known of the record. Nothing is changed
 //! on the way.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,18 +8,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::assignment::{Assignment, Job};
-use super::known::Known;
+use super::assignment::{AssignedWork, Assignment};
+use super::known::{RecordedFacts, judged};
 use super::place::run_dir;
 use crate::agent::Agent;
-use crate::engine::human::{Question, judged};
+use crate::engine::human::Question;
 use crate::engine::preamble::{self, NodeResult, Telling};
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::engine::task::asked;
-use crate::engine::{Engine, Error, Handler, HandlerContext};
+use crate::engine::{Engine, Error, Handler, HandlerContext, Recording};
 use crate::event::{Outcome, Status};
-use crate::git::TreeId;
-use crate::ids::{NodeId, RepoName};
+use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::plan::tree::TestCommand;
@@ -75,25 +73,10 @@ pub struct Offered {
     pub text: String,
 }
 
-/// What an agent said and did before its node starts over.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recording {
-    /// What was said.
-    pub messages: Vec<Message>,
-    /// The files it left, by repository.
-    pub trees: BTreeMap<RepoName, TreeId>,
-}
-
 impl fmt::Debug for AgentWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentWork").field("prompt", &self.prompt).field("continues", &self.continues).finish()
     }
-}
-
-/// Whether the agent of a node is told of the run so far: one that is asked of the session's task gets that, or what it has
-/// changed, and nothing else.
-pub(in crate::engine) fn is_told_of_the_run(plan: &SessionPlan, node: &Node) -> bool {
-    plan.job.is_none() || !matches!(node.step.as_deref(), Some("implement" | "review"))
 }
 
 /// Whether an interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is its
@@ -105,41 +88,39 @@ pub(in crate::engine) fn is_answered(state: &State, agent: &dyn Agent, said: &[M
     (ended || agent.can_continue()) && said.last().is_some_and(Message::is_answer)
 }
 
-impl Engine {
-    /// The agent of a node.
-    pub(in crate::engine) fn agent_of(&self, node: &Node) -> Result<Arc<dyn Agent>, Error> {
-        self.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
-    }
+/// The agent of a node.
+pub(in crate::engine) fn agent_of(engine: &Engine, node: &Node) -> Result<Arc<dyn Agent>, Error> {
+    engine.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
+}
 
-    /// The outcome of a node that has nothing to be carried out: it only passes on what came before it.
-    pub(in crate::engine) fn passes(&self, plan: &SessionPlan, state: &State, node: &Node) -> Option<Outcome> {
-        if self.handlers.contains_key(node.handler.as_str()) {
-            return None;
-        }
-        match &node.handler {
-            HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
-            HandlerKind::Conditional => Some(passed_on(state)),
-            // What is not tested has no test step, and says so at the end.
-            HandlerKind::Tool => plan.tests_of(node).filter(Vec::is_empty).map(|_| Outcome::success()),
-            HandlerKind::Wait | HandlerKind::WaitHuman | HandlerKind::Codergen => None,
-            HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
-                let why = format!("no handler is registered for type `{}`", node.handler.as_str());
-                Some(Outcome::final_failure(why))
-            }
+/// The outcome of a node that has nothing to be carried out: it only passes on what came before it.
+pub(in crate::engine) fn passes(engine: &Engine, plan: &SessionPlan, state: &State, node: &Node) -> Option<Outcome> {
+    if engine.handlers.contains_key(node.handler.as_str()) {
+        return None;
+    }
+    match &node.handler {
+        HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
+        HandlerKind::Conditional => Some(passed_on(state)),
+        // What is not tested has no test step, and says so at the end.
+        HandlerKind::Tool => plan.tests_of(node).filter(Vec::is_empty).map(|_| Outcome::success()),
+        HandlerKind::Wait | HandlerKind::WaitHuman | HandlerKind::Codergen => None,
+        HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
+            let why = format!("no handler is registered for type `{}`", node.handler.as_str());
+            Some(Outcome::final_failure(why))
         }
     }
+}
 
-    /// Whether carrying a node out takes nothing but its plan.
-    pub(in crate::engine) fn needs_no_record(&self, node: &Node) -> bool {
-        let is_own = !self.handlers.contains_key(node.handler.as_str());
-        is_own && matches!(node.handler, HandlerKind::Tool | HandlerKind::Wait)
-    }
+/// Whether carrying a node out takes nothing but its plan.
+pub(in crate::engine) fn needs_no_record(engine: &Engine, node: &Node) -> bool {
+    let is_own = !engine.handlers.contains_key(node.handler.as_str());
+    is_own && matches!(node.handler, HandlerKind::Tool | HandlerKind::Wait)
+}
 
-    /// Whether a node waits for time to pass or for a person, and does nothing in its worktrees.
-    pub(in crate::engine) fn only_waits(&self, node: &Node) -> bool {
-        let is_own = !self.handlers.contains_key(node.handler.as_str());
-        is_own && matches!(node.handler, HandlerKind::Wait | HandlerKind::WaitHuman)
-    }
+/// Whether a node waits for time to pass or for a person, and does nothing in its worktrees.
+pub(in crate::engine) fn only_waits(engine: &Engine, node: &Node) -> bool {
+    let is_own = !engine.handlers.contains_key(node.handler.as_str());
+    is_own && matches!(node.handler, HandlerKind::Wait | HandlerKind::WaitHuman)
 }
 
 /// The outcome of a node that only passes on what came before it.
@@ -156,7 +137,7 @@ fn passed_on(state: &State) -> Outcome {
 }
 
 /// What work is made for.
-pub(super) struct Making<'a> {
+pub(super) struct WorkBuilder<'a> {
     pub engine: &'a Engine,
     pub plan: &'a SessionPlan,
     pub assignment: &'a Assignment,
@@ -167,11 +148,11 @@ pub(super) struct Making<'a> {
     pub withheld: &'a [NodeId],
 }
 
-impl Making<'_> {
+impl WorkBuilder<'_> {
     /// What is to be done. `known` is what is known of the record, which only some work needs.
-    pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<Known>, Error>) -> Result<Work, Error> {
+    pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<RecordedFacts>, Error>) -> Result<Work, Error> {
         let (engine, node, visit) = (self.engine, self.node, &self.assignment.visit);
-        if let Job::Retest { .. } = self.assignment.job {
+        if let AssignedWork::Retest { .. } = self.assignment.job {
             return Ok(Work::Tests(self.plan.tests_at_all(node)));
         }
         if let Some(handler) = engine.handlers.get(node.handler.as_str()) {
@@ -211,9 +192,9 @@ impl Making<'_> {
         }
     }
 
-    fn agent_work(&self, known: &Known) -> Result<AgentWork, Error> {
-        let Known { state, heard, interrupted, recorded } = known;
-        let agent = self.engine.agent_of(self.node)?;
+    fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
+        let RecordedFacts { state, heard, interrupted, recorded } = known;
+        let agent = agent_of(self.engine, self.node)?;
         let answered = is_answered(state, &*agent, interrupted);
         let thread = self.assignment.conversation.thread.as_deref();
         let continues = !interrupted.is_empty();
@@ -232,7 +213,7 @@ impl Making<'_> {
         Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded })
     }
 
-    fn prompt(&self, known: &Known) -> Result<(String, Vec<Offered>), Error> {
+    fn prompt(&self, known: &RecordedFacts) -> Result<(String, Vec<Offered>), Error> {
         let (plan, state, node) = (self.plan, &known.state, self.node);
         if let Some(asked) = asked::step_prompt(plan, state, node)? {
             return Ok((asked, Vec::new()));
@@ -245,7 +226,7 @@ impl Making<'_> {
     }
 
     /// What an agent is told about the run so far. What is cut there it finds in files.
-    fn told(&self, known: &Known) -> (String, Vec<Offered>) {
+    fn told(&self, known: &RecordedFacts) -> (String, Vec<Offered>) {
         let (plan, conversation) = (self.plan, &self.assignment.conversation);
         let mut results = preamble::results(&plan.pipeline, &known.state, conversation.thread.as_deref());
         let dir = run_dir(self.root, &self.assignment.context);

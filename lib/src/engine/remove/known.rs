@@ -1,9 +1,8 @@
 //! What is known of a session that is to be removed: by its record, or, where nobody can read that, by what else there is
 //! of it.
 
-use super::Records;
 use crate::engine::Error;
-use crate::engine::view::{Standing, Summary, session_worktrees};
+use crate::engine::view::{SessionStatus, Summary, session_worktrees};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{self, works};
@@ -12,7 +11,7 @@ use crate::workspace::branch_ref;
 
 /// What a removal goes by.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownWork {
     /// The session branch.
     pub branch: Option<BranchName>,
     /// The newest commit of the session that can be read.
@@ -36,10 +35,10 @@ pub(super) struct Known {
     pub lost: Option<String>,
 }
 
-impl Known {
+impl KnownWork {
     /// What is known of a session with these records. `copied_in` is what is copied into working copies today, for one
     /// whose record does not say what was.
-    pub fn of(repo: &Repo, id: &SessionId, records: &Records, copied_in: &[RepoPath]) -> Result<Self, Error> {
+    pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
             Ok(summary) => return Self::recorded(&summary).or_older(repo, id, records),
             Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
@@ -64,7 +63,7 @@ impl Known {
             target: summary.started.target.clone(),
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
-            goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
+            goes_on: summary.started.task.is_some() && summary.standing() != SessionStatus::Cancelled,
             copied_in: copied_in(summary),
             unreadable: None,
             lost: None,
@@ -72,7 +71,7 @@ impl Known {
     }
 
     /// The same with an older commit, where the newest cannot be read.
-    fn or_older(self, repo: &Repo, id: &SessionId, records: &Records) -> Result<Self, Error> {
+    fn or_older(self, repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, Error> {
         // What the session was started at may be damaged as well, and is not what is removed.
         let base = self.base.filter(|base| repo.commit(*base).is_ok());
         let Some(damage) = self.work.and_then(|work| read_work(repo, work, base).err()) else { return Ok(self) };
@@ -87,7 +86,7 @@ impl Known {
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
     /// record, the branch, the working copy. The branch of a task has another name; it goes on with its next session.
-    fn found(repo: &Repo, id: &SessionId, records: &Records) -> Result<Self, git::Error> {
+    fn found(repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, git::Error> {
         let names = repo.reference_names("refs/heads/")?;
         let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
         let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
@@ -110,7 +109,7 @@ pub fn copied_in(summary: &Summary) -> Vec<RepoPath> {
 fn newest_work(
     repo: &Repo,
     id: &SessionId,
-    records: &Records,
+    records: &RecordRefs,
     branch: Option<&BranchName>,
     base: Option<CommitId>,
 ) -> Result<Option<CommitId>, git::Error> {
@@ -132,3 +131,6 @@ pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -
     }
     Ok(())
 }
+
+/// Refs of records, each with the newest one; none where the ref names none.
+pub(in crate::engine) type RecordRefs = Vec<(String, Option<CommitId>)>;

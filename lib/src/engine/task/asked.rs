@@ -2,28 +2,14 @@
 
 use super::TaskJob;
 use crate::engine::Error;
-use crate::engine::session::SessionPlan;
+use crate::engine::session_plan::SessionPlan;
 use crate::event::TaskOf;
 use crate::git::{Change, ChangeKind, Durability, MergeError, Repo, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
-use crate::plan::tree::TestCommand;
 use crate::state::State;
 use crate::step::Feedback;
 use crate::step::prompt::{self, FeedbackLimits};
-
-impl SessionPlan {
-    /// What a test step runs: its own command, or what tests the task. None for every other node.
-    pub(in crate::engine) fn tests_of(&self, node: &Node) -> Option<Vec<TestCommand>> {
-        self.job.as_ref()?.tests_of(node)
-    }
-
-    /// The same where the task is tested outside of an attempt: without such a step, what tests the task.
-    pub(in crate::engine) fn tests_at_all(&self, node: &Node) -> Vec<TestCommand> {
-        let job = self.job.as_ref().expect("only sessions on tasks do this");
-        job.tests_of(node).unwrap_or_else(|| job.tests.clone())
-    }
-}
 
 /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
 /// A prompt of the pipeline's own stands in place of the first part.

@@ -4,22 +4,23 @@
 use std::sync::Arc;
 
 use super::Error;
+use super::ended::TreeEnded;
 use super::plan::TreePlan;
-use super::run::TreeEnded;
-use crate::clock;
 use crate::config::OnExceeded;
-use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
-use crate::engine::{Ended, Engine, Pause, Session};
+use crate::engine::budget::spending::task_is_out_of_budget;
+use crate::engine::run::run_attempt;
+use crate::engine::task::{TaskJob, TaskReport, TaskSession, code_of, in_the_record};
+use crate::engine::{Engine, Pause, SessionEnded};
 use crate::event::{AttemptStarted, PauseReason};
 use crate::git::Repo;
 use crate::ids::{CommitId, NodeId, RepoPath};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::StepCommit;
-use crate::route;
 use crate::schedule::{self, AfterFailure, AttemptFailure, GiveUpReason};
 use crate::step::report::{ReportJson, TaskResult};
-use crate::step::text::Body;
-use crate::step::{AttemptNumber, Step, StepKind, text};
+use crate::step::text::{self, Body};
+use crate::step::{AttemptNumber, Step, StepKind};
+use crate::{clock, route};
 
 /// What the attempts at a task have to know.
 #[derive(Debug)]
@@ -34,28 +35,28 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Runs attempts until the task is complete or given up. Answers only when the run stops before that.
-    pub(super) async fn make(&self, session: &mut Session) -> Result<Option<TreeEnded>, Error> {
+    pub(super) async fn make(&self, session: &mut TaskSession) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
-            let ended = session.run_attempt().await?;
+            let ended = run_attempt(session).await?;
             match ended {
-                Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
+                SessionEnded::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>
                 {
                     return Ok(Some(TreeEnded::OutOfBudget { why: why.unwrap_or_default() }));
                 }
-                Ended::Paused(pause) => {
+                SessionEnded::Paused(pause) => {
                     session.check_branch()?;
                     return Ok(Some(TreeEnded::Paused(pause)));
                 }
-                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(self.job.task.id.clone()))),
-                Ended::Completed => match session.left_out()? {
+                SessionEnded::Cancelled => return Ok(Some(TreeEnded::Cancelled(self.job.task.id.clone()))),
+                SessionEnded::Completed => match session.left_out()? {
                     files if files.is_empty() => self.complete(session)?,
                     files => {
                         let why = text::left_out("the task is not complete", &files);
                         self.end_attempt(session, Some(why))?;
                     }
                 },
-                Ended::Failed { reason } => {
+                SessionEnded::Failed { reason } => {
                     let outside = (!attempt_is_told(session)).then_some(reason);
                     self.end_attempt(session, outside)?;
                 }
@@ -65,7 +66,7 @@ impl Attempts {
     }
 
     /// Ends an attempt that failed, with what ended it `outside` of its steps.
-    fn end_attempt(&self, session: &mut Session, outside: Option<String>) -> Result<(), Error> {
+    fn end_attempt(&self, session: &mut TaskSession, outside: Option<String>) -> Result<(), Error> {
         match outside {
             Some(why) if !attempt_has_result(session) => {
                 session.fail_attempt(&why)?;
@@ -77,8 +78,8 @@ impl Attempts {
     }
 
     /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
-    pub(super) fn next_or_fail(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
-        let over = session.task_is_out_of_budget()?;
+    pub(super) fn next_or_fail(&self, session: &mut TaskSession, untold: Option<String>) -> Result<(), Error> {
+        let over = task_is_out_of_budget(session)?;
         let given_up = match (over, self.after(session)) {
             (Some(why), _) => why,
             (None, AfterFailure::GiveUp(why)) => words(why),
@@ -89,14 +90,14 @@ impl Attempts {
     }
 
     /// What follows the attempts of a session so far.
-    fn after(&self, session: &Session) -> AfterFailure {
+    fn after(&self, session: &TaskSession) -> AfterFailure {
         let Some(task) = &session.state().task else { return AfterFailure::GiveUp(GiveUpReason::OutOfAttempts) };
         let number = task.attempt.as_ref().map_or(0, |attempt| attempt.number);
         let ended: Vec<schedule::EndedAttempt> = task.failed.iter().map(ended).collect();
         schedule::after(number, &ended, &self.plan.limits)
     }
 
-    fn begin_next(&self, session: &mut Session, untold: Option<String>) -> Result<(), Error> {
+    fn begin_next(&self, session: &mut TaskSession, untold: Option<String>) -> Result<(), Error> {
         let task = session.state().task.as_ref().expect("a session on a task");
         let last = task.attempt.as_ref().expect("an attempt was begun");
         let start = start_after(session.pipeline(), None).expect("a pipeline that ran has a start");
@@ -116,7 +117,7 @@ impl Attempts {
 
     /// Gives the task up, if a step of its last attempt has not said so already: an attempt with a step that failed may go on
     /// behind it, as its pipeline says, and is the last of the budget.
-    pub(super) fn give_up(&self, session: &mut Session, number: u32, why: GiveUpReason) -> Result<(), Error> {
+    pub(super) fn give_up(&self, session: &mut TaskSession, number: u32, why: GiveUpReason) -> Result<(), Error> {
         match session.is_decided() || attempt_has_result(session) {
             true => Ok(()),
             false => self.fail(session, number, text::failed(&words(why), None)),
@@ -124,7 +125,7 @@ impl Attempts {
     }
 
     /// The last step of a task that is done, with its report.
-    fn complete(&self, session: &mut Session) -> Result<(), Error> {
+    fn complete(&self, session: &mut TaskSession) -> Result<(), Error> {
         let (job, tested) = (&self.job, self.is_tested(session)?);
         let attempts = session.attempt_number();
         let report = ReportJson {
@@ -157,7 +158,7 @@ impl Attempts {
 
     /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
     /// which it was begun.
-    fn is_tested(&self, session: &mut Session) -> Result<bool, Error> {
+    fn is_tested(&self, session: &mut TaskSession) -> Result<bool, Error> {
         let Some(work) = &session.state().task else { return Ok(false) };
         let before = &self.before;
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
@@ -173,7 +174,7 @@ impl Attempts {
     }
 
     /// The code that the newest test among the steps before a session has passed on, as its commit has it.
-    fn tested_before(&self, session: &Session, before: &[Arc<StepCommit>]) -> Result<Option<CommitId>, Error> {
+    fn tested_before(&self, session: &TaskSession, before: &[Arc<StepCommit>]) -> Result<Option<CommitId>, Error> {
         let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
         let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
         let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
@@ -181,7 +182,7 @@ impl Attempts {
     }
 
     /// The last step of a task that is given up after so many attempts.
-    fn fail(&self, session: &mut Session, attempts: u32, body: Body) -> Result<(), Error> {
+    fn fail(&self, session: &mut TaskSession, attempts: u32, body: Body) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(AttemptNumber { number: attempts, of: self.plan.limits.max_retries });
         session.end_task(facts, body, attempt, None)?;
@@ -205,12 +206,12 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::EndedAttempt {
 }
 
 /// Whether the newest attempt failed with a step that says so.
-fn attempt_has_result(session: &Session) -> bool {
+fn attempt_has_result(session: &TaskSession) -> bool {
     session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
 }
 
 /// Whether the newest attempt ended with such a step.
-fn attempt_is_told(session: &Session) -> bool {
+fn attempt_is_told(session: &TaskSession) -> bool {
     session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
 }
 

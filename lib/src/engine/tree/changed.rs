@@ -2,37 +2,40 @@
 //! put on it since is tested and reviewed before it lands.
 
 use super::Error;
-use super::begin::state_of;
 use super::run::TreeRun;
+use super::unfinished::state_of;
 use crate::ids::CommitId;
 use crate::progress::{StepCommit, TaskState};
 use crate::record::History;
 use crate::step::{StepKind, report};
 
-impl TreeRun {
-    /// Whether a task's branch has other code than its newest step left there, where that step is one to go on behind
-    /// or to land, or has something of `onto` that was not there then.
-    pub(super) fn has_changed_since(&self, state: &TaskState, tip: CommitId, onto: CommitId) -> Result<bool, Error> {
-        let newest = state.at_attempt().last();
-        let Some(left) = newest.map(|newest| self.left_at(newest)).transpose()?.filter(|left| *left != tip) else {
-            return Ok(false);
-        };
-        let changes = self.repo.changes(self.repo.tree_of(left)?, self.repo.tree_of(tip)?)?;
-        let is_code = changes.iter().any(|change| !report::is_own(&change.path, &self.plan.logs, &self.plan.reports));
-        // A merge can leave the files as they were and still undo what the other side has done.
-        Ok(is_code || self.repo.merge_base(left, onto)? != self.repo.merge_base(tip, onto)?)
-    }
+/// Whether a task's branch has other code than its newest step left there, where that step is one to go on behind
+/// or to land, or has something of `onto` that was not there then.
+pub(super) fn has_changed_since(
+    run: &TreeRun,
+    state: &TaskState,
+    tip: CommitId,
+    onto: CommitId,
+) -> Result<bool, Error> {
+    let newest = state.at_attempt().last();
+    let Some(left) = newest.map(|newest| left_at(run, newest)).transpose()?.filter(|left| *left != tip) else {
+        return Ok(false);
+    };
+    let changes = run.repo.changes(run.repo.tree_of(left)?, run.repo.tree_of(tip)?)?;
+    let is_code = changes.iter().any(|change| !report::is_own(&change.path, &run.plan.logs, &run.plan.reports));
+    // A merge can leave the files as they were and still undo what the other side has done.
+    Ok(is_code || run.repo.merge_base(left, onto)? != run.repo.merge_base(tip, onto)?)
+}
 
-    /// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record
-    /// is gone or tells of another step, the commit as it is.
-    pub(super) fn left_at(&self, step: &StepCommit) -> Result<CommitId, Error> {
-        let recorded = step.step.session.as_ref().and_then(|session| {
-            let history = History::newest(&self.repo, session).ok()?;
-            state_of(&history).ok()?.task
-        });
-        let same = recorded.filter(|work| work.status.as_deref() == Some(&step.step.status()));
-        Ok(same.map_or(step.commit, |work| work.step))
-    }
+/// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record
+/// is gone or tells of another step, the commit as it is.
+pub(super) fn left_at(run: &TreeRun, step: &StepCommit) -> Result<CommitId, Error> {
+    let recorded = step.step.session.as_ref().and_then(|session| {
+        let history = History::newest(&run.repo, session).ok()?;
+        state_of(&history).ok()?.task
+    });
+    let same = recorded.filter(|work| work.status.as_deref() == Some(&step.step.status()));
+    Ok(same.map_or(step.commit, |work| work.step))
 }
 
 /// The step behind which a task goes on whose code somebody has changed: nothing that was found out about it holds.

@@ -1,34 +1,16 @@
 //! Noticing that a tree was edited: while it is worked, which changes nothing for the run, and since it was last worked.
 
-use std::fs;
-use std::path::Path;
-use std::time::SystemTime;
-
 use super::plan::TreePlan;
 use super::run::TreeRun;
+use super::stamp::Stamp;
 use crate::engine::Engine;
-use crate::engine::task::TREE_FILE;
+use crate::engine::start_request::TREE_FILE;
 use crate::event::WarningCode;
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::plain_file;
 use crate::plan::tree::TaskTree;
 use crate::record::{self, History};
-
-/// What a file looks like from outside. As long as that is the same, nobody reads it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    modified: SystemTime,
-    length: u64,
-}
-
-impl Stamp {
-    /// That of a file; none when there is no such file.
-    pub fn of(path: &Path) -> Option<Self> {
-        let file = fs::metadata(path).ok()?;
-        Some(Self { modified: file.modified().ok()?, length: file.len() })
-    }
-}
 
 /// Whether a tree's file holds something else than what is run. `stamp` is what it looked like when that was last
 /// asked. In a checkout of another branch, another file lies at its place, which says nothing about this tree.
@@ -46,36 +28,34 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     plain_file::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
-impl TreeRun {
-    /// What has changed in the tree since it was last worked, one line each. Sessions nobody can read are told of.
-    pub fn changes(&self) -> Vec<String> {
-        let Some(before) = self.last_document() else { return Vec::new() };
-        let now = self.engine.redactor.text(&self.plan.document).into_owned();
-        match (TaskTree::read(&before), TaskTree::read(&now)) {
-            (Ok(before), Ok(now)) => before.difference(&now),
-            _ => Vec::new(),
-        }
+/// What has changed in the tree since it was last worked, one line each. Sessions nobody can read are told of.
+pub fn changes(run: &TreeRun) -> Vec<String> {
+    let Some(before) = last_document(run) else { return Vec::new() };
+    let now = run.engine.redactor.text(&run.plan.document).into_owned();
+    match (TaskTree::read(&before), TaskTree::read(&now)) {
+        (Ok(before), Ok(now)) => before.difference(&now),
+        _ => Vec::new(),
     }
+}
 
-    /// The tree as the newest session on one of its tasks had it; none when there is no such session any more, or nobody
-    /// can read it.
-    fn last_document(&self) -> Option<String> {
-        let stepped = self.progress.tasks().filter_map(|(_, state)| state.newest());
-        let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
-        let unfinished = self.course.unfinished.values().map(|left| &left.id);
-        let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
-        let mut last: Option<History> = None;
-        for id in sessions {
-            let Some(history) = ok_or_warn(&self.engine, History::newest(&self.repo, id), id) else {
-                continue;
-            };
-            if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
-                last = Some(history);
-            }
+/// The tree as the newest session on one of its tasks had it; none when there is no such session any more, or nobody
+/// can read it.
+fn last_document(run: &TreeRun) -> Option<String> {
+    let stepped = run.progress.tasks().filter_map(|(_, state)| state.newest());
+    let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
+    let unfinished = run.state.unfinished.values().map(|left| &left.id);
+    let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
+    let mut last: Option<History> = None;
+    for id in sessions {
+        let Some(history) = ok_or_warn(&run.engine, History::newest(&run.repo, id), id) else {
+            continue;
+        };
+        if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
+            last = Some(history);
         }
-        let last = last?;
-        ok_or_warn(&self.engine, last.opening_file(&self.repo, TREE_FILE), &last.session).flatten()
     }
+    let last = last?;
+    ok_or_warn(&run.engine, last.opening_file(&run.repo, TREE_FILE), &last.session).flatten()
 }
 
 /// What was read of a session. Of one nobody can read somebody is told, and the work goes on without.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::logs::{Key, history};
+use super::logs::{LogKey, history};
 use crate::event::Event;
 use crate::git::Repo;
 use crate::ids::SessionId;
@@ -15,8 +15,8 @@ use crate::step::{Feedback, StepKind};
 
 /// What steps tell the next attempt, oldest first. A commit has the end of what was said. The record of its session has
 /// more; where that is gone, or nobody can read it, the commit counts.
-pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<StepCommit>]) -> Vec<Feedback> {
-    let mut records = Records { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
+pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<StepCommit>]) -> Vec<Feedback> {
+    let mut records = SessionRecords { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
     let mut all = Vec::new();
     for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {
         let by_record = match found.step.kind {
@@ -25,7 +25,7 @@ pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<
         };
         all.extend(by_record.unwrap_or_else(|| found.feedback().into_iter().collect()));
     }
-    // Records and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
+    // SessionRecords and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
     let bounded = |feedback: Feedback| {
         let text = cut(&redactor.text(&feedback.text), FEEDBACK);
         Feedback { text, ..feedback }
@@ -45,14 +45,14 @@ fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &StepCommit)
 }
 
 /// The records of sessions, each read once.
-struct Records<'a> {
+struct SessionRecords<'a> {
     repo: &'a Repo,
     histories: BTreeMap<SessionId, Option<History>>,
     /// The attempts whose beginning has been told.
     told: BTreeSet<(SessionId, u32)>,
 }
 
-impl Records<'_> {
+impl SessionRecords<'_> {
     /// What a record has of a step that failed: what it said itself, below what ended the attempt before where no step of
     /// that one tells. None when there is nothing of it.
     fn step(&mut self, found: &StepCommit) -> Option<Vec<Feedback>> {
@@ -60,7 +60,7 @@ impl Records<'_> {
         let read = || history(self.repo, id).ok().flatten();
         let history = self.histories.entry(id.clone()).or_insert_with(read).as_ref()?;
         let (_, step) =
-            Key::of(found).find(history).filter(|(_, step)| Some(&step.task) == found.step.task.as_ref())?;
+            LogKey::of(found).find(history).filter(|(_, step)| Some(&step.task) == found.step.task.as_ref())?;
         let own = step.feedback.clone()?;
         let is_new = step.attempt.is_some_and(|attempt| self.told.insert((id.clone(), attempt)));
         // What the first attempt of a session was told is what is gathered here.

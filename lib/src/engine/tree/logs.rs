@@ -14,7 +14,7 @@ use crate::trailer::CommitMessage;
 
 /// What a step said, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct TaskLog {
     /// The step's commit, which has it.
     pub commit: CommitId,
     /// What became of the step: `test-fail`, …
@@ -25,7 +25,7 @@ pub struct Log {
     pub there: bool,
 }
 
-impl Log {
+impl TaskLog {
     /// The session whose record has it, where the commit has not.
     pub fn session(&self) -> Option<SessionId> {
         recorded_in(&self.path)
@@ -42,7 +42,7 @@ impl Log {
 
 /// The logs of a task's steps, oldest first: those that trailers name, and those a step's commit brought along. What a
 /// commit brought along is not known where a shallow clone has left behind what it was made on.
-pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<Log>, git::Error> {
+pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<TaskLog>, git::Error> {
     let mut logs = Vec::new();
     for found in &state.steps {
         logs.extend(of_step(repo, found)?);
@@ -59,7 +59,7 @@ pub fn report(repo: &Repo, found: &StepCommit) -> Result<Option<Value>, record::
         return Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()));
     };
     let Some(history) = history(repo, &session)? else { return Ok(None) };
-    Ok(Key::of(found).find(&history).and_then(|(_, step)| step.report.clone()))
+    Ok(LogKey::of(found).find(&history).and_then(|(_, step)| step.report.clone()))
 }
 
 /// The session whose record a path names, where it is no path.
@@ -67,7 +67,7 @@ fn recorded_in(path: &str) -> Option<SessionId> {
     path.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
 }
 
-fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<Log>, git::Error> {
+fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> {
     let (Some(task), commit) = (&found.step.task, repo.commit(found.commit)?) else { return Ok(Vec::new()) };
     let test = found.step.test.as_ref().and_then(|test| test.log.clone());
     let mut paths: Vec<String> = test.into_iter().chain(found.step.review_log.clone()).collect();
@@ -99,18 +99,18 @@ fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<Log>, git::Error> {
     let status = found.step.status();
     let log = |path: String| {
         let there = repo.tree_entry(commit.tree, &RepoPath::from(path.as_str()))?.is_some();
-        Ok(Log { commit: found.commit, status: status.clone(), path, there })
+        Ok(TaskLog { commit: found.commit, status: status.clone(), path, there })
     };
     paths.into_iter().map(log).collect()
 }
 
 /// What the record of a session has of a step's log: what its tests printed, or its agent answered.
-fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec<u8>>, record::Error> {
+fn from_record(repo: &Repo, session: &SessionId, log: &TaskLog) -> Result<Option<Vec<u8>>, record::Error> {
     let Some(history) = history(repo, session)? else { return Ok(None) };
     let commit = repo.commit(log.commit)?;
     let trailers = CommitMessage::read(&commit.text()).trailers;
     let attempt = trailers.iter().find(|(key, _)| key == "Arborist-Retry").and_then(|(_, value)| value.parse().ok());
-    let key = Key { status: log.status.clone(), attempt, at: commit.at };
+    let key = LogKey { status: log.status.clone(), attempt, at: commit.at };
     let Some((record, step)) = key.find(&history) else { return Ok(None) };
     let node = record.events.iter().find_map(|event| match &event.event {
         Event::NodeExecution(node) => Some(node),
@@ -157,13 +157,13 @@ pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History
 
 /// What a step is known by in the record of its session: copies of it share that. Two attempts can end in the same
 /// second.
-pub(super) struct Key {
+pub(super) struct LogKey {
     status: String,
     attempt: Option<u32>,
     at: Timestamp,
 }
 
-impl Key {
+impl LogKey {
     /// That of a step that was found.
     pub(super) fn of(found: &StepCommit) -> Self {
         Self { status: found.step.status(), attempt: found.step.retry, at: found.at }

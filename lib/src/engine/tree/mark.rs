@@ -3,13 +3,14 @@
 
 use jiff::Timestamp;
 
-use super::progress::Reader;
-use super::refusal::begins_anew;
-use super::run::{check_target, run_start, start_message, target_lock};
-use super::unfinished::left_in;
+use super::open::{check_target, target_lock};
+use super::progress::ProgressReader;
+use super::refuse::begins_anew;
+use super::start::{run_start, start_message};
+use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
-use crate::engine::Session;
+use crate::engine::cancel;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
@@ -50,7 +51,7 @@ pub struct Marking<'a> {
 
 /// A decision that would be put on the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedMark {
     /// What the commit before it says, where that opens the run.
     pub run_start: Option<CommitMessage>,
     /// What its commit says.
@@ -76,14 +77,14 @@ pub struct Marked {
 
 impl Marking<'_> {
     /// What would be written; none when the task is as it is wanted already.
-    pub fn prepare(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Prepared>, Error> {
+    pub fn prepare(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<PreparedMark>, Error> {
         let node = self.node(task)?;
         let progress = self.reader().read_whole(self.path)?.of(self.tree);
         let run_start = (!progress.is_begun(self.tree)).then(|| start_message(self.target, self.path));
         let Some(message) = self.message(node, mark, &progress, redactor) else { return Ok(None) };
         let removed = progress.unread(task).map(|unread| unread.branch.name.clone());
-        let session = left_in(self.repo, self.target, self.path, task)?;
-        Ok(Some(Prepared { run_start, message, session, removed }))
+        let session = open_session_of(self.repo, self.target, self.path, task)?;
+        Ok(Some(PreparedMark { run_start, message, session, removed }))
     }
 
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
@@ -121,7 +122,7 @@ impl Marking<'_> {
             Ok(Some(commit))
         })?;
         let (Some(LandedBranch { commit, .. }), Some((message, unread))) = (landed, decided) else { return Ok(None) };
-        let session = self.call_off(task, redactor)?;
+        let session = self.cancel_session(task, redactor)?;
         let removed = unread.map(|branch| self.remove(&branch)).transpose()?;
         Ok(Some(Marked { commit, message, session, removed }))
     }
@@ -131,8 +132,8 @@ impl Marking<'_> {
         self.tree.node(task).filter(|node| node.is_leaf()).ok_or_else(none)
     }
 
-    fn reader(&self) -> Reader {
-        Reader::new(self.repo, self.target, self.branch_prefix, self.base_branch)
+    fn reader(&self) -> ProgressReader {
+        ProgressReader::new(self.repo, self.target, self.branch_prefix, self.base_branch)
     }
 
     fn message(&self, node: &TaskNode, mark: Mark, progress: &Progress, redactor: &Redactor) -> Option<CommitMessage> {
@@ -182,9 +183,9 @@ impl Marking<'_> {
     }
 
     /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.
-    fn call_off(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
-        let Some(id) = left_in(self.repo, self.target, self.path, task)? else { return Ok(None) };
-        Session::put_aside(self.repo, redactor, &id, None)?;
+    fn cancel_session(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
+        let Some(id) = open_session_of(self.repo, self.target, self.path, task)? else { return Ok(None) };
+        cancel::abandon_session(self.repo, redactor, &id, None)?;
         Ok(Some(id))
     }
 }

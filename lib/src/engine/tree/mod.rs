@@ -1,51 +1,78 @@
-//! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
-//! ends. What is done is read from the step commits of the target and of the branches ahead of it.
+//! Runs task trees: each task in a session on its own branch, landed on the target when it ends. What is done is read
+//! from the step commits of the target and of the branches ahead of it; nothing else is stored.
+//!
+//! | question | where |
+//! |---|---|
+//! | What is a run given, what does it know? | `plan` tree and settings, `open` taking the target, `run` and `run_state` what it knows, `start` its opening commit, `pump` the loop: start what may start, take in results; `ended` |
+//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `changed` commits others put on a task's branch, `kept` what a branch had before it moved |
+//! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` gathers what that one is told |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refuse` why work waits and what to do, `delete_branches` afterwards |
+//! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
+//! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
+//! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
+//! | What do people decide? | `mark` skip and reset, `loop_guard` nothing twice in a run for the same reason, `edited` and `stamp` the tree's file changed |
+//! | Who plans a tree? | `planning` calls a planner |
 
+mod approvals;
 mod attempts;
+mod base;
 mod begin;
 mod bookkeeping;
-mod branches;
 mod changed;
 mod delete_branches;
+mod earlier_runs;
 mod edited;
+mod ended;
+mod error;
 mod failed_attempts;
 mod feedback;
+mod kept;
 mod land;
 mod logs;
 mod loop_guard;
 mod mark;
+mod open;
 mod pending_trust;
 mod phase;
+mod pipelines;
 mod plan;
 mod planning;
 pub mod progress;
 mod pump;
 mod refusal;
+mod refuse;
+mod resume;
 mod run;
+mod run_state;
 mod spending;
+mod stamp;
+mod start;
 mod step_cache;
 mod step_scan;
+mod steps;
 mod testing;
 mod trust;
 mod unfinished;
 
-pub use edited::Stamp;
-pub use feedback::told;
-pub use logs::{Log, logs, report};
-pub use mark::{Mark, Marked, Marking, Prepared};
-pub use pending_trust::{Brought, Start};
+pub use approvals::pending_trust;
+pub use edited::changes;
+pub use ended::TreeEnded;
+pub use error::Error;
+pub use feedback::feedback;
+pub use logs::{TaskLog, logs, report};
+pub use mark::{Mark, Marked, Marking, PreparedMark};
+pub use open::{check_target, open, target_lock};
+pub use pending_trust::{PendingTrust, TaskBase};
 pub use phase::as_merged_now;
 pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};
+pub use pump::{run_tree, spawn};
 pub use refusal::{First, Refusal, RefusalCode};
-pub use run::{TreeEnded, TreeRun, begun_again, check_target, target_lock};
-pub use unfinished::{Left, has_landed, left};
-
-use crate::engine;
-use crate::git::{self, LandError};
-use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
-use crate::record;
-use crate::workspace::LockError;
+pub use run::TreeRun;
+pub use stamp::Stamp;
+pub use start::restart_warnings;
+pub use trust::to_trust;
+pub use unfinished::{OpenSession, has_landed, open_sessions};
 
 /// The built-in pipeline of a task.
 pub const TASK_PIPELINE: &str = include_str!("../../../pipelines/task.dot");
@@ -55,104 +82,3 @@ pub const GATE_PIPELINE: &str = include_str!("../../../pipelines/gate.dot");
 
 /// The attributes settings put into the pipelines of tasks: who works a step, with which model, and for how long.
 pub const STEP_ATTRIBUTES: [&str; 3] = ["agent", "llm_model", "timeout"];
-
-/// Why a run over a tree could not go on. What was committed and recorded before stays.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A session could not go on.
-    #[error(transparent)]
-    Session(#[from] engine::Error),
-    /// git said no.
-    #[error(transparent)]
-    Git(#[from] git::Error),
-    /// A record could not be read.
-    #[error(transparent)]
-    Record(#[from] record::Error),
-    /// Another run has the target.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The target could not be moved over a step that brings no work.
-    #[error("{0}")]
-    NotMoved(String),
-    /// The state could not be read.
-    #[error(transparent)]
-    Progress(#[from] progress::Error),
-    /// The target is not there.
-    #[error("there is no branch `{0}`; `git branch` shows what there is")]
-    NoTarget(BranchName),
-    /// A task would be worked with something that nobody was asked about.
-    #[error("{0} changed after you approved this run; approve it again to continue")]
-    Unasked(TaskId),
-    /// Finished work could not land.
-    #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
-    Refused(Refusal),
-    /// An object a task's work needs is not what its id says.
-    #[error("{task} cannot continue: {what}; then `pleach reset {task}` to have it done again")]
-    Overwritten {
-        /// The task.
-        task: TaskId,
-        /// Which object.
-        what: git::Error,
-    },
-    /// Nothing to be decided about.
-    #[error("`{tree}` has no task `{task}`; `pleach status -v` lists the tasks")]
-    NoTask {
-        /// The tree's file.
-        tree: String,
-        /// What was asked for.
-        task: TaskId,
-    },
-    /// What a run has done and landed is not read as done.
-    #[error(
-        "{task} has landed and still reads as {status}{}",
-        .because.map(|commit| format!(": {} counts as newer than its steps", commit.short())).unwrap_or_default()
-    )]
-    StillOpen {
-        /// The task.
-        task: TaskId,
-        /// What it reads as.
-        status: &'static str,
-        /// The step that counts as its newest.
-        because: Option<CommitId>,
-        /// It is a task, and not the tests of a phase.
-        is_task: bool,
-    },
-    /// Files are named after the target, and no file can have such a name.
-    #[error("the name of the branch `{0}` is too long to name files after")]
-    LongName(BranchName),
-    /// A name gives no valid branch.
-    #[error(transparent)]
-    Name(#[from] InvalidId),
-    /// The pipeline of a task cannot be used.
-    #[error("the pipeline `{path}` of task {task} cannot be used: {why}")]
-    Pipeline {
-        /// Its file.
-        path: String,
-        /// The task.
-        task: TaskId,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl Error {
-    /// What ended the work on a task, with the task where it can be done again.
-    fn at(self, task: &TaskId, repo: &git::Repo) -> Self {
-        match self {
-            Self::Git(error) | Self::Session(engine::Error::Git(error)) => match repo.blame(error) {
-                what @ git::Error::Overwritten { .. } => Self::Overwritten { task: task.clone(), what },
-                error => Self::Git(error),
-            },
-            other => other,
-        }
-    }
-}
-
-impl From<LandError> for Error {
-    fn from(error: LandError) -> Self {
-        match error {
-            LandError::Git(error) => Self::Git(error),
-            error => Self::NotMoved(error.without_work()),
-        }
-    }
-}

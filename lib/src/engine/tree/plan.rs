@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Error;
-use super::edited::Stamp;
-use super::progress::Reader;
+use super::progress::ProgressReader;
+use super::stamp::Stamp;
 use crate::engine::secret_check;
 use crate::event::Commits;
 use crate::ids::{BranchName, RepoName};
@@ -106,7 +106,7 @@ impl TreePlan {
 
     /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen
     /// to its beginning.
-    pub fn progress(&self, reader: &mut Reader) -> Result<Progress, super::progress::Error> {
+    pub fn progress(&self, reader: &mut ProgressReader) -> Result<Progress, super::progress::Error> {
         let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
         Ok(progress?.of(&self.tree))
     }

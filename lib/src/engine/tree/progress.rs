@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step_cache;
-use super::step_scan::{Cut, Names, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
+use super::step_scan::{Cut, Names, Runs, ScanScope, StepScan, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{
@@ -42,17 +42,17 @@ pub enum Error {
 
 /// Reads the state of trees on a target. Held, it reads only what is new since it last looked.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ProgressReader {
     repo: Repo,
     target: BranchName,
     prefix: String,
     base: Option<BranchName>,
-    scan: Option<Scan>,
+    scan: Option<StepScan>,
     /// How many commits were read that the file on disk does not know.
     uncached: usize,
 }
 
-/// What has become of the tree at `tree` on `target`, as [`Reader::read_whole`] tells it. `prefix` is what pleach's
+/// What has become of the tree at `tree` on `target`, as [`ProgressReader::read_whole`] tells it. `prefix` is what pleach's
 /// branches begin with, `base` the branch the target was begun on, which only matters for steps of the older form.
 pub fn read(
     repo: &Repo,
@@ -61,7 +61,7 @@ pub fn read(
     prefix: &str,
     base: Option<&BranchName>,
 ) -> Result<Progress, Error> {
-    Reader::new(repo, target, prefix, base).read_whole(tree)
+    ProgressReader::new(repo, target, prefix, base).read_whole(tree)
 }
 
 /// Where the base branch somebody has named stands.
@@ -77,7 +77,7 @@ fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> 
     })
 }
 
-impl Reader {
+impl ProgressReader {
     /// A reader that has not looked yet.
     pub fn new(repo: &Repo, target: &BranchName, prefix: &str, base: Option<&BranchName>) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Reader {
     }
 
     /// Reads the steps of the target that are new.
-    fn look(&mut self) -> Result<Scan, Error> {
+    fn look(&mut self) -> Result<StepScan, Error> {
         let tip = self.repo.reference(&branch_ref(&self.target))?;
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
         let known = match self.scan.take() {
@@ -176,27 +176,27 @@ impl Reader {
     }
 
     /// Reads the whole history.
-    fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
+    fn begin(&mut self, tip: CommitId) -> Result<StepScan, Error> {
         let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
         let mut gathered = gather(&commits, &StepPlace::Target, self.names(), nothing)?;
-        let scope = if gathered.needs_scope { self.scope(tip)? } else { Scope::Unneeded };
-        if let Scope::After(base) = scope {
+        let scope = if gathered.needs_scope { self.scope(tip)? } else { ScanScope::Unneeded };
+        if let ScanScope::After(base) = scope {
             limit(&commits, &mut gathered.steps, base);
         }
         self.uncached = commits.len();
         let steps = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
         let cut = Cut::of(&commits, &gathered.runs);
-        Ok(Scan { tip, steps, runs: gathered.runs, scope, cut })
+        Ok(StepScan { tip, steps, runs: gathered.runs, scope, cut })
     }
 
     /// Reads what came since `scan`; none when the target did not simply go on from there.
-    fn go_on(&mut self, mut scan: Scan, tip: CommitId) -> Result<Option<Scan>, Error> {
+    fn go_on(&mut self, mut scan: StepScan, tip: CommitId) -> Result<Option<StepScan>, Error> {
         if scan.cut.is_some() {
             // More of it may be there by now.
             return Ok(None);
         }
-        let mut needs_scope = scan.scope != Scope::Unneeded;
+        let mut needs_scope = scan.scope != ScanScope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
             let Ok([new, gone]) = self.repo.apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
@@ -231,12 +231,12 @@ impl Reader {
     }
 
     /// Where steps of the older form count.
-    fn scope(&self, tip: CommitId) -> Result<Scope, Error> {
-        let Some((name, base)) = self.base()? else { return Ok(Scope::All) };
+    fn scope(&self, tip: CommitId) -> Result<ScanScope, Error> {
+        let Some((name, base)) = self.base()? else { return Ok(ScanScope::All) };
         if name == self.target {
-            return Ok(Scope::All);
+            return Ok(ScanScope::All);
         }
-        Ok(self.repo.merge_base(tip, base)?.map_or(Scope::All, Scope::After))
+        Ok(self.repo.merge_base(tip, base)?.map_or(ScanScope::All, ScanScope::After))
     }
 
     /// The base branch and where it stands.
@@ -257,9 +257,9 @@ impl Reader {
     }
 
     /// The task and phase branches that may be ahead of the target, and those that cannot be read.
-    fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<UnreadableBranch>), Error> {
+    fn chains(&self, scan: &StepScan) -> Result<(Vec<Chain>, Vec<UnreadableBranch>), Error> {
         let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
-        let mut landed: Option<Landed> = None;
+        let mut landed: Option<LandedCommits> = None;
         // What tasks have brought to their phase, whose branch is read before theirs, where that is not closed.
         let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
@@ -267,7 +267,7 @@ impl Reader {
             if branch.tip == scan.tip || is_task && gathered.contains(&branch.tip) {
                 continue;
             }
-            let landed = landed.get_or_insert_with(|| Landed::new(scan));
+            let landed = landed.get_or_insert_with(|| LandedCommits::new(scan));
             let chain = match landed.has(&self.repo, branch.tip) {
                 Ok(true) => Ok(None),
                 Ok(false) => self.chain(scan, branch.clone()),
@@ -317,7 +317,7 @@ impl Reader {
     }
 
     /// The steps of a branch that the target does not have; none if there are none.
-    fn chain(&self, scan: &Scan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
+    fn chain(&self, scan: &StepScan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
         let [beside, own] = self.repo.apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
@@ -333,13 +333,13 @@ impl Reader {
 }
 
 /// The steps a target has, to tell at a glance that a branch brings nothing new.
-struct Landed {
+struct LandedCommits {
     commits: BTreeSet<CommitId>,
     prints: BTreeSet<u64>,
 }
 
-impl Landed {
-    fn new(scan: &Scan) -> Self {
+impl LandedCommits {
+    fn new(scan: &StepScan) -> Self {
         let found = || scan.steps.iter().map(|seen| &seen.found);
         Self {
             commits: found().map(|found| found.commit).collect(),

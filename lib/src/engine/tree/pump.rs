@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::Error;
 use super::attempts::Attempts;
-use super::begin::OpeningSession;
-use super::land::{LandOutcome, LandingStep, LandingTests, Worked};
-use super::phase::PhaseMerge;
-use super::run::{TreeEnded, TreeRun};
-use crate::engine::task::{Retested, TaskJob};
-use crate::engine::{self, Ended, Pause, Session};
+use super::ended::TreeEnded;
+use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
+use super::phase::{self, PhaseMerge};
+use super::resume::OpeningSession;
+use super::run::TreeRun;
+use super::{Error, begin, earlier_runs, loop_guard, refuse, spending, start, testing};
+use crate::engine::run::run_session;
+use crate::engine::spawned::SpawnedRun;
+use crate::engine::task::{Retested, TaskJob, TaskSession};
+use crate::engine::{self, Pause, SessionEnded, cancel};
 use crate::event::WarningCode;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
@@ -55,11 +58,11 @@ enum Purpose {
 /// What came of something that went on by itself.
 enum Back {
     /// A session has its files.
-    Opened(Box<Result<(Session, Option<String>), engine::Error>>),
+    Opened(Box<Result<(TaskSession, Option<String>), engine::Error>>),
     /// The task of a session is complete or given up, unless it was stopped before.
-    Attempted(Box<Session>, Result<Option<TreeEnded>, Error>),
+    Attempted(Box<TaskSession>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
-    Tested(Box<Session>, Result<Ended, engine::Error>),
+    Tested(Box<TaskSession>, Result<SessionEnded, engine::Error>),
     /// The tests of a task have run where it is to land.
     Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
 }
@@ -71,7 +74,7 @@ impl<'a> TreePump<'a> {
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub(super) async fn run(mut self) -> Result<TreeEnded, Error> {
-        if let Some(ended) = self.run.begin_run()? {
+        if let Some(ended) = start::begin_run(self.run)? {
             return Ok(ended);
         }
         loop {
@@ -99,7 +102,7 @@ impl<'a> TreePump<'a> {
                 }
                 return Ok(());
             }
-            self.run.look_around()?;
+            start::look_around(self.run)?;
             let running: BTreeSet<TaskId> = self.active.keys().cloned().collect();
             let slots = if self.run.plan.one { 1 } else { SLOTS };
             let starts = self.run.schedule.starts(&running, slots);
@@ -133,25 +136,25 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             NextAction::Gate(gate) => {
-                let because = run.not_again(&gate, &run.plan.tree.leaves_below(&gate))?;
+                let because = loop_guard::not_again(run, &gate, &run.plan.tree.leaves_below(&gate))?;
                 return self.test(&gate, Some(because));
             }
-            NextAction::MergePhase(phase) => match tokio::task::block_in_place(|| run.merge_phase(&phase))? {
+            NextAction::MergePhase(phase) => match tokio::task::block_in_place(|| phase::merge_phase(run, &phase))? {
                 PhaseMerge::Merged => return Ok(()),
                 PhaseMerge::Test(gate) => return self.test(&gate, None),
                 PhaseMerge::Refused(refusal) => TreeEnded::Refused(refusal),
             },
-            NextAction::Done => run.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
+            NextAction::Done => run.state.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
             NextAction::Failed(task) => {
                 let state = run.progress.task(&task);
                 let (attempts, reason) = (state.attempts, state.why_failed());
                 TreeEnded::Failed { task, attempts, before: true, reason }
             }
             NextAction::Stalled(blocked) => TreeEnded::Stalled(blocked),
-            NextAction::GateRed(gate) => run.gate_red(gate),
-            NextAction::Stranded(stray) => TreeEnded::Refused(run.unsettled(stray)?),
-            NextAction::OtherTree(taken) => TreeEnded::Refused(run.taken(taken)?),
-            NextAction::Unreadable(unread) => TreeEnded::Refused(run.unread(unread)),
+            NextAction::GateRed(gate) => land::gate_red(run, gate),
+            NextAction::Stranded(stray) => TreeEnded::Refused(refuse::unsettled(run, stray)?),
+            NextAction::OtherTree(taken) => TreeEnded::Refused(refuse::taken(run, taken)?),
+            NextAction::Unreadable(unread) => TreeEnded::Refused(refuse::unread(run, unread)),
         };
         self.end(Ok(ended));
         Ok(())
@@ -159,8 +162,8 @@ impl<'a> TreePump<'a> {
 
     /// Lands a task a run before this one has finished. Where its record is gone, the branch is there.
     fn land_waiting(&mut self, task: &TaskId) -> Result<(), Error> {
-        let because = self.run.not_again(task, &[task])?;
-        self.run.bring_phase(task)?;
+        let because = loop_guard::not_again(self.run, task, &[task])?;
+        phase::bring_phase(self.run, task)?;
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
         let attempt = AttemptNumber { number, of: self.run.plan.limits.max_retries };
@@ -169,7 +172,7 @@ impl<'a> TreePump<'a> {
 
     /// Works a task from an attempt on.
     fn work(&mut self, task: &TaskId, attempt: AttemptNumber, retry: u32) -> Result<(), Error> {
-        let because = self.run.not_again(task, &[task])?;
+        let because = loop_guard::not_again(self.run, task, &[task])?;
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
@@ -188,8 +191,8 @@ impl<'a> TreePump<'a> {
         purpose: Purpose,
         because: Option<Vec<CommitId>>,
     ) -> Result<(), Error> {
-        let job = self.run.job(task);
-        let opening = tokio::task::block_in_place(|| self.run.open_session(&job, attempt, retry))?;
+        let job = testing::job(self.run, task);
+        let opening = tokio::task::block_in_place(|| begin::open_session(self.run, &job, attempt, retry))?;
         self.set_up(job, opening, purpose, because);
         Ok(())
     }
@@ -197,13 +200,14 @@ impl<'a> TreePump<'a> {
     /// Runs the tests of a phase, in a session of their own.
     fn test(&mut self, gate: &TaskId, because: Option<Vec<CommitId>>) -> Result<(), Error> {
         let run = &mut *self.run;
-        let job = run.job(gate);
+        let job = testing::job(run, gate);
         // One that was cut off tells nothing about what is there now.
-        if let Some(cut_off) = run.course.unfinished.remove(gate) {
-            Session::put_aside(&run.repo, &run.engine.redactor, &cut_off.id, run.course.seat.as_ref())?;
+        if let Some(cut_off) = run.state.unfinished.remove(gate) {
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.worktree.as_ref())?;
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
-        let opening = tokio::task::block_in_place(|| run.begin(&job, AttemptNumber { number: 1, of: 1 }, runs))?;
+        let opening =
+            tokio::task::block_in_place(|| begin::begin(run, &job, AttemptNumber { number: 1, of: 1 }, runs))?;
         self.set_up(job, opening, Purpose::Tests, because);
         Ok(())
     }
@@ -233,7 +237,7 @@ impl<'a> TreePump<'a> {
             Back::Opened(opened) => {
                 let Active { attempts, purpose, resumed, .. } = self.active_at(task);
                 let (attempts, purpose, resumed) = (Arc::clone(attempts), purpose.clone(), *resumed);
-                let mut session = self.run.opened((*opened)?, &attempts.job, resumed)?;
+                let mut session = begin::opened(self.run, (*opened)?, &attempts.job, resumed)?;
                 match purpose {
                     Purpose::Work => {}
                     Purpose::GiveUp(number, why) => attempts.give_up(&mut session, number, why)?,
@@ -246,32 +250,32 @@ impl<'a> TreePump<'a> {
             }
             Back::Attempted(session, stopped) => match stopped? {
                 Some(ended) => {
-                    self.run.take_back(*session);
-                    self.finish(task, Worked::Ended(ended))
+                    spending::take_back(self.run, *session);
+                    self.finish(task, WorkEnd::Ended(ended))
                 }
                 None => self.land(task, *session),
             },
             Back::Tested(session, ended) => {
                 let cut_off = match ended? {
-                    Ended::Paused(pause) => {
+                    SessionEnded::Paused(pause) => {
                         session.check_branch()?;
                         TreeEnded::Paused(pause)
                     }
-                    Ended::Cancelled => TreeEnded::CalledOff(task.clone()),
-                    Ended::Completed | Ended::Failed { .. } => return self.land(task, *session),
+                    SessionEnded::Cancelled => TreeEnded::Cancelled(task.clone()),
+                    SessionEnded::Completed | SessionEnded::Failed { .. } => return self.land(task, *session),
                 };
-                self.run.take_back(*session);
-                self.finish(task, Worked::Ended(cut_off))
+                spending::take_back(self.run, *session);
+                self.finish(task, WorkEnd::Ended(cut_off))
             }
             Back::Retested(tests, said) => {
-                let step = self.run.retested(*tests, said?)?;
+                let step = land::retested(self.run, *tests, said?)?;
                 self.follow_landing(task, step)
             }
         }
     }
 
     /// Makes attempts at a task until it is complete or given up; one that is lands.
-    fn attempt(&mut self, task: &TaskId, mut session: Session) -> Result<(), Error> {
+    fn attempt(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
         if session.is_decided() {
             return self.land(task, session);
         }
@@ -283,16 +287,16 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    fn run_tests(&mut self, gate: &TaskId, mut session: Session) {
+    fn run_tests(&mut self, gate: &TaskId, mut session: TaskSession) {
         let gate = gate.clone();
         self.jobs.spawn(async move {
-            let ended = session.run().await;
+            let ended = run_session(&mut session).await;
             (gate, Back::Tested(Box::new(session), ended))
         });
     }
 
-    fn land(&mut self, task: &TaskId, session: Session) -> Result<(), Error> {
-        let step = self.run.land(session)?;
+    fn land(&mut self, task: &TaskId, session: TaskSession) -> Result<(), Error> {
+        let step = land::land(self.run, session)?;
         self.follow_landing(task, step)
     }
 
@@ -314,21 +318,21 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn task_landed(&mut self, task: &TaskId, mut session: Session, tried: LandOutcome) -> Result<(), Error> {
+    fn task_landed(&mut self, task: &TaskId, mut session: TaskSession, tried: LandOutcome) -> Result<(), Error> {
         match tried {
             LandOutcome::Red(on) => {
                 self.active_at(task).attempts.next_or_fail(&mut session, None)?;
                 if !session.is_decided()
-                    && let Err(unasked) = self.run.require_given(task, on)
+                    && let Err(unasked) = self.run.state.approved.require(task, on)
                 {
-                    self.run.leave(session)?;
+                    earlier_runs::leave(self.run, session)?;
                     return Err(unasked);
                 }
                 self.attempt(task, session)
             }
-            LandOutcome::Anew(begun) => {
+            LandOutcome::Rebuilt(begun) => {
                 let stopped = stopped(&session, task);
-                let worked = self.run.go_back(session, begun)?;
+                let worked = land::go_back(self.run, session, begun)?;
                 self.finish(task, worked)?;
                 stopped.into_iter().for_each(|stopped| self.end(Ok(stopped)));
                 Ok(())
@@ -336,7 +340,7 @@ impl<'a> TreePump<'a> {
             tried => {
                 // What has landed cannot be called off any more.
                 let is_stopped = session.is_stopped();
-                let worked = self.run.landed(session, tried);
+                let worked = land::landed(self.run, session, tried);
                 self.finish(task, worked)?;
                 if is_stopped {
                     self.end(Ok(TreeEnded::Paused(Pause::interrupted())));
@@ -346,14 +350,14 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    fn tests_landed(&mut self, gate: &TaskId, session: Session, tried: LandOutcome) -> Result<(), Error> {
+    fn tests_landed(&mut self, gate: &TaskId, session: TaskSession, tried: LandOutcome) -> Result<(), Error> {
         let (run, stopped) = (&mut *self.run, stopped(&session, gate));
         if matches!(tried, LandOutcome::Moved) {
             let again = format!("`{}` moved while the tests of {gate} ran; they run again", run.plan.target);
             run.engine.warn(WarningCode::TestsAgain.with(again));
             let id = session.id().clone();
-            run.take_back(session);
-            Session::put_aside(&run.repo, &run.engine.redactor, &id, run.course.seat.as_ref())?;
+            spending::take_back(run, session);
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
             let because = self.active.remove(gate).and_then(|active| active.because);
             return match stopped {
                 Some(stopped) => {
@@ -363,10 +367,10 @@ impl<'a> TreePump<'a> {
                 None => self.test(gate, because),
             };
         }
-        let tested = run.begun_on(session.started())?;
-        let worked = run.landed(session, tried);
-        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
-            run.course.gated.insert(gate.clone(), tested);
+        let tested = testing::begun_on(run, session.started())?;
+        let worked = land::landed(run, session, tried);
+        if let (WorkEnd::GoOn, Some(tested)) = (&worked, tested) {
+            run.state.gated.insert(gate.clone(), tested);
         }
         self.finish(gate, worked)?;
         if stopped.is_some() {
@@ -376,19 +380,19 @@ impl<'a> TreePump<'a> {
     }
 
     /// Something is not under way any more.
-    fn finish(&mut self, task: &TaskId, worked: Worked) -> Result<(), Error> {
+    fn finish(&mut self, task: &TaskId, worked: WorkEnd) -> Result<(), Error> {
         let active = self.active.remove(task);
         let because = active.and_then(|Active { because, purpose, .. }| match (&worked, purpose) {
-            (Worked::Done(_), _) | (Worked::GoOn, Purpose::Tests) => because,
+            (WorkEnd::Done(_), _) | (WorkEnd::GoOn, Purpose::Tests) => because,
             _ => None,
         });
         if let Some(because) = because {
-            self.run.note_done(task, because)?;
+            loop_guard::note_done(self.run, task, because)?;
         }
         match worked {
-            Worked::GoOn => {}
-            Worked::Done(task) => self.run.choose(task),
-            Worked::Ended(ended) => self.end(Ok(ended)),
+            WorkEnd::GoOn => {}
+            WorkEnd::Done(task) => self.run.choose(task),
+            WorkEnd::Ended(ended) => self.end(Ok(ended)),
         }
         Ok(())
     }
@@ -415,7 +419,7 @@ impl<'a> TreePump<'a> {
         match ended {
             Err(Error::Refused(refusal)) => Ok(TreeEnded::Refused(refusal)),
             Err(Error::Unasked(task)) => {
-                self.run.course.given.reached = Some(task);
+                self.run.state.approved.reached = Some(task);
                 Ok(TreeEnded::Unasked)
             }
             // While the working copy was set up.
@@ -426,9 +430,24 @@ impl<'a> TreePump<'a> {
 }
 
 /// The end of a run whose session somebody has stopped, by a wish it was too late for.
-fn stopped(session: &Session, task: &TaskId) -> Option<TreeEnded> {
-    session.is_stopped().then(|| match session.is_called_off() {
-        true => TreeEnded::CalledOff(task.clone()),
+fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
+    session.is_stopped().then(|| match session.is_cancelled() {
+        true => TreeEnded::Cancelled(task.clone()),
         false => TreeEnded::Paused(Pause::interrupted()),
+    })
+}
+
+/// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
+pub async fn run_tree(run: &mut TreeRun) -> Result<TreeEnded, Error> {
+    let ended = TreePump::new(run).run().await;
+    tokio::task::block_in_place(|| run.repo.pack_rest());
+    ended
+}
+
+/// Runs by itself until the tree is done or nothing more can be done.
+pub fn spawn(mut run: TreeRun) -> SpawnedRun<(TreeRun, Result<TreeEnded, Error>)> {
+    SpawnedRun::new(run.events(), async move {
+        let ended = run_tree(&mut run).await;
+        (run, ended)
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::step_scan::{Runs, Scan, Scope};
+use super::step_scan::{Runs, ScanScope, StepScan};
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{BranchNaming, CandidateStep, StepCommit, print};
 
@@ -15,10 +15,10 @@ const VERSION: &[u8] = b"pleach steps 7\n";
 
 /// What the file holds, behind its version and before its checksum.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct CachedSteps {
     target: BranchName,
     tip: CommitId,
-    scope: Scope,
+    scope: ScanScope,
     runs: Runs,
     /// The sets of runs steps belong to: the same from step to step, but for starts of runs and merges.
     sets: Vec<Runs>,
@@ -34,8 +34,8 @@ struct KeptStep {
     found: Arc<StepCommit>,
 }
 
-impl Kept {
-    fn of(target: &BranchName, scan: &Scan) -> Self {
+impl CachedSteps {
+    fn of(target: &BranchName, scan: &StepScan) -> Self {
         let mut sets: Vec<Runs> = Vec::new();
         let mut steps = Vec::with_capacity(scan.steps.len());
         for seen in &scan.steps {
@@ -49,17 +49,17 @@ impl Kept {
     }
 
     /// None if a step belongs to a set that is not there.
-    fn scan(self) -> Option<Scan> {
+    fn scan(self) -> Option<StepScan> {
         let Self { tip, scope, runs, sets, steps, .. } = self;
         let seen = |KeptStep { runs, form, in_scope, found }| {
             Some(CandidateStep { runs: Arc::clone(sets.get(runs)?), form, in_scope, found })
         };
-        Some(Scan { tip, steps: steps.into_iter().map(seen).collect::<Option<_>>()?, runs, scope, cut: None })
+        Some(StepScan { tip, steps: steps.into_iter().map(seen).collect::<Option<_>>()?, runs, scope, cut: None })
     }
 }
 
 /// What is known of a target from before; none if there is no use in it.
-pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
+pub fn load(common_dir: &Path, target: &BranchName) -> Option<StepScan> {
     let bytes = std::fs::read(path(common_dir, target)).ok()?;
     let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if checksum(content).to_le_bytes() != sum {
@@ -68,14 +68,14 @@ pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
     read(content.strip_prefix(VERSION)?).filter(|kept| kept.target == *target)?.scan()
 }
 
-fn read(bytes: &[u8]) -> Option<Kept> {
+fn read(bytes: &[u8]) -> Option<CachedSteps> {
     let (kept, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(kept)
 }
 
 /// Keeps what is known of a target. A disk that is full or may not be written costs time, never a result.
-pub fn save(common_dir: &Path, target: &BranchName, scan: &Scan) {
-    let Ok(mut bytes) = postcard::to_extend(&Kept::of(target, scan), VERSION.to_vec()) else { return };
+pub fn save(common_dir: &Path, target: &BranchName, scan: &StepScan) {
+    let Ok(mut bytes) = postcard::to_extend(&CachedSteps::of(target, scan), VERSION.to_vec()) else { return };
     bytes.extend(checksum(&bytes).to_le_bytes());
     let path = path(common_dir, target);
     let beside = path.with_extension(format!("{}", std::process::id()));
@@ -121,7 +121,7 @@ mod tests {
         CandidateStep { found: Arc::new(found), runs, form, in_scope: byte.is_multiple_of(2) }
     }
 
-    fn scan() -> Scan {
+    fn scan() -> StepScan {
         let counts = Some(Counts { passed: u64::MAX, failed: 0, skipped: 128 });
         let facts = TestFacts { kind: TestKind::E2e, counts, runtime: Some(Duration::new(7, 999_999_999)), log: None };
         let untold = TestFacts { runtime: None, counts: None, ..facts.clone() };
@@ -147,7 +147,13 @@ mod tests {
             seen(4, Step::new(task(), StepKind::Custom("lint".parse().unwrap()), false), &[]),
             seen(200, Step::new(task(), StepKind::Reset, true), &[1, 9]),
         ];
-        Scan { tip: commit(9), steps, runs: Arc::new([commit(1)].into()), scope: Scope::After(commit(5)), cut: None }
+        StepScan {
+            tip: commit(9),
+            steps,
+            runs: Arc::new([commit(1)].into()),
+            scope: ScanScope::After(commit(5)),
+            cut: None,
+        }
     }
 
     #[test]
@@ -155,8 +161,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let main = BranchName::new("main").unwrap();
         assert_eq!(load(dir.path(), &main), None);
-        for scope in [Scope::After(commit(5)), Scope::All, Scope::Unneeded] {
-            let scan = Scan { scope, ..scan() };
+        for scope in [ScanScope::After(commit(5)), ScanScope::All, ScanScope::Unneeded] {
+            let scan = StepScan { scope, ..scan() };
             save(dir.path(), &main, &scan);
             assert_eq!(load(dir.path(), &main), Some(scan));
         }
@@ -179,13 +185,13 @@ mod tests {
     #[test]
     fn half_a_file_is_none() {
         let main = BranchName::new("main").unwrap();
-        let bytes = postcard::to_extend(&Kept::of(&main, &scan()), Vec::new()).unwrap();
+        let bytes = postcard::to_extend(&CachedSteps::of(&main, &scan()), Vec::new()).unwrap();
         for length in 0..bytes.len() {
             // Without its checksum, so that the reader itself has to notice.
             assert!(read(&bytes[..length]).is_none(), "{length}");
         }
-        assert_eq!(read(&bytes).and_then(Kept::scan), Some(scan()));
-        let strays = Kept { sets: Vec::new(), ..Kept::of(&main, &scan()) };
+        assert_eq!(read(&bytes).and_then(CachedSteps::scan), Some(scan()));
+        let strays = CachedSteps { sets: Vec::new(), ..CachedSteps::of(&main, &scan()) };
         assert_eq!(strays.scan(), None, "steps of runs that are not there");
     }
 }

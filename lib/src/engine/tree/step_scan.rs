@@ -19,7 +19,7 @@ pub type Runs = Arc<BTreeSet<CommitId>>;
 
 /// What is known about a target's history up to some commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scan {
+pub struct StepScan {
     /// That commit.
     pub tip: CommitId,
     /// All step commits made for the target, whichever their tree, oldest first.
@@ -27,7 +27,7 @@ pub struct Scan {
     /// The starts of runs among them that the tip descends from: all.
     pub runs: Runs,
     /// Where steps of the older form begin to count.
-    pub scope: Scope,
+    pub scope: ScanScope,
     /// Where the history is cut off, if it is.
     pub cut: Option<Cut>,
 }
@@ -54,7 +54,7 @@ impl Cut {
 
 /// Where in a history steps of the older form count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scope {
+pub enum ScanScope {
     /// There are none.
     Unneeded,
     /// Everywhere: the target is the base branch itself, or has nothing in common with it.
@@ -65,7 +65,7 @@ pub enum Scope {
 
 /// The steps of a part of a history.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct ScannedSteps {
     /// The steps, oldest first, each with its place in that part.
     pub steps: Vec<(usize, CandidateStep)>,
     /// The starts of runs the last commit has in its history, itself included.
@@ -120,10 +120,10 @@ pub fn gather<E>(
     on: &StepPlace,
     target: Names<'_>,
     outside: &mut dyn FnMut(CommitId) -> Result<Runs, E>,
-) -> Result<Gathered, E> {
+) -> Result<ScannedSteps, E> {
     let none = Runs::default();
     let mut all: Vec<Runs> = Vec::with_capacity(commits.len());
-    let mut gathered = Gathered { steps: Vec::new(), runs: none.clone(), needs_scope: false };
+    let mut gathered = ScannedSteps { steps: Vec::new(), runs: none.clone(), needs_scope: false };
     let mut target = target;
     for (place, commit) in commits.iter().enumerate() {
         let mut runs: Option<Runs> = None;

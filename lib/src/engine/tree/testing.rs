@@ -1,10 +1,13 @@
 //! What tests a task, the tasks of a phase together, and a phase without tests of its own where it is merged.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::begin::load;
 use super::run::TreeRun;
+use super::{Error, pipelines};
 use crate::engine::task::TaskJob;
+use crate::event::PipelineStarted;
+use crate::git::TreeId;
 use crate::ids::{BranchName, TaskId};
 use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
@@ -12,85 +15,85 @@ use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::{StepPlace, TaskStatus};
 use crate::text::shell_word;
 
-impl TreeRun {
-    /// What tests a node: a task, or the tasks below it together.
-    pub(super) fn tests(&self, node: &TaskNode) -> Vec<TestCommand> {
-        let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;
-        let mut tests: Vec<TestCommand> = node.test_commands.iter().filter(is_meant).cloned().collect();
-        let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
-        if !node.is_leaf() {
-            tests.extend(self.tests_of_parts(&node.id));
-        } else if !tested(&tests) {
-            tests.extend(self.plan.test.clone());
-        }
-        // Where nothing is tested there is nothing to set up for.
-        if !tested(&tests) {
-            tests.clear();
-        }
-        for test in &mut tests {
-            test.timeout.get_or_insert(self.plan.test_timeout);
-        }
-        tests
+/// What tests a node: a task, or the tasks below it together.
+pub(super) fn tests(run: &TreeRun, node: &TaskNode) -> Vec<TestCommand> {
+    let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;
+    let mut tests: Vec<TestCommand> = node.test_commands.iter().filter(is_meant).cloned().collect();
+    let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
+    if !node.is_leaf() {
+        tests.extend(tests_of_parts(run, &node.id));
+    } else if !tested(&tests) {
+        tests.extend(run.plan.test.clone());
     }
+    // Where nothing is tested there is nothing to set up for.
+    if !tested(&tests) {
+        tests.clear();
+    }
+    for test in &mut tests {
+        test.timeout.get_or_insert(run.plan.test_timeout);
+    }
+    tests
+}
 
-    /// What tests the tasks of a phase that are done and that no tests of the whole look at. What tests several of them in
-    /// the same way runs once, unless it names the task.
-    fn tests_of_parts(&self, phase: &TaskId) -> Vec<TestCommand> {
-        let (mut seen, mut all) = (Vec::new(), Vec::new());
-        for leaf in self.parts(phase) {
-            let job = self.job(&leaf.id);
-            let tests = self.tests_of_part(leaf, &job).unwrap_or_default();
-            if !seen.contains(&tests) || tests.iter().any(is_of_task) {
-                all.extend(apart(&job, &tests));
-                seen.push(tests);
-            }
+/// What tests the tasks of a phase that are done and that no tests of the whole look at. What tests several of them in
+/// the same way runs once, unless it names the task.
+fn tests_of_parts(run: &TreeRun, phase: &TaskId) -> Vec<TestCommand> {
+    let (mut seen, mut all) = (Vec::new(), Vec::new());
+    for leaf in parts(run, phase) {
+        let job = job(run, &leaf.id);
+        let tests = tests_of_part(run, leaf, &job).unwrap_or_default();
+        if !seen.contains(&tests) || tests.iter().any(is_of_task) {
+            all.extend(apart(&job, &tests));
+            seen.push(tests);
         }
-        all
     }
+    all
+}
 
-    /// Why a phase cannot be tested together with what its tasks were not tested with: one of them has passed tests which no
-    /// tests of the whole stand in for, and that cannot run on the merge.
-    pub(super) fn untestable(&self, phase: &TaskId, branch: &BranchName) -> Option<String> {
-        let is_tested = |leaf: &&TaskNode| !self.progress.task(&leaf.id).untested;
-        self.parts(phase).filter(is_tested).find_map(|leaf| match self.tests_of_part(leaf, &self.job(&leaf.id)) {
-            Some(tests) if tests.is_empty() => Some(without_tests(&leaf.id)),
-            Some(_) => None,
-            None => Some(format!(
-                "{task} was tested by an agent, on other files than the merge has, and no agent tests a merge; give \
-                 {phase} tests of its own (`integration`) and run again, or merge it by hand (`git merge {branch}`)",
-                task = leaf.id,
-                branch = shell_word(branch),
-            )),
-        })
-    }
+/// Why a phase cannot be tested together with what its tasks were not tested with: one of them has passed tests which no
+/// tests of the whole stand in for, and that cannot run on the merge.
+pub(super) fn untestable(run: &TreeRun, phase: &TaskId, branch: &BranchName) -> Option<String> {
+    let is_tested = |leaf: &&TaskNode| !run.progress.task(&leaf.id).untested;
+    parts(run, phase).filter(is_tested).find_map(|leaf| match tests_of_part(run, leaf, &job(run, &leaf.id)) {
+        Some(tests) if tests.is_empty() => Some(without_tests(&leaf.id)),
+        Some(_) => None,
+        None => Some(format!(
+            "{task} was tested by an agent, on other files than the merge has, and no agent tests a merge; give \
+             {phase} tests of its own (`integration`) and run again, or merge it by hand (`git merge {branch}`)",
+            task = leaf.id,
+            branch = shell_word(branch),
+        )),
+    })
+}
 
-    /// The tasks that are done and come with a phase, and that no tests of the whole look at.
-    fn parts(&self, phase: &TaskId) -> impl Iterator<Item = &TaskNode> {
-        let tree = &self.plan.tree;
-        let of_phase = |gate: &&TaskNode| tree.phase_of(&gate.id) == tree.phase_of(phase);
-        let gates = tree.gates().into_iter().filter(of_phase);
-        let looked_at: BTreeSet<&TaskId> = gates.flat_map(|gate| tree.leaves_below(&gate.id)).collect();
-        // One that is part of another phase by now comes with the one it was done in.
-        let place = StepPlace::Phase(phase.clone());
-        let moved = self.progress.finished_on(&place).filter(|task| tree.phase_of(task) != phase);
-        let all: Vec<&TaskId> = tree.leaves_below(phase).into_iter().chain(moved).collect();
-        let is_done = |leaf: &&TaskId| {
-            let state = self.progress.task(leaf);
-            state.status == TaskStatus::Complete && !state.skipped
-        };
-        let parts = all.into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
-        parts.filter_map(|leaf| tree.node(leaf))
-    }
+/// The tasks that are done and come with a phase, and that no tests of the whole look at.
+fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskNode> {
+    let tree = &run.plan.tree;
+    let of_phase = |gate: &&TaskNode| tree.phase_of(&gate.id) == tree.phase_of(phase);
+    let gates = tree.gates().into_iter().filter(of_phase);
+    let looked_at: BTreeSet<&TaskId> = gates.flat_map(|gate| tree.leaves_below(&gate.id)).collect();
+    // One that is part of another phase by now comes with the one it was done in.
+    let place = StepPlace::Phase(phase.clone());
+    let moved = run.progress.finished_on(&place).filter(|task| tree.phase_of(task) != phase);
+    let all: Vec<&TaskId> = tree.leaves_below(phase).into_iter().chain(moved).collect();
+    let is_done = |leaf: &&TaskId| {
+        let state = run.progress.task(leaf);
+        state.status == TaskStatus::Complete && !state.skipped
+    };
+    let parts = all.into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
+    parts.filter_map(|leaf| tree.node(leaf))
+}
 
-    /// What tests a task; none where only an agent can.
-    fn tests_of_part(&self, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
-        let Ok(pipeline) = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id) else { return Some(Vec::new()) };
-        let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
-        match step {
-            Some(node) if node.handler == HandlerKind::Codergen => None,
-            Some(node) => Some(job.tests_of(node).unwrap_or_default()),
-            None => Some(job.tests.clone()),
-        }
+/// What tests a task; none where only an agent can.
+fn tests_of_part(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
+    let Ok(pipeline) = pipelines::load(&pipelines::pipeline_of(run, leaf), &job.inputs(), &leaf.id) else {
+        return Some(Vec::new());
+    };
+    let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+    match step {
+        Some(node) if node.handler == HandlerKind::Codergen => None,
+        Some(node) => Some(job.tests_of(node).unwrap_or_default()),
+        None => Some(job.tests.clone()),
     }
 }
 
@@ -134,6 +137,27 @@ fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
         .map(|test| TestCommand { command: known(&command), timeout: Some(timeout), ..test.clone() })
         .into_iter()
         .collect()
+}
+
+/// What a session has to know of a task that is next, or of the tests of a phase.
+pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
+    let task = run.plan.tree.node(task).expect("what is next is a node of the tree");
+    Arc::new(TaskJob {
+        task: task.clone(),
+        tests: tests(run, task),
+        test_timeout: run.plan.test_timeout,
+        logs: run.plan.logs.clone(),
+        reports: run.plan.reports.clone(),
+        commit_logs: run.plan.commit_logs,
+        attempts: run.plan.limits.max_retries,
+        not_before: run.progress.not_before(),
+        begun: run.progress.task(&task.id).begun_there(),
+    })
+}
+
+/// The files a session was begun on.
+pub(super) fn begun_on(run: &TreeRun, started: &PipelineStarted) -> Result<Option<TreeId>, Error> {
+    Ok(started.built_on().map(|base| run.repo.tree_of(base)).transpose()?)
 }
 
 #[cfg(test)]

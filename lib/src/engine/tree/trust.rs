@@ -3,34 +3,31 @@
 use std::collections::BTreeMap;
 
 use super::TASK_PIPELINE;
-use super::pending_trust::{Brought, Start};
+use super::pending_trust::{PendingTrust, TaskBase};
 use super::plan::TreePlan;
 use super::run::TreeRun;
-use super::unfinished::Left;
+use super::unfinished::OpenSession;
 use crate::config::{Environment, Resolved};
 use crate::plan;
 use crate::plan::pipeline::Pipeline;
 use crate::trust::{Error, TrustItem, TrustScope, commands};
 
-impl TreeRun {
-    /// What somebody has to agree to before this run works with its plan and with what was brought here, as
-    /// [`TreeRun::open`] and [`TreeRun::brought`] give it. `environment` is what agents and commands get.
-    pub fn to_trust(
-        &self,
-        resolved: &Resolved,
-        environment: &Environment,
-        brought: &Brought,
-    ) -> Result<Vec<TrustItem>, Error> {
-        let workplace =
-            TrustScope { repo: &self.repo, resolved, environment, state_dir: &self.engine.supervisor.state_dir };
-        let mut items = workplace.settings();
-        items.extend(tests(&self.plan));
-        items.extend(commands_of_pipelines(&self.plan));
-        items.extend(workplace.worktree_base());
-        items.extend(obeyed_at_starts(&workplace, &self.plan, brought)?);
-        items.extend(supplied_by_left(&workplace, &brought.left)?);
-        Ok(items)
-    }
+/// What somebody has to agree to before this run works with its plan and with what was brought here, as
+/// [`TreeRun::open`] and [`TreeRun::brought`] give it. `environment` is what agents and commands get.
+pub fn to_trust(
+    run: &TreeRun,
+    resolved: &Resolved,
+    environment: &Environment,
+    brought: &PendingTrust,
+) -> Result<Vec<TrustItem>, Error> {
+    let workplace = TrustScope { repo: &run.repo, resolved, environment, state_dir: &run.engine.supervisor.state_dir };
+    let mut items = workplace.settings();
+    items.extend(tests(&run.plan));
+    items.extend(commands_of_pipelines(&run.plan));
+    items.extend(workplace.worktree_base());
+    items.extend(obeyed_at_starts(&workplace, &run.plan, brought)?);
+    items.extend(supplied_by_sessions(&workplace, &brought.left)?);
+    Ok(items)
 }
 
 /// The tests a tree brings along.
@@ -57,12 +54,16 @@ fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
 }
 
 /// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
-fn obeyed_at_starts(workplace: &TrustScope<'_>, plan: &TreePlan, brought: &Brought) -> Result<Vec<TrustItem>, Error> {
+fn obeyed_at_starts(
+    workplace: &TrustScope<'_>,
+    plan: &TreePlan,
+    brought: &PendingTrust,
+) -> Result<Vec<TrustItem>, Error> {
     let worked: Vec<Pipeline> = plan.used_pipelines().collect();
     let obeyed = |files| workplace.agent_files(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
     let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut items = Vec::new();
-    for Start { branch, files } in &brought.starts {
+    for TaskBase { branch, files } in &brought.starts {
         let mut obeyed = obeyed(*files)?;
         obeyed.retain(|item| !landed.contains(item));
         for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {
@@ -75,9 +76,9 @@ fn obeyed_at_starts(workplace: &TrustScope<'_>, plan: &TreePlan, brought: &Broug
 
 /// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
 /// records may have been fetched; all else they are worked with is this clone's.
-fn supplied_by_left(workplace: &TrustScope<'_>, left: &[Left]) -> Result<Vec<TrustItem>, Error> {
+fn supplied_by_sessions(workplace: &TrustScope<'_>, left: &[OpenSession]) -> Result<Vec<TrustItem>, Error> {
     let mut items = Vec::new();
-    for Left { session, task, path, pipeline, at } in left {
+    for OpenSession { session, task, path, pipeline, at } in left {
         items.extend(commands(pipeline, &format!("{path} as session {session} on {task} recorded it")));
         // Nobody works from a commit that cannot be read.
         for files in at.iter().filter_map(|at| workplace.repo.tree_of(*at).ok()) {

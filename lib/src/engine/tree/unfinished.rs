@@ -2,19 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use super::begin::state_of;
-use super::run::TreeRun;
 use super::{Error, GATE_PIPELINE};
-use crate::engine::{Session, lock_name};
+use crate::engine::lock_name;
 use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
-use crate::merge;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::progress::StepCommit;
 use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
@@ -22,7 +17,7 @@ use crate::workspace::{Lock, branch_ref};
 /// A session a run may go on with, and what it would be worked by: the pipeline it was started with, which may be none of
 /// this clone's.
 #[derive(Debug)]
-pub struct Left {
+pub struct OpenSession {
     /// The session.
     pub session: SessionId,
     /// Its task.
@@ -35,7 +30,7 @@ pub struct Left {
     pub at: Vec<CommitId>,
 }
 
-impl Left {
+impl OpenSession {
     /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or go on with.
     pub(super) fn of(history: &History, state: &State) -> Option<Self> {
         let started = &history.started;
@@ -73,18 +68,23 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Er
 }
 
 /// The session a task was left in, if it has not landed and was not called off.
-pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskId) -> Result<Option<SessionId>, Error> {
-    Ok(open_sessions(repo, target, tree)?.remove(task).map(|history| history.session))
+pub(super) fn open_session_of(
+    repo: &Repo,
+    target: &BranchName,
+    tree: &str,
+    task: &TaskId,
+) -> Result<Option<SessionId>, Error> {
+    Ok(open_histories(repo, target, tree)?.remove(task).map(|history| history.session))
 }
 
 /// The sessions a run over a tree could go on with, for whoever has not taken the target: a run that has finds fewer.
-pub fn left(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<Left>, Error> {
-    let open = open_sessions(repo, target, tree)?;
-    Ok(open.values().filter_map(|history| Left::of(history, &state_of(history).ok()?)).collect())
+pub fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<OpenSession>, Error> {
+    let open = open_histories(repo, target, tree)?;
+    Ok(open.values().filter_map(|history| OpenSession::of(history, &state_of(history).ok()?)).collect())
 }
 
 /// The sessions the tasks of a tree were left in that have not landed and were not called off.
-fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
+fn open_histories(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
     let open = Before::of(repo, target, |_| true)?.open.into_iter().filter(|history| is_of(history, tree)).collect();
     newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
 }
@@ -111,16 +111,16 @@ pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Err
 }
 
 /// What there is of sessions on tasks.
-struct Before {
+pub(super) struct Before {
     /// The records of those on a target that have not landed.
-    open: Vec<History>,
+    pub(super) open: Vec<History>,
     /// Those that have, wherever.
-    landed: Vec<(TaskId, SessionId)>,
+    pub(super) landed: Vec<(TaskId, SessionId)>,
 }
 
 impl Before {
     /// Those that are wanted.
-    fn of(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Self, Error> {
+    pub(super) fn of(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Self, Error> {
         let mut before = Self { open: Vec::new(), landed: Vec::new() };
         for id in History::sessions(repo)?.into_iter().filter(wanted) {
             // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
@@ -139,12 +139,12 @@ impl Before {
 }
 
 /// Whether a session works on a task of a tree.
-fn is_of(history: &History, tree: &str) -> bool {
+pub(super) fn is_of(history: &History, tree: &str) -> bool {
     history.started.task.as_ref().is_some_and(|task| task.tree == tree)
 }
 
 /// Of the sessions that pass, the newest of each task.
-fn newest_of_each(
+pub(super) fn newest_of_each(
     open: Vec<History>,
     passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
 ) -> Result<BTreeMap<TaskId, History>, Error> {
@@ -159,75 +159,7 @@ fn newest_of_each(
     Ok(found)
 }
 
-impl TreeRun {
-    /// Finds the sessions of this tree's tasks that were left and count in this run, and those of tasks that have landed and
-    /// are not among what is done.
-    pub(super) fn find_left(&mut self) -> Result<(), Error> {
-        let Before { open, landed } = Before::of(&self.repo, &self.plan.target, |_| true)?;
-        let found = newest_of_each(open, |history, task| {
-            Ok(is_of(history, &self.plan.path) && self.is_unfinished(history, task)?)
-        })?;
-        let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
-        self.course.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
-        for (task, id) in landed {
-            let is_its = |found: &Arc<StepCommit>| found.step.session.as_ref() == Some(&id);
-            if !self.progress.task(&task).steps.iter().any(is_its) {
-                self.course.lost.entry(task).or_default().push(id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Leaves a session that goes on once somebody has agreed to what it would go on with.
-    pub(super) fn leave(&mut self, session: Session) -> Result<(), Error> {
-        let (task, id) = (session.task().id.clone(), session.id().clone());
-        self.take_back(session);
-        let history = History::newest(&self.repo, &id)?;
-        self.course.unfinished.insert(task, Unfinished { id, first: history.first, given: false });
-        Ok(())
-    }
-
-    /// The newest session in which a task of this run has landed that is to be done again, because the branch that had it
-    /// was removed or set back, or is not in this clone; with what it landed.
-    pub(super) fn lost(&self, task: &TaskId) -> Result<Option<(SessionId, CommitId)>, Error> {
-        let newest = self.progress.task(task).newest();
-        let mut lost: Option<(History, CommitId)> = None;
-        for id in self.course.lost.get(task).into_iter().flatten() {
-            // One nobody can read tells nothing.
-            let Ok(history) = History::newest(&self.repo, id) else { continue };
-            let Ok(state) = state_of(&history) else { continue };
-            let Some(work) = &state.task else { continue };
-            let Some(landed) = work.landed else { continue };
-            let is_of_task = is_of(&history, &self.plan.path) && !is_gate(&history.started);
-            // What was decided since counts.
-            let is_newest = newest.is_none_or(|newest| newest.at <= history.started_at)
-                && lost.as_ref().is_none_or(|(other, _)| other.started_at < history.started_at);
-            if is_of_task
-                && is_newest
-                && work.of.target == self.plan.target
-                && self.is_of_run(history.started.built_on().unwrap_or(work.of.base))?
-                && !self.is_on_target(task, landed)?
-            {
-                lost = Some((history, landed));
-            }
-        }
-        Ok(lost.map(|(history, landed)| (history.session, landed)))
-    }
-
-    /// Whether a session counts in this run. Where its task has landed, and its process ended before it could
-    /// say so, that is recorded now.
-    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
-        let Ok(state) = state_of(history) else { return Ok(false) };
-        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-        if let Some(seat) = &self.course.seat
-            && merge::has_landed(&work.landing, |landing| self.is_on_target(&task.id, landing.to))?
-        {
-            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
-            return Ok(false);
-        }
-        // What was begun before the run that counts is none of this run's.
-        let base = history.started.built_on().unwrap_or(task.base);
-        let is_of_run = self.is_of_run(base)?;
-        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
-    }
+pub(super) fn state_of(history: &History) -> Result<State, Error> {
+    let pipeline = crate::engine::recorded_pipeline(&history.started)?;
+    Ok(crate::engine::recorded_state(history, &pipeline)?)
 }

@@ -6,20 +6,20 @@ mod failure;
 mod find;
 mod turn;
 
+pub use cost::{CostsRead, costs};
+pub use failure::NodeFailure;
+pub use find::{NoSession, resolve_session, session_worktrees};
+pub use turn::{Deed, Milestone, Moment, TurnView};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use cost::{CostsRead, costs};
-pub use failure::NodeFailure;
-pub use find::{NoSession, resolve_session, session_worktrees};
-pub use turn::{Deed, Milestone, Moment, Turn};
-
 use super::Error;
 use super::locks::lock_name;
-use super::resume::{recorded_pipeline, recorded_state};
 use super::tree::has_landed;
+use crate::engine::recorded::{recorded_pipeline, recorded_state};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
@@ -33,7 +33,7 @@ use crate::workspace::{Lock, branch_ref};
 /// What a session is, for the one who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Standing {
+pub enum SessionStatus {
     /// A process works on it.
     Running,
     /// Started and not ended, but no process works on it: the one that did was killed. It can be resumed.
@@ -48,7 +48,7 @@ pub enum Standing {
     },
     /// Reached its exit.
     Done,
-    /// Ended without reaching its goal.
+    /// SessionEnded without reaching its goal.
     Failed {
         /// Why.
         reason: String,
@@ -57,7 +57,7 @@ pub enum Standing {
     Cancelled,
 }
 
-impl Standing {
+impl SessionStatus {
     /// One word for people.
     pub fn word(&self) -> &'static str {
         match self {
@@ -99,14 +99,14 @@ pub struct Summary {
 
 impl Summary {
     /// What the session is.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> SessionStatus {
         match &self.state.phase {
-            Phase::New | Phase::Running if self.in_use => Standing::Running,
-            Phase::New | Phase::Running => Standing::Dead,
-            Phase::Paused { reason, why } => Standing::Paused { reason: *reason, why: why.clone() },
-            Phase::Completed => Standing::Done,
-            Phase::Failed { reason } => Standing::Failed { reason: reason.clone() },
-            Phase::Cancelled => Standing::Cancelled,
+            Phase::New | Phase::Running if self.in_use => SessionStatus::Running,
+            Phase::New | Phase::Running => SessionStatus::Dead,
+            Phase::Paused { reason, why } => SessionStatus::Paused { reason: *reason, why: why.clone() },
+            Phase::Completed => SessionStatus::Done,
+            Phase::Failed { reason } => SessionStatus::Failed { reason: reason.clone() },
+            Phase::Cancelled => SessionStatus::Cancelled,
         }
     }
 
@@ -294,7 +294,7 @@ impl View {
         let mut commit = self.summary.state.base.clone();
         let mut moments = Vec::new();
         for (record, recorded) in self.events() {
-            if let Some(turn) = Turn::read(recorded) {
+            if let Some(turn) = TurnView::read(recorded) {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
                 moments.push(Moment::Turn(Box::new(turn)));
             }
@@ -316,10 +316,10 @@ impl View {
     }
 
     /// The turns of agents and tools, in order. The last one of an attempt that failed tells why.
-    pub fn turns(&self) -> Vec<Turn> {
-        let mut turns: Vec<Turn> = Vec::new();
+    pub fn turns(&self) -> Vec<TurnView> {
+        let mut turns: Vec<TurnView> = Vec::new();
         for (_, recorded) in self.events() {
-            turns.extend(Turn::read(recorded));
+            turns.extend(TurnView::read(recorded));
             if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), turns.last_mut())
                 && (&last.node, last.visit, last.attempt) == (&failure.node, failure.visit, failure.attempt)
             {
@@ -344,12 +344,12 @@ impl View {
     }
 
     /// A turn by its id.
-    pub fn turn(&self, id: &TurnId) -> Option<Turn> {
+    pub fn turn(&self, id: &TurnId) -> Option<TurnView> {
         self.turns().into_iter().find(|turn| turn.turn == *id)
     }
 
     /// The messages of a turn.
-    pub fn messages(&self, repo: &Repo, turn: &Turn) -> Result<Vec<Message>, Error> {
+    pub fn messages(&self, repo: &Repo, turn: &TurnView) -> Result<Vec<Message>, Error> {
         let Some(range) = turn.messages else { return Ok(Vec::new()) };
         (range.first..=range.last).map(|number| self.message(repo, number)).collect()
     }

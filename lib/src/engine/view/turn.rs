@@ -44,7 +44,7 @@ pub enum Deed {
 
 /// One turn of a session: an agent's, or a tool node's run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Turn {
+pub struct TurnView {
     /// Its id.
     pub turn: TurnId,
     /// When it ended.
@@ -71,7 +71,7 @@ pub struct Turn {
     pub failure: Option<NodeFailure>,
 }
 
-impl Turn {
+impl TurnView {
     /// The model, or `tool`.
     pub fn model(&self) -> &str {
         match &self.deed {
@@ -169,7 +169,7 @@ pub struct Milestone {
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// A turn.
-    Turn(Box<Turn>),
+    Turn(Box<TurnView>),
     /// An attempt failed.
     Failure(NodeFailure),
     /// A checkpoint.

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cancel::NodeCancel;
-use super::simulation::is_simulated;
-use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block, some};
+use super::gathered::Collected;
+use super::simulation::{self, is_simulated};
+use super::worker::{NAMED, block, some};
+use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
@@ -58,7 +60,7 @@ struct Spoken {
 }
 
 /// What an agent is asked.
-struct Asked {
+struct AgentPrompt {
     prompt: String,
     /// The conversation holds the prompt already.
     continues: bool,
@@ -89,397 +91,395 @@ const OWN_TRAILER: &[u8] = b"\nOrchestra-Model: ";
 /// How much of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
-impl Worker {
-    pub(super) async fn agent(
-        &mut self,
-        work: AgentWork,
-        cancel: &NodeCancel,
-        end: &mut Gathered,
-    ) -> Result<Outcome, Stopped> {
-        let status_file = self.status_file()?;
-        let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
-        let kind = work.agent.kind();
-        let is_simulated = is_simulated(kind);
-        let begun = Instant::now();
-        let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
-        let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
-        let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
-            && !is_simulated
-            && self.verdict_is_missing(text)
-            && !self.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
-        {
-            if self.order == BudgetVerdict::Go {
-                // An answer nobody can read is asked for once more.
-                let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
-                end.warnings.push(
-                    WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"),
-                );
-                end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
-                reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
-            } else {
-                *how = End::Stopped;
-                end.is_told = true;
-            }
+pub(super) async fn agent(
+    worker: &mut Worker,
+    work: AgentWork,
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Outcome, Stopped> {
+    let status_file = worker.status_file()?;
+    let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
+    let kind = work.agent.kind();
+    let is_simulated = is_simulated(kind);
+    let begun = Instant::now();
+    let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
+    let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
+    let mut reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
+    if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
+        && !is_simulated
+        && step::verdict_is_missing(worker, text)
+        && !worker.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
+    {
+        if worker.order == BudgetVerdict::Go {
+            // An answer nobody can read is asked for once more.
+            let left = worker.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            let again = AgentPrompt { prompt: review_again(&work, text), continues: false, timeout: left };
+            end.warnings
+                .push(WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"));
+            end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
+            reply = converse(worker, &work, again, &mut spoken, cancel, end).await?;
+        } else {
+            *how = End::Stopped;
+            end.is_told = true;
         }
-        let doubt = match &reply {
-            Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
-            _ => None,
-        };
-        let crashed =
-            matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
-        let spoke_up = self.read_status(&status_file).is_some();
-        // A program's calls are answered from the record when it is run again.
-        let keeps = work.agent.can_continue() || work.agent.repeats_calls();
-        let goes_on = keeps && (work.continues || end.is_answered);
-        let outcome = self.agent_outcome(reply, (&status_file, goes_on), cancel, end)?;
-        let outcome = self.simulated(kind, outcome);
-        let outcome = self.may_not_write(outcome, &mut end.warnings)?;
-        if !end.is_over
-            && let Some(leftover) = self.leftover(kind, &model).await?
-        {
-            end.warnings.extend(leftover.changes.warnings().cloned());
-            end.effect = Effect::Leftover(Box::new(leftover));
-        }
-        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.workspace.has_changed())?;
-        let outcome = match doubt.filter(|_| !wrote && !spoke_up && self.node.write != WritePolicy::Never) {
-            Some(why) if outcome.status.is_success() => {
-                Outcome { failure_class: FailureClass::Terminal, ..Outcome::fail(why) }
-            }
-            _ => outcome,
-        };
-        // Of what it was refused in between nobody knows what came of it.
-        let refused = std::mem::take(&mut end.refused).of_success().in_words();
-        end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
-        let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
-        let outcome = self.must_write(outcome, wrote || said_why);
-        let outcome = self.must_be_committed(outcome)?;
-        let outcome = match is_simulated {
-            true => outcome,
-            false => self.agent_step(outcome, crashed, last_words(&spoken, &work), end),
-        };
-        if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
     }
-
-    /// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
-    async fn converse(
-        &mut self,
-        work: &AgentWork,
-        Asked { prompt, continues, timeout }: Asked,
-        spoken: &mut Spoken,
-        cancel: &NodeCancel,
-        end: &mut Gathered,
-    ) -> Result<Result<Reply, AgentError>, Stopped> {
-        let status_file = self.status_file()?;
-        let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
-        let prompt_is_first = prompt == work.prompt;
-        let job = Job {
-            node: self.node.id.clone(),
-            visit: self.visit.visit,
-            attempt: self.visit.attempt,
-            prompt,
-            root: self.workspace.root().to_owned(),
-            cwd: self.workspace.root().to_owned(),
-            model: self.node.llm_model.clone(),
-            provider: self.node.llm_provider.clone(),
-            effort: self.node.reasoning_effort.clone(),
-            tools: self.node.tools,
-            history: spoken.messages.clone(),
-            continues,
-            answered: continues && work.answered,
-            env: self.environment(&model, &status_file),
-            timeout,
-            status_file: status_file.clone(),
-            reads: Some(self.run_dir.clone()),
-            locks: self.workspace.locks(),
-            sandbox: self
-                .bounds(&status_file)
-                .map(|bounds| Arc::new(bounds.of_agent(&self.home).with_read([self.run_dir.clone()]))),
-            steering: Default::default(),
-            home: self.home.clone(),
-            resume: spoken.state.clone(),
-            // Who is asked a second time is not asked what is on record.
-            recorded: match &work.recorded {
-                Some(recorded) if prompt_is_first => recorded.messages.clone(),
-                _ => Vec::new(),
-            },
-        };
-        let bounds = job.sandbox.clone();
-        let (turns, mut incoming) = Turns::channel();
-        let turns = turns.with_waits(Some(self.wait_listener()));
-        turns.limit(&self.node.id, self.allowance.clone());
-        let agent = Arc::clone(&work.agent);
-        let kind = agent.kind();
-        let running = agent.run(job, &turns, &cancel.cancel);
-        tokio::pin!(running);
-        let reply = loop {
-            tokio::select! {
-                // A turn that was reported is recorded before the agent's end is looked at.
-                biased;
-                Some((turn, answer)) = incoming.recv() => {
-                    end.note_refused(bounds.as_deref(), self.workspace.root(), turn.messages.iter().flat_map(tool_results));
-                    if !turn.repeats {
-                        self.engine.announce((&self.session, &self.context), &self.node.id, &turn.messages);
-                    }
-                    // Half an answer is none, but for a program, of which nobody knows how often it was answered.
-                    let is_used = |message: &Message| {
-                        let is_whole = message.failure().is_none() || !work.agent.can_continue();
-                        is_whole && !message.is_broken_off()
-                    };
-                    let answers = |message: &Message| message.role == Role::Assistant && is_used(message);
-                    end.is_answered |= turn.messages.iter().any(answers);
-                    spoken.messages.extend(turn.messages.iter().cloned());
-                    spoken.state = turn.state_ref.clone().or(spoken.state.take());
-                    end.is_over = turn.is_last;
-                    let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
-                    let order = self.turn(kind, turn, then, &turns, &mut end.warnings).await?;
-                    // Who has come to an end spends nothing any more, and need not be stopped.
-                    let goes_on = order == BudgetVerdict::Go || (end.is_over && order != BudgetVerdict::Halt);
-                    self.order = order;
-                    turns.limit(&self.node.id, self.allowance.clone());
-                    end.is_told |= !goes_on;
-                    // An agent that is gone already does not wait for the answer.
-                    let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });
-                }
-                reply = &mut running => break reply,
-            }
-        };
-        // Before anything is cut off: a secret is not known by a part of it.
-        end.stderr = self.engine.redactor.text(&turns.take_beside()).into_owned();
-        let stderr = end.stderr.clone();
-        end.note_refused(bounds.as_deref(), self.workspace.root(), [stderr.as_str()]);
-        Ok(reply)
+    let doubt = match &reply {
+        Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
+        _ => None,
+    };
+    let crashed = matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
+    let spoke_up = worker.read_status(&status_file).is_some();
+    // A program's calls are answered from the record when it is run again.
+    let keeps = work.agent.can_continue() || work.agent.repeats_calls();
+    let goes_on = keeps && (work.continues || end.is_answered);
+    let outcome = agent_outcome(worker, reply, (&status_file, goes_on), cancel, end)?;
+    let outcome = simulation::simulated(worker, kind, outcome);
+    let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
+    if !end.is_over
+        && let Some(leftover) = leftover(worker, kind, &model).await?
+    {
+        end.warnings.extend(leftover.changes.warnings().cloned());
+        end.effect = Effect::Leftover(Box::new(leftover));
     }
+    let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| worker.workspace.has_changed())?;
+    let outcome = match doubt.filter(|_| !wrote && !spoke_up && worker.node.write != WritePolicy::Never) {
+        Some(why) if outcome.status.is_success() => {
+            Outcome { failure_class: FailureClass::Terminal, ..Outcome::fail(why) }
+        }
+        _ => outcome,
+    };
+    // Of what it was refused in between nobody knows what came of it.
+    let refused = std::mem::take(&mut end.refused).of_success().in_words();
+    end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
+    let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
+    let outcome = worker.must_write(outcome, wrote || said_why);
+    let outcome = worker.must_be_committed(outcome)?;
+    let outcome = match is_simulated {
+        true => outcome,
+        false => step::agent_step(worker, outcome, crashed, last_words(&spoken, &work), end),
+    };
+    if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
+}
 
-    fn agent_outcome(
-        &self,
-        reply: Result<Reply, AgentError>,
-        (status_file, goes_on): (&Path, bool),
-        cancel: &NodeCancel,
-        end: &mut Gathered,
-    ) -> Result<Outcome, Stopped> {
-        let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
-        let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
-        if end.is_told && !ended && !cancel.cancel.is_stopped() {
-            match &self.order {
-                BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
-                BudgetVerdict::Stop(reason) => {
-                    end.cut_short = true;
-                    end.response = reply.ok().map(|reply| reply.text);
-                    return Ok(self.told_on(Outcome::final_failure(reason), end.response.as_deref()));
+/// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
+async fn converse(
+    worker: &mut Worker,
+    work: &AgentWork,
+    AgentPrompt { prompt, continues, timeout }: AgentPrompt,
+    spoken: &mut Spoken,
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Result<Reply, AgentError>, Stopped> {
+    let status_file = worker.status_file()?;
+    let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
+    let prompt_is_first = prompt == work.prompt;
+    let job = Job {
+        node: worker.node.id.clone(),
+        visit: worker.visit.visit,
+        attempt: worker.visit.attempt,
+        prompt,
+        root: worker.workspace.root().to_owned(),
+        cwd: worker.workspace.root().to_owned(),
+        model: worker.node.llm_model.clone(),
+        provider: worker.node.llm_provider.clone(),
+        effort: worker.node.reasoning_effort.clone(),
+        tools: worker.node.tools,
+        history: spoken.messages.clone(),
+        continues,
+        answered: continues && work.answered,
+        env: worker.environment(&model, &status_file),
+        timeout,
+        status_file: status_file.clone(),
+        reads: Some(worker.run_dir.clone()),
+        locks: worker.workspace.locks(),
+        sandbox: worker
+            .bounds(&status_file)
+            .map(|bounds| Arc::new(bounds.of_agent(&worker.home).with_read([worker.run_dir.clone()]))),
+        steering: Default::default(),
+        home: worker.home.clone(),
+        resume: spoken.state.clone(),
+        // Who is asked a second time is not asked what is on record.
+        recorded: match &work.recorded {
+            Some(recorded) if prompt_is_first => recorded.messages.clone(),
+            _ => Vec::new(),
+        },
+    };
+    let bounds = job.sandbox.clone();
+    let (turns, mut incoming) = Turns::channel();
+    let turns = turns.with_waits(Some(worker.wait_listener()));
+    turns.limit(&worker.node.id, worker.allowance.clone());
+    let agent = Arc::clone(&work.agent);
+    let kind = agent.kind();
+    let running = agent.run(job, &turns, &cancel.cancel);
+    tokio::pin!(running);
+    let reply = loop {
+        tokio::select! {
+            // A turn that was reported is recorded before the agent's end is looked at.
+            biased;
+            Some((turn, answer)) = incoming.recv() => {
+                end.note_refused(bounds.as_deref(), worker.workspace.root(), turn.messages.iter().flat_map(tool_results));
+                if !turn.repeats {
+                    worker.engine.announce((&worker.session, &worker.context), &worker.node.id, &turn.messages);
                 }
-                BudgetVerdict::Go | BudgetVerdict::Halt => {}
-            }
-        }
-        if let Err(error) = &reply {
-            end.is_stuck = error.is_stuck(self.job.is_some() && end.is_answered);
-        }
-        let outcome = match reply {
-            Ok(Reply { text, end: how }) => {
-                let outcome = match how {
-                    End::Done | End::Doubtful(_) => {
-                        let auto = || Outcome {
-                            notes: self
-                                .node
-                                .auto_status
-                                .then(|| "auto-status: handler completed without writing status".to_owned()),
-                            ..Outcome::success()
-                        };
-                        self.read_status(status_file).unwrap_or_else(auto)
-                    }
-                    // The loop also stops an agent that moved the session's own branch, and says so in its own words.
-                    End::Stopped if !cancel.cancel.is_stopped() => Outcome::fail("stopped by the session"),
-                    End::Stopped => return Err(Stopped::Paused(PauseReason::Interrupted)),
-                    End::Limit(reason) => Outcome::fail(reason),
+                // Half an answer is none, but for a program, of which nobody knows how often it was answered.
+                let is_used = |message: &Message| {
+                    let is_whole = message.failure().is_none() || !work.agent.can_continue();
+                    is_whole && !message.is_broken_off()
                 };
-                end.response = Some(text);
-                outcome
+                let answers = |message: &Message| message.role == Role::Assistant && is_used(message);
+                end.is_answered |= turn.messages.iter().any(answers);
+                spoken.messages.extend(turn.messages.iter().cloned());
+                spoken.state = turn.state_ref.clone().or(spoken.state.take());
+                end.is_over = turn.is_last;
+                let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
+                let order = report_turn(worker, kind, turn, then, &turns, &mut end.warnings).await?;
+                // Who has come to an end spends nothing any more, and need not be stopped.
+                let goes_on = order == BudgetVerdict::Go || (end.is_over && order != BudgetVerdict::Halt);
+                worker.order = order;
+                turns.limit(&worker.node.id, worker.allowance.clone());
+                end.is_told |= !goes_on;
+                // An agent that is gone already does not wait for the answer.
+                let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });
             }
-            Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
-            Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
-            Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
-            // Another attempt would throw away a conversation that can go on.
-            Err(AgentError::Unanswered(reason)) if end.is_stuck && goes_on => failed(reason, FailureClass::Final),
-            Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => {
-                failed(reason, FailureClass::Transient)
+            reply = &mut running => break reply,
+        }
+    };
+    // Before anything is cut off: a secret is not known by a part of it.
+    end.stderr = worker.engine.redactor.text(&turns.take_beside()).into_owned();
+    let stderr = end.stderr.clone();
+    end.note_refused(bounds.as_deref(), worker.workspace.root(), [stderr.as_str()]);
+    Ok(reply)
+}
+
+fn agent_outcome(
+    worker: &Worker,
+    reply: Result<Reply, AgentError>,
+    (status_file, goes_on): (&Path, bool),
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Outcome, Stopped> {
+    let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
+    let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
+    if end.is_told && !ended && !cancel.cancel.is_stopped() {
+        match &worker.order {
+            BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
+            BudgetVerdict::Stop(reason) => {
+                end.cut_short = true;
+                end.response = reply.ok().map(|reply| reply.text);
+                return Ok(add_context_updates(worker, Outcome::final_failure(reason), end.response.as_deref()));
             }
-            Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
-            Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Final),
-        };
-        Ok(self.told_on(outcome, end.response.as_deref()))
+            BudgetVerdict::Go | BudgetVerdict::Halt => {}
+        }
     }
-
-    /// What every agent's node tells the rest of the run.
-    fn told_on(&self, mut outcome: Outcome, response: Option<&str>) -> Outcome {
-        let updates = &mut outcome.context_updates;
-        updates.insert("last_stage".into(), self.node.id.as_str().into());
-        if let Some(response) = response {
-            let response: String = response.chars().take(RESPONSE_IN_CONTEXT).collect();
-            updates.insert("last_response".into(), response.into());
-        }
-        outcome
+    if let Err(error) = &reply {
+        end.is_stuck = error.is_stuck(worker.job.is_some() && end.is_answered);
     }
+    let outcome = match reply {
+        Ok(Reply { text, end: how }) => {
+            let outcome = match how {
+                End::Done | End::Doubtful(_) => {
+                    let auto = || Outcome {
+                        notes: worker
+                            .node
+                            .auto_status
+                            .then(|| "auto-status: handler completed without writing status".to_owned()),
+                        ..Outcome::success()
+                    };
+                    worker.read_status(status_file).unwrap_or_else(auto)
+                }
+                // The loop also stops an agent that moved the session's own branch, and says so in its own words.
+                End::Stopped if !cancel.cancel.is_stopped() => Outcome::fail("stopped by the session"),
+                End::Stopped => return Err(Stopped::Paused(PauseReason::Interrupted)),
+                End::Limit(reason) => Outcome::fail(reason),
+            };
+            end.response = Some(text);
+            outcome
+        }
+        Err(AgentError::Cancelled) if cancel.timed_out() => worker.within_time(Outcome::success(), cancel),
+        Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
+        Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
+        // Another attempt would throw away a conversation that can go on.
+        Err(AgentError::Unanswered(reason)) if end.is_stuck && goes_on => failed(reason, FailureClass::Final),
+        Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => failed(reason, FailureClass::Transient),
+        Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
+        Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Final),
+    };
+    Ok(add_context_updates(worker, outcome, end.response.as_deref()))
+}
 
-    /// Has a turn recorded, unless nothing happened in it. `then` are the files it should have left, when it repeats one
-    /// that is on record.
-    async fn turn(
-        &mut self,
-        kind: &str,
-        turn: Turn,
-        then: Option<BTreeMap<RepoName, TreeId>>,
-        turns: &Turns,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<BudgetVerdict, Stopped> {
-        warnings.extend(turn.warnings.iter().cloned());
-        let is_empty = turn.is_empty();
-        let report = self.report(kind, turn, &|| turns.unreported()).await?;
-        warnings.extend(report.changes.warnings().cloned());
-        if report.changes.is_committed() {
-            turns.wrote();
-        }
-        if is_empty && !report.changes.is_committed() {
-            return Ok(self.order.clone());
-        }
-        let gone = || Stopped::Paused(PauseReason::Interrupted);
-        let report = (self.context.clone(), Report::Turn(Box::new(report)));
-        self.reports.send(report).await.map_err(|_| gone())?;
-        let recorded = self.answers.recv().await.ok_or_else(gone)?;
-        block(|| self.workspace.accept(&recorded.changes))?;
-        self.workspace.checkouts_followed(&recorded.followed);
-        if let Some(then) = then {
-            let paths = block(|| self.differing(&then, &recorded.changes))?;
-            if !paths.is_empty() {
-                warnings.push(WarningCode::ReplayDiffers.with(format!(
-                    "replayed from the record, the agent produced other files than before it was interrupted: {}",
-                    listed(&paths, NAMED)
-                )));
-            }
-        }
-        self.next_turn += 1;
-        self.allowance = recorded.allowance;
-        Ok(recorded.order)
+/// What every agent's node tells the rest of the run.
+fn add_context_updates(worker: &Worker, mut outcome: Outcome, response: Option<&str>) -> Outcome {
+    let updates = &mut outcome.context_updates;
+    updates.insert("last_stage".into(), worker.node.id.as_str().into());
+    if let Some(response) = response {
+        let response: String = response.chars().take(RESPONSE_IN_CONTEXT).collect();
+        updates.insert("last_response".into(), response.into());
     }
+    outcome
+}
 
-    /// The paths in which the worktrees differ from these trees.
-    fn differing(&self, then: &BTreeMap<RepoName, TreeId>, now: &Changes) -> Result<Vec<String>, Error> {
-        let mut paths = Vec::new();
-        for copy in self.workspace.copies() {
-            if let (Some(then), Some(now)) = (then.get(&copy.name), now.of(&copy.name)) {
-                let changes = copy.repo.changes(*then, now.tree)?;
-                paths.extend(changes.iter().map(|change| format!("`{}`", change.path)));
-            }
-        }
-        Ok(paths)
+/// Has a turn recorded, unless nothing happened in it. `then` are the files it should have left, when it repeats one
+/// that is on record.
+async fn report_turn(
+    worker: &mut Worker,
+    kind: &str,
+    turn: Turn,
+    then: Option<BTreeMap<RepoName, TreeId>>,
+    turns: &Turns,
+    warnings: &mut Vec<Warning>,
+) -> Result<BudgetVerdict, Stopped> {
+    warnings.extend(turn.warnings.iter().cloned());
+    let is_empty = turn.is_empty();
+    let report = report(worker, kind, turn, &|| turns.unreported()).await?;
+    warnings.extend(report.changes.warnings().cloned());
+    if report.changes.is_committed() {
+        turns.wrote();
     }
+    if is_empty && !report.changes.is_committed() {
+        return Ok(worker.order.clone());
+    }
+    let gone = || Stopped::Paused(PauseReason::Interrupted);
+    let report = (worker.context.clone(), WorkerReport::Turn(Box::new(report)));
+    worker.reports.send(report).await.map_err(|_| gone())?;
+    let recorded = worker.answers.recv().await.ok_or_else(gone)?;
+    block(|| worker.workspace.accept(&recorded.changes))?;
+    worker.workspace.checkouts_followed(&recorded.followed);
+    if let Some(then) = then {
+        let paths = block(|| differing(worker, &then, &recorded.changes))?;
+        if !paths.is_empty() {
+            warnings.push(WarningCode::ReplayDiffers.with(format!(
+                "replayed from the record, the agent produced other files than before it was interrupted: {}",
+                listed(&paths, NAMED)
+            )));
+        }
+    }
+    worker.next_turn += 1;
+    worker.allowance = recorded.allowance;
+    Ok(recorded.order)
+}
 
-    async fn report(&mut self, kind: &str, mut turn: Turn, unreported: Unreported<'_>) -> Result<TurnReport, Stopped> {
-        let at = clock::now();
-        let boundary = if turn.exact { "exact" } else { "inferred" };
-        let inferred = (!turn.exact).then(|| ("Orchestra-Boundary".to_owned(), boundary.to_owned()));
-        let by = attribution(self.engine.attribution, kind, &turn.model);
-        let trailers = inferred.into_iter().chain(by).collect();
-        let intent = self.engine.redactor.text(&turn.intent).into_owned();
-        let mut changes = block(|| match self.node.write {
-            WritePolicy::Never => self.workspace.unchanged(),
-            _ => self.workspace.scan(turn.writes.as_deref()),
-        })?;
-        let text = self.message(&intent, &mut changes, &mut turn, unreported).await?;
-        // Whoever wrote it: a commit says what the record says.
-        let redactor = &self.engine.redactor;
-        let message = |paths: &[RepoPath], are_new: bool| {
-            let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths, are_new));
-            redactor.text(&text).into_owned()
-        };
-        let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
-        block(|| self.workspace.commit(&author, &mut changes))?;
-        let id = self.turn_id();
-        let event = AgentTurn {
-            turn_number: id.number,
-            turn: id,
-            node_id: self.node.id.clone(),
-            visit: self.visit.visit,
-            attempt: self.visit.attempt,
-            agent: kind.to_owned(),
-            model: turn.model,
-            provider: turn.provider,
-            messages: None,
-            tool_calls: turn.tool_calls,
-            files_written: changes.files(),
-            token_usage: turn.usage,
-            cost_usd: turn.cost_usd,
-            estimated: turn.estimated,
-            unbilled: turn.unbilled,
-            side_calls: turn.side_calls,
-            git_sha: some(changes.commits()),
-            agent_head: some(changes.agent_heads()),
-            commit_message: changes.message().cloned(),
-            boundary: boundary.to_owned(),
-            agent_state_ref: turn.state_ref,
-            is_last: turn.is_last,
-            extra: Default::default(),
-        };
-        let messages = turn.messages.iter().map(|message| {
-            serde_json::to_value(message).expect("messages are structs with text keys, which always serialise")
+/// The paths in which the worktrees differ from these trees.
+fn differing(worker: &Worker, then: &BTreeMap<RepoName, TreeId>, now: &Changes) -> Result<Vec<String>, Error> {
+    let mut paths = Vec::new();
+    for copy in worker.workspace.copies() {
+        if let (Some(then), Some(now)) = (then.get(&copy.name), now.of(&copy.name)) {
+            let changes = copy.repo.changes(*then, now.tree)?;
+            paths.extend(changes.iter().map(|change| format!("`{}`", change.path)));
+        }
+    }
+    Ok(paths)
+}
+
+pub(super) async fn report(
+    worker: &mut Worker,
+    kind: &str,
+    mut turn: Turn,
+    unreported: Unreported<'_>,
+) -> Result<TurnReport, Stopped> {
+    let at = clock::now();
+    let boundary = if turn.exact { "exact" } else { "inferred" };
+    let inferred = (!turn.exact).then(|| ("Orchestra-Boundary".to_owned(), boundary.to_owned()));
+    let by = attribution(worker.engine.attribution, kind, &turn.model);
+    let trailers = inferred.into_iter().chain(by).collect();
+    let intent = worker.engine.redactor.text(&turn.intent).into_owned();
+    let mut changes = block(|| match worker.node.write {
+        WritePolicy::Never => worker.workspace.unchanged(),
+        _ => worker.workspace.scan(turn.writes.as_deref()),
+    })?;
+    let text = message(worker, &intent, &mut changes, &mut turn, unreported).await?;
+    // Whoever wrote it: a commit says what the record says.
+    let redactor = &worker.engine.redactor;
+    let message = |paths: &[RepoPath], are_new: bool| {
+        let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths, are_new));
+        redactor.text(&text).into_owned()
+    };
+    let author = Author { facts: worker.facts(&turn.model, &turn.provider), trailers, at, message: &message };
+    block(|| worker.workspace.commit(&author, &mut changes))?;
+    let id = worker.turn_id();
+    let event = AgentTurn {
+        turn_number: id.number,
+        turn: id,
+        node_id: worker.node.id.clone(),
+        visit: worker.visit.visit,
+        attempt: worker.visit.attempt,
+        agent: kind.to_owned(),
+        model: turn.model,
+        provider: turn.provider,
+        messages: None,
+        tool_calls: turn.tool_calls,
+        files_written: changes.files(),
+        token_usage: turn.usage,
+        cost_usd: turn.cost_usd,
+        estimated: turn.estimated,
+        unbilled: turn.unbilled,
+        side_calls: turn.side_calls,
+        git_sha: some(changes.commits()),
+        agent_head: some(changes.agent_heads()),
+        commit_message: changes.message().cloned(),
+        boundary: boundary.to_owned(),
+        agent_state_ref: turn.state_ref,
+        is_last: turn.is_last,
+        extra: Default::default(),
+    };
+    let messages = turn.messages.iter().map(|message| {
+        serde_json::to_value(message).expect("messages are structs with text keys, which always serialise")
+    });
+    Ok(TurnReport { turn: event, at, messages: messages.collect(), changes })
+}
+
+/// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
+/// out of what is asked before anybody sees it.
+async fn message(
+    worker: &mut Worker,
+    intent: &str,
+    changes: &mut Changes,
+    turn: &mut Turn,
+    unreported: Unreported<'_>,
+) -> Result<Option<String>, Stopped> {
+    let engine = Arc::clone(&worker.engine);
+    let Some(scribe) = engine.scribe.as_ref().filter(|_| worker.workspace.carries_turns()) else { return Ok(None) };
+    if worker.allowance.limits.needs_prices() && scribe.is_unpriced() {
+        changes.warn(scribe.tell_unpriced());
+        return Ok(None);
+    }
+    let Some(patch) = block(|| worker.workspace.patch(changes))? else { return Ok(None) };
+    let (allowance, node, spent) = (&worker.allowance, &worker.node.id, turn.spent());
+    let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
+    let clean = |text: &str| engine.redactor.text(text).into_owned();
+    let paths: Vec<String> = changes.paths().map(|path| clean(&path.to_string())).collect();
+    // Those of pleach itself say nothing of how the project writes them.
+    let is_own = |message: &[u8]| message.windows(OWN_TRAILER.len()).any(|window| window == OWN_TRAILER);
+    let mut recent: Vec<String> = Vec::new();
+    for copy in worker.workspace.copies().filter(|copy| changes.of(&copy.name).is_some_and(|own| !own.paths.is_empty()))
+    {
+        let subjects = block(|| Ok(copy.repo.subjects(copy.at().base, RECENT, &|message| !is_own(message))?))?;
+        recent.extend(subjects.iter().map(|subject| clean(subject)));
+    }
+    let task = clean(&worker.node.prompt);
+    let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
+    let written = scribe.write(subject, &may, &worker.cancel).await;
+    if written.usage != Usage::default() {
+        turn.side_calls.push(SideCall {
+            purpose: "commit_message".to_owned(),
+            model: written.model,
+            provider: scribe.provider().to_owned(),
+            token_usage: written.usage,
+            cost_usd: written.cost_usd,
+            estimated: written.estimated,
         });
-        Ok(TurnReport { turn: event, at, messages: messages.collect(), changes })
     }
+    if let Some(why) = written.fallback {
+        changes.warn([
+            WarningCode::MessageFallback.with(format!("the commit message is in the agent's own words: {why}"))
+        ]);
+    }
+    Ok(written.text)
+}
 
-    /// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
-    /// out of what is asked before anybody sees it.
-    async fn message(
-        &mut self,
-        intent: &str,
-        changes: &mut Changes,
-        turn: &mut Turn,
-        unreported: Unreported<'_>,
-    ) -> Result<Option<String>, Stopped> {
-        let engine = Arc::clone(&self.engine);
-        let Some(scribe) = engine.scribe.as_ref().filter(|_| self.workspace.carries_turns()) else { return Ok(None) };
-        if self.allowance.limits.needs_prices() && scribe.is_unpriced() {
-            changes.warn(scribe.tell_unpriced());
-            return Ok(None);
-        }
-        let Some(patch) = block(|| self.workspace.patch(changes))? else { return Ok(None) };
-        let (allowance, node, spent) = (&self.allowance, &self.node.id, turn.spent());
-        let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
-        let clean = |text: &str| engine.redactor.text(text).into_owned();
-        let paths: Vec<String> = changes.paths().map(|path| clean(&path.to_string())).collect();
-        // Those of pleach itself say nothing of how the project writes them.
-        let is_own = |message: &[u8]| message.windows(OWN_TRAILER.len()).any(|window| window == OWN_TRAILER);
-        let mut recent: Vec<String> = Vec::new();
-        for copy in
-            self.workspace.copies().filter(|copy| changes.of(&copy.name).is_some_and(|own| !own.paths.is_empty()))
-        {
-            let subjects = block(|| Ok(copy.repo.subjects(copy.at().base, RECENT, &|message| !is_own(message))?))?;
-            recent.extend(subjects.iter().map(|subject| clean(subject)));
-        }
-        let task = clean(&self.node.prompt);
-        let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
-        let written = scribe.write(subject, &may, &self.cancel).await;
-        if written.usage != Usage::default() {
-            turn.side_calls.push(SideCall {
-                purpose: "commit_message".to_owned(),
-                model: written.model,
-                provider: scribe.provider().to_owned(),
-                token_usage: written.usage,
-                cost_usd: written.cost_usd,
-                estimated: written.estimated,
-            });
-        }
-        if let Some(why) = written.fallback {
-            changes.warn([
-                WarningCode::MessageFallback.with(format!("the commit message is in the agent's own words: {why}"))
-            ]);
-        }
-        Ok(written.text)
-    }
-
-    /// What changed after the agent's last turn, as a turn of its own.
-    async fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
-        let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
-        Ok(Some(self.report(kind, turn, &Amount::default).await?).filter(|report| report.changes.is_committed()))
-    }
+/// What changed after the agent's last turn, as a turn of its own.
+async fn leftover(worker: &mut Worker, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
+    let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
+    Ok(Some(report(worker, kind, turn, &Amount::default).await?).filter(|report| report.changes.is_committed()))
 }
 
 #[cfg(test)]

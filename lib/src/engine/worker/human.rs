@@ -5,72 +5,73 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Effect, Gathered, Stopped, Worker};
+use super::gathered::Collected;
+use super::{Effect, Stopped, Worker};
 use crate::engine::Engine;
-use crate::engine::human::{Answer, Question, Reply};
+use crate::engine::human::{GateAnswer, GateReply, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 use crate::process::Cancel;
 
-impl Worker {
-    pub(super) async fn ask(&mut self, question: &Question, end: &mut Gathered) -> Result<Outcome, Stopped> {
-        if question.choices.is_empty() {
-            return Ok(Outcome::final_failure("the gate has no edge to choose"));
-        }
-        let engine = Arc::clone(&self.engine);
-        let asked = async {
-            let answer = engine.interviewer.ask(question, &self.cancel);
-            match question.timeout {
-                Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(Answer::TimedOut),
-                None => answer.await,
-            }
-        };
-        let answer = tokio::select! {
-            answer = asked => answer,
-            () = self.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
-        };
-        let mut reply = match (answer, question.default) {
-            (Answer::Choice(reply), _) => reply,
-            (Answer::TimedOut | Answer::Nobody, Some(index)) => Reply { index, source: "default", ..Reply::default() },
-            (Answer::TimedOut | Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
-            (Answer::Skipped, _) => {
-                return Ok(Outcome::final_failure(format!("gate `{}` was declined", question.node)));
-            }
-            (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
-        };
-        if reply.comment.is_none() && reply.text.is_none() {
-            reply.comment = comment(&engine, &self.cancel, question, &reply).await;
-        }
-        let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
-        end.effect = Effect::Human(Box::new(HumanInteraction {
-            node_id: question.node.clone(),
-            visit: question.visit,
-            question: question.text.clone(),
-            options: question.choices.iter().map(|choice| choice.label.clone()).collect(),
-            answer: reply.text.clone().unwrap_or_else(|| choice.label.clone()),
-            comment: reply.comment.clone(),
-            source: reply.source.to_owned(),
-            extra: Default::default(),
-        }));
-        // What an earlier gate was told must not be taken for this one's.
-        let context_updates = [
-            ("selected", choice.target.as_str()),
-            ("label", choice.label.as_str()),
-            ("text", reply.text.as_deref().unwrap_or_default()),
-            ("comment", reply.comment.as_deref().unwrap_or_default()),
-        ];
-        let context_updates: BTreeMap<String, Value> =
-            context_updates.into_iter().map(|(key, value)| (format!("human.gate.{key}"), Value::from(value))).collect();
-        Ok(Outcome {
-            preferred_label: Some(choice.label.clone()),
-            suggested_next_ids: vec![choice.target.to_string()],
-            context_updates,
-            ..Outcome::success()
-        })
+pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Collected) -> Result<Outcome, Stopped> {
+    if question.choices.is_empty() {
+        return Ok(Outcome::final_failure("the gate has no edge to choose"));
     }
+    let engine = Arc::clone(&worker.engine);
+    let asked = async {
+        let answer = engine.interviewer.ask(question, &worker.cancel);
+        match question.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
+            None => answer.await,
+        }
+    };
+    let answer = tokio::select! {
+        answer = asked => answer,
+        () = worker.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
+    };
+    let mut reply = match (answer, question.default) {
+        (GateAnswer::Choice(reply), _) => reply,
+        (GateAnswer::TimedOut | GateAnswer::Nobody, Some(index)) => {
+            GateReply { index, source: "default", ..GateReply::default() }
+        }
+        (GateAnswer::TimedOut | GateAnswer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
+        (GateAnswer::Skipped, _) => {
+            return Ok(Outcome::final_failure(format!("gate `{}` was declined", question.node)));
+        }
+        (GateAnswer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
+    };
+    if reply.comment.is_none() && reply.text.is_none() {
+        reply.comment = comment(&engine, &worker.cancel, question, &reply).await;
+    }
+    let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
+    end.effect = Effect::Human(Box::new(HumanInteraction {
+        node_id: question.node.clone(),
+        visit: question.visit,
+        question: question.text.clone(),
+        options: question.choices.iter().map(|choice| choice.label.clone()).collect(),
+        answer: reply.text.clone().unwrap_or_else(|| choice.label.clone()),
+        comment: reply.comment.clone(),
+        source: reply.source.to_owned(),
+        extra: Default::default(),
+    }));
+    // What an earlier gate was told must not be taken for this one's.
+    let context_updates = [
+        ("selected", choice.target.as_str()),
+        ("label", choice.label.as_str()),
+        ("text", reply.text.as_deref().unwrap_or_default()),
+        ("comment", reply.comment.as_deref().unwrap_or_default()),
+    ];
+    let context_updates: BTreeMap<String, Value> =
+        context_updates.into_iter().map(|(key, value)| (format!("human.gate.{key}"), Value::from(value))).collect();
+    Ok(Outcome {
+        preferred_label: Some(choice.label.clone()),
+        suggested_next_ids: vec![choice.target.to_string()],
+        context_updates,
+        ..Outcome::success()
+    })
 }
 
 /// What somebody adds to an answer. The choice counts, also where nothing comes.
-async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &Reply) -> Option<String> {
+async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     let comment = async {
         match question.timeout {

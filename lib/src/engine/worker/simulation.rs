@@ -3,19 +3,17 @@
 use super::Worker;
 use crate::event::{Outcome, Status};
 
-impl Worker {
-    /// The outcome of an agent that is only simulated: what the node's `sim_outcomes` has for this run of it.
-    pub(super) fn simulated(&self, kind: &str, outcome: Outcome) -> Outcome {
-        let written = self.node.attrs.get("sim_outcomes").filter(|_| is_simulated(kind));
-        let run = self.visit.visit + self.visit.attempt - 1;
-        let status = written.and_then(|attr| nth(&attr.value.to_string(), run));
-        match status.filter(|_| outcome.status.is_success()) {
-            None | Some(Status::Success) => outcome,
-            Some(status) => {
-                let fails = matches!(status, Status::Fail | Status::Retry);
-                let failure_reason = fails.then(|| format!("simulated outcome `{status}`"));
-                Outcome { status, failure_reason, ..outcome }
-            }
+/// The outcome of an agent that is only simulated: what the node's `sim_outcomes` has for this run of it.
+pub(super) fn simulated(worker: &Worker, kind: &str, outcome: Outcome) -> Outcome {
+    let written = worker.node.attrs.get("sim_outcomes").filter(|_| is_simulated(kind));
+    let run = worker.visit.visit + worker.visit.attempt - 1;
+    let status = written.and_then(|attr| nth(&attr.value.to_string(), run));
+    match status.filter(|_| outcome.status.is_success()) {
+        None | Some(Status::Success) => outcome,
+        Some(status) => {
+            let fails = matches!(status, Status::Fail | Status::Retry);
+            let failure_reason = fails.then(|| format!("simulated outcome `{status}`"));
+            Outcome { status, failure_reason, ..outcome }
         }
     }
 }

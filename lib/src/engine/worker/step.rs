@@ -1,7 +1,8 @@
 //! Nodes that stand for a step of a task: what their end tells of it.
 
-use super::command::output_message;
-use super::{Effect, Gathered, Worker};
+use super::gathered::Collected;
+use super::report::output_message;
+use super::{Effect, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{FailureClass, Outcome, Status};
 use crate::step::verdict::{self, NO_VERDICT, Verdict};
@@ -20,118 +21,116 @@ pub(super) struct Said {
     pub broke_off: bool,
 }
 
-impl Worker {
-    /// Whether this is a review and the answer holds no verdict.
-    pub(super) fn verdict_is_missing(&self, answer: &str) -> bool {
-        self.is_review() && verdict::read(answer).is_none()
-    }
+/// Whether this is a review and the answer holds no verdict.
+pub(super) fn verdict_is_missing(worker: &Worker, answer: &str) -> bool {
+    is_review(worker) && verdict::read(answer).is_none()
+}
 
-    /// Whether what this node says is a verdict.
-    fn is_review(&self) -> bool {
-        self.node.verdict || self.job.is_some() && self.node.step.as_deref() == Some("review")
-    }
+/// Whether what this node says is a verdict.
+fn is_review(worker: &Worker) -> bool {
+    worker.node.verdict || worker.job.is_some() && worker.node.step.as_deref() == Some("review")
+}
 
-    /// The outcome of a command: a review that says so has rejected, however it ends.
-    pub(super) fn judged(&self, outcome: Outcome, stdout: &str) -> Outcome {
-        if self.is_rejected(stdout) { rejected(outcome, &why_rejected(stdout)) } else { outcome }
-    }
+/// The outcome of a command: a review that says so has rejected, however it ends.
+pub(super) fn judged(worker: &Worker, outcome: Outcome, stdout: &str) -> Outcome {
+    if is_rejected(worker, stdout) { rejected(outcome, &why_rejected(stdout)) } else { outcome }
+}
 
-    fn is_rejected(&self, stdout: &str) -> bool {
-        self.is_review() && verdict::read(stdout) == Some(Verdict::Rejected)
-    }
+fn is_rejected(worker: &Worker, stdout: &str) -> bool {
+    is_review(worker) && verdict::read(stdout) == Some(Verdict::Rejected)
+}
 
-    /// What is told of a step that is a command, once it is known what came of it.
-    pub(super) fn command_step(&self, outcome: &Outcome, said: Said, end: &mut Gathered) {
-        let (Some(_), Some(step)) = (&self.job, self.node.step.as_deref()) else { return };
-        let redact = |text: &str| self.engine.redactor.text(text).into_owned();
-        let (stdout, mut stderr) = (redact(&said.stdout), redact(&said.stderr));
-        let (failed, is_rejected) = (!outcome.status.is_success(), self.is_rejected(&said.stdout));
-        let why = || outcome.failure_reason.clone().or_else(|| outcome.own_word()).filter(|_| failed && !is_rejected);
-        if let Some(how) = said.how.or_else(why) {
-            text::add_end(&mut stderr, &redact(&how));
+/// What is told of a step that is a command, once it is known what came of it.
+pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: &mut Collected) {
+    let (Some(_), Some(step)) = (&worker.job, worker.node.step.as_deref()) else { return };
+    let redact = |text: &str| worker.engine.redactor.text(text).into_owned();
+    let (stdout, mut stderr) = (redact(&said.stdout), redact(&said.stderr));
+    let (failed, is_rejected) = (!outcome.status.is_success(), is_rejected(worker, &said.stdout));
+    let why = || outcome.failure_reason.clone().or_else(|| outcome.own_word()).filter(|_| failed && !is_rejected);
+    if let Some(how) = said.how.or_else(why) {
+        text::add_end(&mut stderr, &redact(&how));
+    }
+    // Who is killed in the middle of a review has said nothing about the code.
+    let broke_off = is_review(worker) && said.broke_off && !is_rejected;
+    let answer = if failed { joined(&stdout, &stderr) } else { stdout.trim_end().to_owned() };
+    let body = match step {
+        "implement" if failed => text::runner_error(&answer),
+        "implement" => text::implement(&answer),
+        "review" if broke_off => text::runner_error(&answer),
+        "review" => text::review(&answer),
+        name => text::custom(name, !failed, &stdout, &stderr),
+    };
+    let log = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
+    if let Effect::Tool(tool) = &mut end.effect {
+        tool.output = output_message(&log);
+    }
+    let is_logged = failed || matches!(step, "implement" | "review");
+    let said = if is_review(worker) { answer } else { log.clone() };
+    end.step = Some(StepReport { body, said, log: is_logged.then_some(log), broke_off, ..StepReport::default() });
+}
+
+/// The outcome of an agent's step or verdict, and what is told of it. Of an agent that has given no answer, the last
+/// words are.
+pub(super) fn agent_step(
+    worker: &Worker,
+    outcome: Outcome,
+    crashed: bool,
+    last_words: String,
+    end: &mut Collected,
+) -> Outcome {
+    let is_step = worker.job.is_some() && worker.node.step.is_some();
+    if !is_step && !is_review(worker) {
+        return outcome;
+    }
+    let (outcome, report) = agent_report(worker, outcome, crashed, last_words, end);
+    end.step = is_step.then_some(report);
+    outcome
+}
+
+fn agent_report(
+    worker: &Worker,
+    outcome: Outcome,
+    crashed: bool,
+    last_words: String,
+    end: &Collected,
+) -> (Outcome, StepReport) {
+    let answer = end.response.clone().unwrap_or(last_words);
+    // Of all that was said: a word of it may be a value nobody is to see.
+    let verdict = verdict::read(&answer);
+    let answer = worker.engine.redactor.text(&answer).into_owned();
+    let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
+    // Before it is cut.
+    let failure = worker.engine.redactor.text(&failure).into_owned();
+    let ended = outcome.status.is_success();
+    let log = log_of(end, &answer, if ended { "" } else { &failure });
+    if !is_review(worker) {
+        let body = if ended { text::implement(&answer) } else { text::runner_error(&failure) };
+        return (outcome, StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
+    }
+    let broke_off = matches!(outcome.status, Status::Fail | Status::Retry);
+    let outcome = match verdict {
+        Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, &why_rejected(&answer)),
+        // A reviewer that broke off has not approved, whatever it said before.
+        _ if broke_off => {
+            let body = text::runner_error(&failure);
+            let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
+            let report = StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() };
+            // It has not rejected either: it is asked again.
+            let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
+            return (Outcome { failure_class, ..outcome }, report);
         }
-        // Who is killed in the middle of a review has said nothing about the code.
-        let broke_off = self.is_review() && said.broke_off && !is_rejected;
-        let answer = if failed { joined(&stdout, &stderr) } else { stdout.trim_end().to_owned() };
-        let body = match step {
-            "implement" if failed => text::runner_error(&answer),
-            "implement" => text::implement(&answer),
-            "review" if broke_off => text::runner_error(&answer),
-            "review" => text::review(&answer),
-            name => text::custom(name, !failed, &stdout, &stderr),
-        };
-        let log = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-        if let Effect::Tool(tool) = &mut end.effect {
-            tool.output = output_message(&log);
+        // The same said twice.
+        Some(Verdict::Approved) if outcome.status.as_str() == "approved" => {
+            Outcome { status: Status::Success, ..outcome }
         }
-        let is_logged = failed || matches!(step, "implement" | "review");
-        let said = if self.is_review() { answer } else { log.clone() };
-        end.step = Some(StepReport { body, said, log: is_logged.then_some(log), broke_off, ..StepReport::default() });
-    }
-
-    /// The outcome of an agent's step or verdict, and what is told of it. Of an agent that has given no answer, the last
-    /// words are.
-    pub(super) fn agent_step(
-        &self,
-        outcome: Outcome,
-        crashed: bool,
-        last_words: String,
-        end: &mut Gathered,
-    ) -> Outcome {
-        let is_step = self.job.is_some() && self.node.step.is_some();
-        if !is_step && !self.is_review() {
-            return outcome;
-        }
-        let (outcome, report) = self.agent_report(outcome, crashed, last_words, end);
-        end.step = is_step.then_some(report);
-        outcome
-    }
-
-    fn agent_report(
-        &self,
-        outcome: Outcome,
-        crashed: bool,
-        last_words: String,
-        end: &Gathered,
-    ) -> (Outcome, StepReport) {
-        let answer = end.response.clone().unwrap_or(last_words);
-        // Of all that was said: a word of it may be a value nobody is to see.
-        let verdict = verdict::read(&answer);
-        let answer = self.engine.redactor.text(&answer).into_owned();
-        let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
-        // Before it is cut.
-        let failure = self.engine.redactor.text(&failure).into_owned();
-        let ended = outcome.status.is_success();
-        let log = log_of(end, &answer, if ended { "" } else { &failure });
-        if !self.is_review() {
-            let body = if ended { text::implement(&answer) } else { text::runner_error(&failure) };
-            return (outcome, StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
-        }
-        let broke_off = matches!(outcome.status, Status::Fail | Status::Retry);
-        let outcome = match verdict {
-            Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, &why_rejected(&answer)),
-            // A reviewer that broke off has not approved, whatever it said before.
-            _ if broke_off => {
-                let body = text::runner_error(&failure);
-                let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
-                let report = StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() };
-                // It has not rejected either: it is asked again.
-                let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
-                return (Outcome { failure_class, ..outcome }, report);
-            }
-            // The same said twice.
-            Some(Verdict::Approved) if outcome.status.as_str() == "approved" => {
-                Outcome { status: Status::Success, ..outcome }
-            }
-            Some(_) => outcome,
-            None => rejected(outcome, NO_VERDICT),
-        };
-        let (body, said) = match verdict {
-            Some(_) => (text::review(&answer), answer),
-            None => (text::no_verdict(&answer), format!("{}\n\n{NO_VERDICT}", answer.trim_end())),
-        };
-        (outcome, StepReport { body, said, log: Some(log), ..StepReport::default() })
-    }
+        Some(_) => outcome,
+        None => rejected(outcome, NO_VERDICT),
+    };
+    let (body, said) = match verdict {
+        Some(_) => (text::review(&answer), answer),
+        None => (text::no_verdict(&answer), format!("{}\n\n{NO_VERDICT}", answer.trim_end())),
+    };
+    (outcome, StepReport { body, said, log: Some(log), ..StepReport::default() })
 }
 
 /// What is said of a rejection.
@@ -145,7 +144,7 @@ fn joined(stdout: &str, stderr: &str) -> String {
 }
 
 /// The log of an agent's step: what it said each time it was asked, and why it ended if that was no good end.
-fn log_of(end: &Gathered, answer: &str, complaint: &str) -> String {
+fn log_of(end: &Collected, answer: &str, complaint: &str) -> String {
     let last = match (end.stderr.trim_end(), complaint) {
         (stderr, "") => stderr.to_owned(),
         ("", complaint) => complaint.to_owned(),

@@ -141,7 +141,7 @@ fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
 }
 
 /// A step on a node nothing is committed of.
-fn step(node: &Node, found: &mut Vec<Diagnostic>) {
+pub(crate) fn step(node: &Node, found: &mut Vec<Diagnostic>) {
     let span = node.attrs.get("step").map_or(node.span.0, |attr| attr.span);
     found.extend(no_step(node).map(|why| Diagnostic::warning("step_on_working_nodes", why, span)));
 }

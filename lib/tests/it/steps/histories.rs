@@ -551,7 +551,7 @@ fn a_shallow_history_is_read_as_far_as_possible() {
     git(clone.path(), &["clone", "-q", "--depth", "2", &from, "."], b"");
     let repo = open(clone.path());
     let main = BranchName::new("main").unwrap();
-    let mut reader = pleach::engine::tree::progress::Reader::new(&repo, &main, "pleach/", None);
+    let mut reader = pleach::engine::tree::progress::ProgressReader::new(&repo, &main, "pleach/", None);
     let progress = reader.read(TREE).unwrap();
     assert!(progress.cut_off && !world.progress("main").cut_off);
     assert!(reader.read_whole(TREE).is_err(), "who goes on from there has to know all");

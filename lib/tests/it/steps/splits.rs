@@ -1,6 +1,6 @@
 //! Reading a history in one go and bit by bit comes to the same.
 
-use pleach::engine::tree::progress::Reader;
+use pleach::engine::tree::progress::ProgressReader;
 use pleach::ids::BranchName;
 use pleach::progress::{Progress, TaskStatus};
 use proptest::collection::vec;
@@ -60,13 +60,13 @@ fn perform(world: &World, deed: &Deed, target: &str) {
     }
 }
 
-fn reader(world: &World) -> Reader {
-    Reader::new(&world.repo, &BranchName::new("main").unwrap(), "pleach/", None)
+fn reader(world: &World) -> ProgressReader {
+    ProgressReader::new(&world.repo, &BranchName::new("main").unwrap(), "pleach/", None)
 }
 
 /// What a reader that has looked before finds, and one that has not.
-fn both(world: &World, held: &mut Reader) -> [TaskStatus; 2] {
-    let status = |reader: &mut Reader| reader.read(TREE).unwrap().task(&task("T1")).status;
+fn both(world: &World, held: &mut ProgressReader) -> [TaskStatus; 2] {
+    let status = |reader: &mut ProgressReader| reader.read(TREE).unwrap().task(&task("T1")).status;
     [status(held), status(&mut reader(world))]
 }
 
@@ -105,8 +105,8 @@ proptest! {
         // As the base branch itself, or as a branch that left another one.
         let base = BranchName::new(if on_main { BRANCHES[0] } else { BRANCHES[1] }).unwrap();
         let target = BranchName::new(BRANCHES[0]).unwrap();
-        let new = || Reader::new(&world.repo, &target, "pleach/", Some(&base));
-        let read = |reader: &mut Reader| -> Vec<Progress> { TREES.map(|tree| reader.read(tree).unwrap()).into() };
+        let new = || ProgressReader::new(&world.repo, &target, "pleach/", Some(&base));
+        let read = |reader: &mut ProgressReader| -> Vec<Progress> { TREES.map(|tree| reader.read(tree).unwrap()).into() };
         let mut held = new();
         for deed in &deeds {
             perform(&world, deed, target.as_str());

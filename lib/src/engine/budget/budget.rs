@@ -1,0 +1,93 @@
+//! The limits of runs, and where spending is counted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::civil::Date;
+
+use super::Ledgers;
+use crate::budget::Amount;
+use crate::config::{self, OnExceeded};
+use crate::engine::budget::Uncounted;
+use crate::engine::{Error, Supervisor};
+use crate::event::{Warning, WarningCode};
+use crate::git::Repo;
+use crate::ids::SessionId;
+use crate::record::{self, SESSIONS};
+
+/// The budget of the settings, and what is known of the spending of others.
+#[derive(Debug, Default)]
+pub struct Budget {
+    pub(in crate::engine) limits: config::BudgetSettings,
+    /// What was spent today, by repository.
+    ledgers: Arc<Ledgers>,
+    /// Chains of records that could not be read, with what is still to be told of each.
+    passed_over: Mutex<BTreeMap<String, Option<Warning>>>,
+}
+
+impl Budget {
+    /// The budget of a configuration, for a run of this supervisor's.
+    pub fn new(limits: config::BudgetSettings, supervisor: &Supervisor) -> Self {
+        Self { limits, ledgers: Arc::clone(&supervisor.ledgers), ..Self::default() }
+    }
+
+    /// Whether what the sessions before in the same run over a tree have spent makes a difference.
+    pub(in crate::engine) fn counts_runs(&self) -> bool {
+        let config::BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
+        tokens > 0 || usd > 0.0 || per_task_tokens > 0 || per_task_usd > 0.0
+    }
+
+    /// What follows when a limit is reached.
+    pub(in crate::engine) fn action(&self) -> OnExceeded {
+        self.limits.on_exceeded
+    }
+
+    /// What all planners and all sessions have spent on a day, but for one session.
+    pub(in crate::engine) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
+        let but = but.map(|own| format!("{SESSIONS}{own}/"));
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = ledgers.entry(repo.common_dir().to_owned()).or_default();
+        let mut sum = Amount::default();
+        for name in
+            ledger.turn_to(repo, day)?.into_iter().filter(|name| but.as_ref().is_none_or(|own| !name.starts_with(own)))
+        {
+            let spent = ledger.chain(repo, &name, day);
+            sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
+        }
+        Ok(sum)
+    }
+
+    /// Takes what was read of what a chain of records has spent. What nobody can read counts for nothing only where
+    /// limits stop nobody, and a person is told of it.
+    pub(in crate::engine) fn counted<T>(
+        &self,
+        chain: &str,
+        limits: &'static str,
+        read: Result<T, record::Error>,
+    ) -> Result<Option<T>, Error> {
+        let source = match read {
+            Ok(read) => return Ok(Some(read)),
+            // Removed while we looked, it was never there.
+            Err(record::Error::Missing { .. }) => return Ok(None),
+            Err(source) => source,
+        };
+        let lost = Uncounted { chain: chain.to_owned(), limits, source };
+        if self.action() != OnExceeded::Warn {
+            return Err(lost.into());
+        }
+        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        passed_over.entry(chain.to_owned()).or_insert_with(|| {
+            let (spender, source) = (lost.spender(), &lost.source);
+            let remedy = lost.remedy();
+            let text = format!("what {spender} cannot be read and is not counted: {source}; {remedy}");
+            Some(WarningCode::SpendingUnreadable.with(text))
+        });
+        Ok(None)
+    }
+
+    /// What was passed over and nobody was told of yet.
+    pub(super) fn take_warnings(&self) -> Vec<Warning> {
+        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        passed_over.values_mut().filter_map(Option::take).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Keeping to the budget: what counts against the limits of a node, and what follows when one is reached.
+//!
+//! Looked at after every recorded turn and before an agent's node starts, so that a session overshoots by the call in
+//! flight and no more. Everything comes from records: after a crash, and in another process, the sums are the same.
+
+use std::collections::BTreeSet;
+
+use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, day_of};
+use crate::clock;
+use crate::config::OnExceeded;
+use crate::engine::context::recording;
+use crate::engine::{BudgetVerdict, Error, Session, pausing};
+use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown};
+use crate::ids::NodeId;
+use crate::plan::pipeline::Node;
+use crate::record::Batch;
+use crate::state::limit_mark;
+
+/// What an agent's node may spend, and what counts against it.
+pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Error> {
+    let limits = BudgetLimits {
+        budget: session.engine.budget.limits.clone(),
+        pipeline: session.plan.pipeline.budget,
+        node: node.budget,
+    };
+    if !limits.is_set() {
+        return Ok(Allowance::default());
+    }
+    let (own, now) = (session.spent(), clock::now());
+    let mut day = session.spent_by(|spent| spent.during(day_of(now)));
+    if limits.is_for_days() {
+        let budget = &session.engine.budget;
+        day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.id())))?;
+    }
+    let account = Account {
+        node: session.spent_by(|spent| spent.on(&node.id)),
+        session: own,
+        run: session.earlier.run + own,
+        task: if session.plan.started.task.is_some() { session.earlier.task + own } else { Amount::default() },
+        day,
+    };
+    Ok(Allowance { limits, account })
+}
+
+/// Looks whether a limit is reached, or nobody could know because a model has no price, and records once what a person
+/// should know. Answers with the widest limit that
+/// was reached, unless a warning is all that follows.
+pub(in crate::engine) fn over_budget(
+    session: &mut Session,
+    node: &Node,
+    allowance: &Allowance,
+    unpriced: Option<&str>,
+) -> Result<Option<Exceeded>, Error> {
+    let warnings = session.engine.budget.take_warnings();
+    session.root_mut().warnings.extend(warnings);
+    let mut reached = allowance.limits.exceeded(&node.id, &allowance.account);
+    let action = session.engine.budget.action();
+    let mut news: Vec<Event> = Vec::new();
+    for over in &reached {
+        let said = BudgetExceeded {
+            limit: over.limit.key().to_owned(),
+            scope: over.limit.scope().to_owned(),
+            node_id: over.limit.node().cloned(),
+            spent: over.spent,
+            of: over.of,
+            action: action.as_str().to_owned(),
+            text: over.to_string(),
+            extra: Default::default(),
+        };
+        if !session.state().exceeded.contains(&limit_mark(&said)) {
+            news.push(said.into());
+        }
+    }
+    if allowance.limits.is_in_dollars() {
+        let asked: BTreeSet<&String> = session.spendings().flat_map(|spent| &spent.unpriced).collect();
+        let unsaid = asked.into_iter().filter(|model| !session.state().price_unknown.contains(*model));
+        news.extend(unsaid.map(|model| Event::from(price_unknown(model))));
+    }
+    if !news.is_empty() {
+        let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
+        tokio::task::block_in_place(|| recording::record(session.root_mut(), batch, news, clock::now()))?;
+    }
+    reached.extend(unpriced.and_then(|model| allowance.limits.unpriced(&node.id, model)));
+    Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
+}
+
+/// What an agent is told whose node has reached a limit.
+pub(in crate::engine) fn order(session: &mut Session, over: Option<Exceeded>) -> BudgetVerdict {
+    let Some(over) = over else { return BudgetVerdict::Go };
+    let order = match fails(session, &over) {
+        true => BudgetVerdict::Stop(stop_reason(session, &over)),
+        false => BudgetVerdict::Pause,
+    };
+    session.over = Some(over);
+    order
+}
+
+/// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
+pub(in crate::engine) fn end_over_budget(session: &mut Session, node: &NodeId, over: Exceeded) -> Result<(), Error> {
+    let BudgetVerdict::Stop(reason) = order(session, Some(over)) else {
+        return pausing::pause(session, PauseReason::OverBudget);
+    };
+    let batch = Batch { summary: format!("fail at {node}"), ..Batch::default() };
+    let event = PipelineFailed { reason, node_id: Some(node.clone()), extra: Default::default() };
+    recording::record(session.root_mut(), batch, vec![event.into()], clock::now())
+}
+
+/// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its
+/// session waits, and only the run over the tree ends.
+fn fails(session: &Session, over: &Exceeded) -> bool {
+    let stops = session.engine.budget.action() == OnExceeded::Stop;
+    stops && (session.plan.started.task.is_none() || over.limit.is_of_session())
+}
+
+/// Why the run fails, and how to go on.
+fn stop_reason(session: &Session, over: &Exceeded) -> String {
+    let again = match session.plan.started.task {
+        Some(_) => ", then `pleach gardener --retry-failed` tries again",
+        None => " and resume",
+    };
+    format!("{over}; {}{again}", over.advice())
+}
+
+/// The widest limit that was passed and not only reached, unless warnings are all that follows: by the last call of an
+/// agent whose work was done with it.
+pub fn overspent(session: &Session) -> Result<Option<Exceeded>, Error> {
+    if session.engine.budget.action() == OnExceeded::Warn {
+        return Ok(None);
+    }
+    let mut passed = Vec::new();
+    for node in session.engine.agent_nodes(&session.plan.pipeline) {
+        let allowance = allowance(session, node)?;
+        passed.extend(allowance.limits.exceeded(&node.id, &allowance.account).into_iter().filter(Exceeded::is_passed));
+    }
+    Ok(passed.into_iter().min_by(|one, other| one.limit.cmp(&other.limit)))
+}
+
+/// Why a task gets no further attempt, if it has nothing left to spend.
+pub(in crate::engine) fn task_is_out_of_budget(session: &Session) -> Result<Option<String>, Error> {
+    if session.engine.budget.action() != OnExceeded::Stop {
+        return Ok(None);
+    }
+    for node in session.engine.agent_nodes(&session.plan.pipeline) {
+        let allowance = allowance(session, node)?;
+        let reached = allowance.limits.exceeded(&node.id, &allowance.account);
+        if let Some(over) = reached.iter().find(|over| over.limit.is_of_session()) {
+            return Ok(Some(stop_reason(session, over)));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn price_unknown(model: &str) -> PriceUnknown {
+    let text = format!(
+        "the price of `{model}` is unknown, so it counts against no limit in dollars; set \
+         `providers.NAME.prices.{model}`"
+    );
+    PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
+}
+
+/// The model a node would ask although nobody knows its price, or that was asked before and still has none: how much
+/// is left of a limit in dollars nobody knows then.
+pub(in crate::engine) fn unpriced_node(session: &Session, node: &Node) -> Option<String> {
+    let agents = &session.engine.agents;
+    let asked =
+        || session.spendings().flat_map(|spent| &spent.unpriced).find(|model| !agents.knows_price(model)).cloned();
+    let model = session.engine.unpriced_model(node).or_else(|| asked().filter(|_| !agents.is_scripted()));
+    model.filter(|_| session.engine.is_of_agent(node))
+}

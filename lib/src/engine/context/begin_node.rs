@@ -1,0 +1,250 @@
+//! The start of a node: what is recorded of it, and what its worker is assigned.
+
+use std::sync::Arc;
+
+use super::end_node::{self, DEFER_AT_MOST};
+use super::pending::Writers;
+use super::worktrees::node_base;
+use super::{NodeEnd, history, recording, turn};
+use crate::agent::Agent;
+use crate::budget::Allowance;
+use crate::clock;
+use crate::engine::Error;
+use crate::engine::budget::BudgetVerdict;
+use crate::engine::context::Context;
+use crate::engine::executor::{
+    AssignedWork, Assignment, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
+};
+use crate::engine::worker::NodeFinished;
+use crate::event::{NodeStarted, Outcome, Snapshot};
+use crate::ids::CommitId;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::record::Batch;
+use crate::state::{Position, Visit};
+
+/// What became of a node that was to be started.
+#[derive(Debug)]
+pub(in crate::engine) enum NodeBegin {
+    /// It only passes on, and has ended.
+    Passed(NodeEnd),
+    /// It is on record, and this is to be carried out, with what is known of the record.
+    Started(Box<Assignment>, Option<RecordedFacts>),
+}
+
+/// How a node takes part in the conversations of the run. The first agent after a resume, and a program, which reads
+/// one prompt, are told a summary instead.
+pub(in crate::engine) fn conversation(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    continues: bool,
+) -> Conversation {
+    let degrade = context.degrade && !continues;
+    let mut told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, degrade);
+    if !can_go_on_with(context, node, &told) {
+        told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, true);
+    }
+    if node.handler == HandlerKind::Codergen {
+        context.degrade = false;
+    }
+    told
+}
+
+/// Whether the agent of a node can be given its conversation: it takes its messages, or it knows it by itself.
+fn can_go_on_with(context: &Context, node: &Node, conversation: &Conversation) -> bool {
+    let Some(thread) = &conversation.thread else { return true };
+    let Ok(agent) = context.engine.agents.of(node) else { return true };
+    let state = context.state.thread_states.get(thread);
+    let is_new = !context.state.threads.contains_key(thread);
+    agent.can_continue()
+        || ((is_new || state.is_some())
+            && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id)))
+}
+
+/// Starts a node or takes it up again, on record. `limits` are what it may spend, and whether it may spend anything.
+pub(in crate::engine) fn begin(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    continues: bool,
+    conversation: &Conversation,
+    (allowance, order): (Allowance, BudgetVerdict),
+) -> Result<NodeBegin, Error> {
+    let start = match continues {
+        false => NodeStart::First,
+        true if must_start_over(context, node) => NodeStart::Over,
+        true => NodeStart::Continued,
+    };
+    if start == NodeStart::Over {
+        context.memory.recorded = recording(context, node)?;
+        // What the agent said before is not part of any conversation any more.
+        context.memory.heard_mut().threads.clear();
+    }
+    if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
+        return pass(context, (node, visit), start, conversation, outcome).map(NodeBegin::Passed);
+    }
+    let known = know(context, node, conversation)?;
+    record_start(context, node, visit, start, conversation)?;
+    let assignment = Assignment {
+        session: context.plan.id.clone(),
+        context: context.id.clone(),
+        record: newest_record(context),
+        visit: visit.clone(),
+        start,
+        conversation: conversation.clone(),
+        next_turn: context.state.turns + 1,
+        allowance,
+        order,
+        job: AssignedWork::Node,
+    };
+    Ok(NodeBegin::Started(Box::new(assignment), known))
+}
+
+/// What an executor is to know of the record, where the node needs that. What can be wrong with it is found out before
+/// the node counts as started.
+fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<RecordedFacts>, Error> {
+    if work::needs_no_record(&context.engine, node) {
+        return Ok(None);
+    }
+    if context.engine.is_of_agent(node) {
+        work::agent_of(&context.engine, node)?;
+    }
+    let thread = conversation.thread.as_deref();
+    let wanted = Wanted::by(&context.engine, &context.plan, &context.state, node, thread);
+    history::hear(context, &wanted)?;
+    Ok(Some(RecordedFacts {
+        state: Arc::clone(&context.state),
+        heard: Arc::clone(&context.memory.heard),
+        interrupted: std::mem::take(&mut context.memory.interrupted),
+        recorded: context.memory.recorded.take(),
+    }))
+}
+
+/// The newest record of the context.
+pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {
+    context.recorder.tip().expect("a context that was written to has a newest record")
+}
+
+/// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.
+fn recording(context: &mut Context, node: &Node) -> Result<Option<Recording>, Error> {
+    let messages = std::mem::take(&mut context.memory.interrupted);
+    let repeats = context.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
+    repeats.then(|| Ok(Recording { messages, trees: context.plan.trees(&context.state)? })).transpose()
+}
+
+fn record_start(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    start: NodeStart,
+    conversation: &Conversation,
+) -> Result<(), Error> {
+    let (summary, started) = started(context, node, visit, start, conversation);
+    match start {
+        NodeStart::First | NodeStart::Continued => recording::write_with(context, &summary, started.into()),
+        NodeStart::Over => record_start_over(context, started, summary),
+    }
+}
+
+/// The start of a node, and what the record says of it in one line.
+fn started(
+    context: &Context,
+    node: &Node,
+    visit: &Visit,
+    start: NodeStart,
+    conversation: &Conversation,
+) -> (String, NodeStarted) {
+    let is_agent = node.handler == HandlerKind::Codergen;
+    let mut started = NodeStarted {
+        node_id: visit.node.clone(),
+        visit: visit.visit,
+        attempt: visit.attempt,
+        handler: node.handler.as_str().to_owned(),
+        base: context.state.work.clone(),
+        starts_over: false,
+        fidelity: is_agent.then(|| conversation.fidelity.as_str().to_owned()),
+        thread: conversation.thread.clone().filter(|_| is_agent),
+        extra: Default::default(),
+    };
+    if start != NodeStart::First {
+        started.base = node_base(context);
+    }
+    let what = match start {
+        NodeStart::First => "start",
+        NodeStart::Continued => "continue",
+        NodeStart::Over => "start over with",
+    };
+    (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
+}
+
+/// Carries out a node that only passes on. It touches nothing, so both its start and its end may wait.
+fn pass(
+    context: &mut Context,
+    (node, visit): (&Node, &Visit),
+    start: NodeStart,
+    conversation: &Conversation,
+    outcome: Outcome,
+) -> Result<NodeEnd, Error> {
+    // What says that a session is over comes after all it was about is in place: nobody brings a branch after then.
+    if node.handler == HandlerKind::Exit && context.state.task.is_none() {
+        recording::flush_commits(context)?;
+    }
+    let (summary, started) = started(context, node, visit, start, conversation);
+    recording::defer(context, &summary, vec![started.into()])?;
+    let finished = NodeFinished::of(Ok(outcome));
+    let end = end_node::node_ended(context, node, visit, finished, conversation)?;
+    // Nodes that pass on to each other for long are not kept in memory alone.
+    if context.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {
+        recording::flush(context)?;
+    }
+    Ok(end)
+}
+
+/// Records that a node begins anew, with the files it began with.
+fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: String) -> Result<(), Error> {
+    started.starts_over = true;
+    let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
+    for copy in context.working().copies() {
+        if let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? {
+            writers.insert(copy.name.clone(), writer);
+            restored.insert(copy.name.clone(), commit);
+        }
+    }
+    if restored.is_empty() {
+        return recording::write_with(context, &summary, started.into());
+    }
+    started.base.extend(restored.iter().map(|(repo, commit)| (repo.clone(), *commit)));
+    let batch = Batch { summary, work: turn::recorded_work(context, &restored), ..Batch::default() };
+    recording::record_with(context, writers, batch, vec![started.into()], clock::now())?;
+    if recording::carries_turns(context) {
+        let from = turn::branch_tips(context);
+        recording::move_branches(context, &from, &restored)?;
+    }
+    for (repo, commit) in restored {
+        if let Some(copy) = context.working_mut().copy_mut(&repo) {
+            copy.rebase_to(commit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the interrupted node has its answer already, so that nothing more is done or spent on it.
+pub(in crate::engine) fn is_answered(context: &Context, node: &Node) -> bool {
+    let agent = context.engine.agents.of(node);
+    agent.is_ok_and(|agent| work::is_answered(&context.state, &*agent, &context.memory.interrupted))
+}
+
+/// An agent that keeps no state in its messages cannot go on in the middle.
+fn must_start_over(context: &Context, node: &Node) -> bool {
+    let answered = is_answered(context, node);
+    let has_turns = matches!(&context.state.position, Position::Running { turns, .. } if !turns.is_empty());
+    let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
+    let must = |agent: Arc<dyn Agent>| {
+        let resumable = || {
+            let state = context.state.agent_state(None);
+            state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))
+        };
+        !(agent.can_continue() || resumable())
+    };
+    begun && context.engine.agents.of(node).is_ok_and(must)
+}

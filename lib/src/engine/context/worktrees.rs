@@ -1,0 +1,204 @@
+//! The place a context works in: its branch and its worktree, made where they are missing. Both follow from the record,
+//! so this is also how a session comes back on another machine.
+
+use std::path::PathBuf;
+
+use super::{Context, history, recording};
+use crate::engine::Error;
+use crate::engine::executor::{Setup, moved_aside_warning};
+use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated};
+use crate::git::Worktree;
+use crate::ids::{BranchName, CommitId, RepoName};
+use crate::record::Batch;
+use crate::text::listed;
+use crate::workspace::{BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::{clock, state};
+
+/// How many paths a message names.
+const NAMED: usize = 10;
+
+/// The worktrees of a context while they are made.
+#[derive(Default)]
+struct WorktreeSetup {
+    /// What another session of this process has left.
+    left: Option<Workspace>,
+    copies: Vec<WorkingCopy>,
+    /// Those that have to be set up.
+    new: Vec<RepoName>,
+    events: Vec<Event>,
+    /// Where uncommitted work was saved.
+    kept: Vec<String>,
+}
+
+impl WorktreeSetup {
+    fn take_left(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
+        self.left.as_mut()?.take_copy(repo)
+    }
+}
+
+/// Branches and worktrees, where they are missing. Both follow from the record, so this is also how a session comes
+/// back on another machine. Returns where uncommitted work was saved.
+pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option<String>, Error> {
+    make_followers(context);
+    let mut made = WorktreeSetup { left: context.workspace.take(), ..WorktreeSetup::default() };
+    if made.left.is_none() {
+        // A run that was killed could not remove its temporary files.
+        tokio::task::block_in_place(|| Scratch::clear_up(&context.engine.supervisor.state_dir));
+        context.engine.worktrees.hide_base(&context.repo)?;
+    }
+    for repo in context.state.branches.keys().cloned().collect::<Vec<_>>() {
+        tokio::task::block_in_place(|| make_copy_of(context, &repo, &mut made))?;
+    }
+    let WorktreeSetup { copies, new, mut events, kept, .. } = made;
+    context.workspace = Some(Workspace::new(copies));
+    // A worktree whose setup failed or was cut short is there, but not ready.
+    for repo in new {
+        let copy = copy_of(context, &repo);
+        context.engine.worktrees.copy_ignored(copy.repo.workdir(), copy.path())?;
+        set_up(context, &repo).await?;
+        events.push(WorktreeCreated { repo, name: context.id.to_string(), extra: Default::default() }.into());
+    }
+    record_making(context, events)?;
+    Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+}
+
+async fn set_up(context: &mut Context, repo: &RepoName) -> Result<(), Error> {
+    let workspace = context.workspace.as_mut().expect("the worktrees are back when no node runs");
+    let mut setup = Setup { engine: &context.engine, plan: &context.plan, workspace, warnings: Vec::new() };
+    let done = setup.first(repo).await;
+    context.warnings.extend(setup.warnings);
+    done
+}
+
+/// What follows each branch, from where the record has it.
+pub(in crate::engine) fn make_followers(context: &mut Context) {
+    let on_branches = context.state.on_branches();
+    let follower = |(repo, branch): (&RepoName, &BranchName)| {
+        let (handle, tip) = (context.plan.repos.get(repo)?.clone(), *on_branches.get(repo)?);
+        Some((repo.clone(), BranchFollower::new(handle, branch.clone(), tip)))
+    };
+    context.followers = context.state.branches.iter().filter_map(follower).collect();
+}
+
+fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
+    context.working().copy(repo).expect("every repository of a context has its worktree")
+}
+
+/// The branch and the worktree of one repository.
+fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup) -> Result<(), Error> {
+    let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
+    let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
+    let at = Position { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };
+    let base = base_of(&context.state.base);
+    if bring_branch(context, name)? {
+        let (repo, branch) = (name.clone(), branch.clone());
+        made.events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
+    }
+    if let Some(mut copy) = made.take_left(name) {
+        // A session before this one worked here, in this process.
+        made.kept.extend(copy.hand_over(context.plan.id.clone(), branch, at)?);
+        context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
+        made.copies.push(copy);
+        return Ok(());
+    }
+    let repo = context.plan.repos.get(name).expect("the repositories of a session are open").clone();
+    let path = copy_path(context, name);
+    let stays = Worktree::take_along(&repo, &path, &copy_name(context, name))?;
+    // What lies there is none of a session that begins.
+    if let Some((place, why)) = stays.filter(|_| has_begun(context)) {
+        let place = place.display();
+        context.warnings.push(
+            WarningCode::WorktreeAbandoned
+                .with(format!("not reusing worktree `{place}`: {why}; its uncommitted files are left in place")),
+        );
+    }
+    // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
+    let belongs = context.state.task.is_none() || has_begun(context);
+    let rules = context.engine.worktrees.left_out();
+    let mut worktree = Worktree::bring(&repo, &path, at.base, &rules, belongs)?;
+    let odd = worktree.take_cleared();
+    if !odd.is_empty() {
+        let odd = listed(odd, NAMED);
+        context.warnings.push(
+            WarningCode::WorktreeRepaired
+                .with(format!("changed before this run where no agent may write, now restored or removed: {odd}")),
+        );
+    }
+    worktree.exclude(&context.engine.worktrees.never_commit());
+    let is_set_up = worktree.is_set_up();
+    let carries = context.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
+    let (limits, lock) = (context.engine.worktrees.limits.clone(), context.lock.clone());
+    let id = context.plan.id.clone();
+    let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), (limits, lock))?;
+    if context.followers.get_mut(name).is_some_and(BranchFollower::take_followed) {
+        copy.checkout_followed();
+    }
+    if context.state.task.is_some() && !has_begun(context) {
+        copy.refuse_submodules()?;
+    }
+    made.kept.extend(copy.recover()?);
+    let is_other = copy.leave_out(&rules)?;
+    if is_other || !is_set_up {
+        context.warnings.extend(copy.absent(&context.engine.worktrees)?);
+    }
+    context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
+    made.copies.push(copy);
+    made.new.extend((!is_set_up).then(|| name.clone()));
+    Ok(())
+}
+
+/// Whether anything of the session has run.
+fn has_begun(context: &Context) -> bool {
+    !context.state.nodes.is_empty() || !matches!(context.state.position, state::Position::Ready { .. })
+}
+
+fn record_making(context: &mut Context, events: Vec<Event>) -> Result<(), Error> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let summary = "make the session's branch and working copy";
+    if context.state.task.is_some() {
+        // The working copy stays when the task ends, so nobody has to find it by this.
+        return recording::defer(context, summary, events);
+    }
+    let batch = Batch { summary: summary.into(), ..Batch::default() };
+    recording::record(context, batch, events, clock::now())
+}
+
+/// Where a worktree lies: all of them below those of the repository that holds the record.
+pub(in crate::engine) fn copy_path(context: &Context, name: &RepoName) -> PathBuf {
+    context.engine.worktree_base(&context.repo, &context.plan.record_repo).join(copy_name(context, name))
+}
+
+/// Its place there.
+fn copy_name(context: &Context, name: &RepoName) -> PathBuf {
+    let place = context.plan.place(&context.id);
+    if context.state.branches.len() > 1 { place.join(name.as_str()) } else { place }
+}
+
+/// Creates a branch, or moves it forward to the newest record. Returns whether it was created.
+fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
+    let (repo, task) = (context.plan.repos.get(name).unwrap_or(&context.repo), context.state.task.as_ref());
+    let kept = |commit: CommitId| {
+        let Some(task) = task else { return Ok(false) };
+        let kept = repo.references(&format!("{KEEP}{}-", task.of.id))?;
+        Ok(kept.iter().any(|(_, kept)| *kept == commit))
+    };
+    let follower = context.followers.get_mut(name).expect("every branch has its follower");
+    Ok(follower.bring(kept)?)
+}
+
+/// Brings branch and worktree to the newest record.
+pub(in crate::engine) async fn go_on(context: &mut Context) -> Result<Option<String>, Error> {
+    let kept = make_copy(context).await?;
+    history::load_interrupted(context)?;
+    context.degrade = true;
+    Ok(kept)
+}
+
+pub(super) fn node_base(context: &Context) -> Snapshot {
+    match &context.state.position {
+        state::Position::Running { base, .. } => base.clone(),
+        _ => context.state.work.clone(),
+    }
+}

@@ -1,0 +1,308 @@
+//! Carries out what is assigned. An assignment names the record it follows from and nothing that lives; the executor makes
+//! of it what a worker is to do, finds the agent and the worktrees for that, and lets the worker report.
+//!
+//! This one works on the machine the session is run on. A context hands it its worktrees for as long as something is done
+//! in them, and what it knows of its record, which is then not read again.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::place::run_dir;
+use super::work::{self, WorkBuilder};
+use super::{RecordedFacts, Setup};
+use crate::confined_fs::ConfinedDir;
+use crate::engine::recorded::recorded_pipeline;
+use crate::engine::session_plan::SessionPlan;
+use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
+use crate::engine::{AssignedWork, Assignment, Engine, Error, Offered, Work};
+use crate::event::{Outcome, Warning, WarningCode};
+use crate::git::Repo;
+use crate::ids::{CommitId, ContextId, SessionId};
+use crate::plan::pipeline::{Node, WritePolicy};
+use crate::record::History;
+use crate::workspace::{Position, Workspace};
+
+/// Is told of all work that is begun, with what it was made of.
+pub type WorkWatch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
+
+/// Carries out what is assigned, on this machine.
+#[derive(Clone)]
+pub struct Executor {
+    engine: Arc<Engine>,
+    plan: Arc<SessionPlan>,
+    desks: Arc<Mutex<BTreeMap<ContextId, Desk>>>,
+    pub(in crate::engine) watch: Option<WorkWatch>,
+}
+
+/// What a context has handed over.
+#[derive(Debug, Default)]
+struct Desk {
+    /// Its worktrees, while nobody works in them.
+    workspace: Option<Workspace>,
+    /// What it knows of its record, and of which one.
+    known: Option<(CommitId, Arc<RecordedFacts>)>,
+}
+
+/// Somebody at work.
+#[derive(Debug)]
+pub(in crate::engine) struct Running {
+    /// What was assigned.
+    pub assignment: Assignment,
+    answers: mpsc::Sender<TurnAnswer>,
+    worker: AbortHandle,
+}
+
+impl Running {
+    /// Answers the turn that was reported last. A worker that is gone is told nothing; its end is reported.
+    pub(in crate::engine) fn answer(&self, answer: TurnAnswer) {
+        let _ = self.answers.try_send(answer);
+    }
+
+    /// Ends the worker where it stands. What it has not reported is lost, and so are the worktrees it has.
+    pub(in crate::engine) fn stop(&self) {
+        self.worker.abort();
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("session", &self.plan.id).finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    pub(in crate::engine) fn new(engine: Arc<Engine>, plan: Arc<SessionPlan>) -> Self {
+        Self { engine, plan, desks: Arc::default(), watch: None }
+    }
+
+    /// One for a session that is known by its record alone, and is not on a task.
+    pub fn of_record(engine: Arc<Engine>, repo: Repo, session: &SessionId) -> Result<Self, Error> {
+        let history = History::newest(&repo, session)?;
+        let pipeline = recorded_pipeline(&history.started)?;
+        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repo, None, engine.cancel.clone())?;
+        Ok(Self::new(engine, Arc::new(plan)))
+    }
+
+    /// What a worker would do for an assignment, by the record it names. Nothing is changed.
+    pub fn work(&self, assignment: &Assignment) -> Result<Work, Error> {
+        let node = self.node(assignment)?;
+        let making = WorkBuilder {
+            engine: &self.engine,
+            plan: &self.plan,
+            assignment,
+            node: &node,
+            root: &self.plan.root(&self.engine, &assignment.context),
+            withheld: &[],
+        };
+        making.work(|| RecordedFacts::at(&self.engine, &self.plan, &node, assignment).map(Arc::new))
+    }
+
+    /// Takes the worktrees of a context, for what is done in them next.
+    pub(in crate::engine) fn hand_over(&self, context: &ContextId, workspace: Workspace) {
+        self.at_desk(context, |desk| desk.workspace = Some(workspace));
+    }
+
+    /// Gives the worktrees of a context back, unless somebody works in them or has lost them.
+    pub(in crate::engine) fn take_back(&self, context: &ContextId) -> Option<Workspace> {
+        self.at_desk(context, |desk| desk.workspace.take())
+    }
+
+    /// Keeps what a context knows of its newest record, for the assignment that follows from it.
+    pub(in crate::engine) fn keep(&self, assignment: &Assignment, known: Option<RecordedFacts>) {
+        let known = known.map(|known| (assignment.record, Arc::new(known)));
+        self.at_desk(&assignment.context, |desk| desk.known = known);
+    }
+
+    fn at_desk<T>(&self, context: &ContextId, work: impl FnOnce(&mut Desk) -> T) -> T {
+        // Whoever broke while holding it has changed one field, or none.
+        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        work(desks.entry(context.clone()).or_default())
+    }
+
+    /// Lets somebody carry an assignment out, in the worktrees its context has handed over. The end is reported, also
+    /// where the worker breaks.
+    pub(in crate::engine) fn start(
+        &self,
+        assignment: Assignment,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
+    ) -> Running {
+        let (answers, incoming) = mpsc::channel(1);
+        let (id, lost) = (assignment.context.clone(), reports.clone());
+        let work = self.clone().carry_out(assignment.clone(), incoming, reports);
+        let working = tokio::spawn(work);
+        let worker = working.abort_handle();
+        tokio::spawn(async move {
+            if let Err(broken) = working.await {
+                // Nobody listens any more where the run has failed with an error of its own.
+                let _ = lost.send((id, WorkerReport::Lost(broken.to_string()))).await;
+            }
+        });
+        Running { assignment, answers, worker }
+    }
+
+    async fn carry_out(
+        self,
+        assignment: Assignment,
+        answers: mpsc::Receiver<TurnAnswer>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
+    ) {
+        let context = assignment.context.clone();
+        let Some(mut workspace) = self.take_back(&context) else {
+            let why = "its worktrees were not handed over".to_owned();
+            let _ = reports.send((context, WorkerReport::Lost(why))).await;
+            return;
+        };
+        let mut warnings = Vec::new();
+        let mut finished = match self.prepare(&assignment, &mut workspace, &mut warnings).await {
+            Ok(None) => NodeFinished::of(Ok(Outcome::success())),
+            Ok(Some((node, work))) => {
+                let worker = self.worker(assignment, node, workspace, answers, reports.clone());
+                let (back, finished) = dispatch::run(worker, work).await;
+                workspace = back;
+                finished
+            }
+            Err(error) => NodeFinished::of(Err(Stopped::Unable(Box::new(error)))),
+        };
+        finished.warnings.extend(warnings);
+        self.hand_over(&context, workspace);
+        // The loop is gone only when the run has failed with an error of its own.
+        let _ = reports.send((context, WorkerReport::Done(Box::new(finished)))).await;
+    }
+
+    /// Makes the worktrees ready, and finds out what a worker is to do in them; none where that was all.
+    async fn prepare(
+        &self,
+        assignment: &Assignment,
+        workspace: &mut Workspace,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<(Node, Work)>, Error> {
+        let node = self.node(assignment)?;
+        match assignment.job {
+            AssignedWork::Setup => {
+                self.set_up(workspace, warnings).await?;
+                return Ok(None);
+            }
+            AssignedWork::Retest { commit } => {
+                let task = self.plan.started.task.as_ref().expect("only sessions on tasks do this");
+                let copy = workspace.copy_mut(&task.repo);
+                let copy = copy.expect("a session on a task has a worktree of the task's repository");
+                let (id, branch) = (self.plan.id.clone(), copy.branch.clone());
+                tokio::task::block_in_place(|| copy.hand_over(id, branch, Position::all(commit)))?;
+                self.set_up(workspace, warnings).await?;
+            }
+            AssignedWork::Node => {}
+        }
+        let mut make = || self.make(assignment, &node, workspace, warnings);
+        // What takes nothing but the plan takes no time.
+        let work = if work::needs_no_record(&self.engine, &node) { make() } else { tokio::task::block_in_place(make) }?;
+        if let Some(watch) = &self.watch {
+            watch(assignment, &work);
+        }
+        Ok(Some((node, work)))
+    }
+
+    async fn set_up(&self, workspace: &mut Workspace, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+        let mut setup = Setup { engine: &self.engine, plan: &self.plan, workspace, warnings: Vec::new() };
+        let done = setup.again().await;
+        warnings.extend(setup.warnings);
+        done
+    }
+
+    /// The node of an assignment, as it is carried out.
+    fn node(&self, assignment: &Assignment) -> Result<Node, Error> {
+        let id = &assignment.visit.node;
+        let node = self.plan.pipeline.node(id).cloned();
+        let node =
+            node.ok_or_else(|| Error::Worker { node: id.clone(), why: "the pipeline has no such node".into() })?;
+        Ok(match assignment.job {
+            AssignedWork::Retest { .. } => Node { write: WritePolicy::Never, ..node },
+            AssignedWork::Node | AssignedWork::Setup => node,
+        })
+    }
+
+    /// What is to be done, with the files it needs written.
+    fn make(
+        &self,
+        assignment: &Assignment,
+        node: &Node,
+        workspace: &Workspace,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Work, Error> {
+        let kept = self.at_desk(&assignment.context, |desk| desk.known.take());
+        let found = OnceCell::new();
+        if let Some((_, known)) = kept.filter(|(record, _)| *record == assignment.record) {
+            let _ = found.set(known);
+        }
+        let known = || match found.get() {
+            Some(known) => Ok(Arc::clone(known)),
+            None => {
+                let known = Arc::new(RecordedFacts::at(&self.engine, &self.plan, node, assignment)?);
+                Ok(Arc::clone(found.get_or_init(|| known)))
+            }
+        };
+        let (engine, plan) = (&*self.engine, &*self.plan);
+        let making = WorkBuilder { engine, plan, assignment, node, root: workspace.root(), withheld: &[] };
+        let work = making.work(known)?;
+        let unwritten = match &work {
+            Work::Agent(work) => unwritten(&work.offered),
+            _ => Vec::new(),
+        };
+        if unwritten.is_empty() {
+            return Ok(work);
+        }
+        // What is not there is not offered.
+        let mut withheld = Vec::new();
+        for (offered, error) in unwritten {
+            let text = format!("cannot write `{}` for the next agent: {error}", offered.file.display());
+            warnings.push(WarningCode::FileNotOffered.with(text));
+            withheld.push(offered.node.clone());
+        }
+        WorkBuilder { withheld: &withheld, ..making }.work(known)
+    }
+
+    fn worker(
+        &self,
+        assignment: Assignment,
+        node: Node,
+        workspace: Workspace,
+        answers: mpsc::Receiver<TurnAnswer>,
+        reports: mpsc::Sender<(ContextId, WorkerReport)>,
+    ) -> Worker {
+        Worker {
+            engine: Arc::clone(&self.engine),
+            cancel: self.plan.cancel.clone(),
+            session: self.plan.id.clone(),
+            pipeline: self.plan.started.name.clone(),
+            variables: self.plan.variables(),
+            node,
+            run_dir: run_dir(workspace.root(), &assignment.context),
+            home: self.plan.agent_home(&self.engine, &assignment.context),
+            workspace,
+            job: self.plan.job.clone(),
+            scratch: None,
+            context: assignment.context,
+            visit: assignment.visit,
+            next_turn: assignment.next_turn,
+            allowance: assignment.allowance,
+            order: assignment.order,
+            answers,
+            reports,
+        }
+    }
+}
+
+/// Writes files that are offered. Gives those that could not be written.
+fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
+    let write = |offered: &Offered| match (offered.file.parent(), offered.file.file_name()) {
+        (Some(dir), Some(name)) => {
+            std::fs::create_dir_all(dir).and_then(|()| ConfinedDir::at(dir)?.write(name, offered.text.as_bytes()))
+        }
+        _ => Ok(()),
+    };
+    offered.iter().filter_map(|offered| Some((offered, write(offered).err()?))).collect()
+}

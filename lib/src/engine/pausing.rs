@@ -1,0 +1,37 @@
+//! Pauses a session, on its record.
+
+use super::{Error, Session};
+use crate::clock;
+use crate::engine::context::recording;
+use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
+use crate::record::Batch;
+
+/// Records that the run stops here and can be resumed, or not any more when it was called off.
+pub(super) fn pause(session: &mut Session, reason: PauseReason) -> Result<(), Error> {
+    let why = pause_reason(session).filter(|_| reason == PauseReason::OverBudget);
+    pause_because(session, reason, why)
+}
+
+/// The same, with more to say about why.
+pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
+    let root = session.root();
+    let (summary, event): (_, Event) = if session.plan.cancel.is_cancelled() {
+        ("cancel".to_owned(), PipelineCancelled::default().into())
+    } else {
+        let node_id = root.state.next_node().cloned();
+        let event = PipelinePaused { reason, node_id, why, extra: Default::default() };
+        (format!("pause at {}", root.here()), event.into())
+    };
+    recording::record(session.root_mut(), Batch { summary, ..Batch::default() }, vec![event], clock::now())
+}
+
+/// How to go on with a run that waits because of this limit.
+pub(in crate::engine) fn pause_reason(session: &Session) -> Option<String> {
+    let over = session.over.as_ref()?;
+    let again = match session.plan.started.task {
+        Some(_) => "and run again",
+        None => "and resume",
+    };
+    let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
+    Some(format!("{over}; {} {again}{day}", over.advice()))
+}

@@ -1,0 +1,119 @@
+//! What a session is started with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::task::{SharedWorktree, TaskJob};
+use crate::engine::Error;
+use crate::event::{AttemptStarted, PipelineStarted, Snapshot, TaskOf};
+use crate::git::{BlobId, Repo};
+use crate::ids::{BranchName, CommitId, RepoName, SessionId};
+use crate::plan::pipeline::Pipeline;
+use crate::workspace::session_branch;
+
+/// What a session is started with.
+#[derive(Debug)]
+pub struct StartRequest {
+    /// The repository.
+    pub repo: Repo,
+    /// Its name in the workspace.
+    pub repo_name: RepoName,
+    /// What session branches begin with.
+    pub branch_prefix: String,
+    /// The pipeline, checked.
+    pub pipeline: Pipeline,
+    /// The file it was read from, byte for byte.
+    pub dot: String,
+    /// Where that file is, for messages.
+    pub dot_path: String,
+    /// The files it names.
+    pub files: BTreeMap<String, String>,
+    /// `k=v` inputs.
+    pub inputs: BTreeMap<String, String>,
+    /// The configuration, without keys and machine paths.
+    pub config: Value,
+    /// No agent is configured.
+    pub simulated: bool,
+}
+
+impl StartRequest {
+    pub(super) fn started(&self, repo: &Repo, id: &SessionId) -> Result<PipelineStarted, Error> {
+        let head = repo.head()?;
+        let invalid = |error: crate::ids::InvalidId| Error::Name(error.to_string());
+        let name = self.pipeline.name().map_err(invalid)?;
+        let branch = session_branch(&self.branch_prefix, &name, id).map_err(invalid)?;
+        refuse_clash(repo, branch.as_str())?;
+        Ok(PipelineStarted {
+            name,
+            goal: self.pipeline.goal.clone(),
+            dot: self.dot.clone(),
+            dot_path: self.dot_path.clone(),
+            files: self.files.clone(),
+            inputs: self.inputs.clone(),
+            config: self.config.clone(),
+            base: Snapshot::from([(self.repo_name.clone(), head.commit)]),
+            branches: BTreeMap::from([(self.repo_name.clone(), branch)]),
+            target: head.branch,
+            simulated: self.simulated,
+            task: None,
+            extra: Default::default(),
+        })
+    }
+}
+
+/// What a session on a task is started with, beside its pipeline.
+#[derive(Debug)]
+pub struct TaskStart {
+    /// The task, as the record has it.
+    pub of: TaskOf,
+    /// What the session has to know of it.
+    pub job: Arc<TaskJob>,
+    /// The tree's file, as it is run, without secrets.
+    pub document: BlobId,
+    /// The task's branch.
+    pub branch: BranchName,
+    /// Where the session begins.
+    pub base: CommitId,
+    /// The first attempt.
+    pub attempt: AttemptStarted,
+    /// Where it works.
+    pub worktree: SharedWorktree,
+}
+
+impl TaskStart {
+    pub(super) fn started(&self, request: &StartRequest) -> Result<PipelineStarted, Error> {
+        let name = request.pipeline.name().map_err(|error| Error::Name(error.to_string()))?;
+        Ok(PipelineStarted {
+            name,
+            goal: request.pipeline.goal.clone(),
+            dot: request.dot.clone(),
+            dot_path: request.dot_path.clone(),
+            files: request.files.clone(),
+            inputs: request.inputs.clone(),
+            config: request.config.clone(),
+            base: Snapshot::from([(request.repo_name.clone(), self.base)]),
+            branches: [(request.repo_name.clone(), self.branch.clone())].into(),
+            target: Some(self.of.target.clone()),
+            simulated: request.simulated,
+            task: Some(self.of.clone()),
+            extra: Default::default(),
+        })
+    }
+}
+
+/// The file of a session's first record that holds the tree as it was run.
+pub(super) const TREE_FILE: &str = "task-tree.json";
+
+/// A branch that is a directory of another's name makes that name impossible. Found before anything is written, because
+/// a session without a branch is of no use.
+pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
+    for (end, _) in branch.match_indices('/') {
+        let above = &branch[..end];
+        if repo.reference(&format!("refs/heads/{above}"))?.is_some() {
+            return Err(Error::Name(format!("git cannot have a branch `{branch}` beside your branch `{above}`")));
+        }
+    }
+    Ok(())
+}

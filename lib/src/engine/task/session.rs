@@ -1,0 +1,358 @@
+//! A session that works on a task of a tree.
+
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::job::TaskJob;
+use super::report::{Retest, Retested, StepReport, TaskReport};
+use super::shared_worktree::SharedWorktree;
+use crate::budget::Allowance;
+use crate::clock;
+use crate::engine::budget::BudgetVerdict;
+use crate::engine::context::{Context, begin_node, recording};
+use crate::engine::executor::{AssignedWork, Assignment, Conversation, NodeStart};
+use crate::engine::locks::Locks;
+use crate::engine::recorded::recorded_pipeline;
+use crate::engine::resume::{self, RecordedSession, read};
+use crate::engine::session::Session;
+use crate::engine::start_request::{StartRequest, TaskStart};
+use crate::engine::task::step;
+use crate::engine::worker::{NodeFinished, Stopped, WorkerReport};
+use crate::engine::{Engine, Error, secret_check, start};
+use crate::event::{AttemptStarted, Event, Landed, Landing, TaskOf, Warning};
+use crate::git::Repo;
+use crate::ids::{BranchName, CommitId, NodeId, SessionId};
+use crate::plan::pipeline::HandlerKind;
+use crate::record::Batch;
+use crate::state::{Phase, Visit};
+use crate::step::text::{self, Body};
+use crate::step::{AttemptNumber, Counts, Step, StepKind};
+use crate::workspace::Position;
+
+/// A session on a task: all a session is, with what is recorded of the task beside it.
+#[derive(Debug)]
+pub struct TaskSession {
+    session: Session,
+}
+
+impl Deref for TaskSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl DerefMut for TaskSession {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+impl TaskSession {
+    /// Starts a session on a task. Returns where work was saved that lay in the working copy.
+    pub async fn start(
+        engine: Arc<Engine>,
+        request: StartRequest,
+        start: TaskStart,
+    ) -> Result<(Self, Option<String>), Error> {
+        // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
+        secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+        tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
+        let session = tokio::task::block_in_place(|| start::open_new(engine, request, Some(start)))?;
+        let (mut session, kept) = start::make_first_copy(session).await?;
+        tokio::task::block_in_place(|| overlay_code(session.root_mut()))?;
+        Ok((Self { session }, kept))
+    }
+
+    /// Takes a session on a task up again, also between two attempts. Returns where work was saved that lay in the
+    /// working copy.
+    pub async fn resume(
+        engine: Arc<Engine>,
+        repo: Repo,
+        id: &SessionId,
+        job: Arc<TaskJob>,
+        worktree: SharedWorktree,
+    ) -> Result<(Self, Option<String>), Error> {
+        let mut session = tokio::task::block_in_place(|| {
+            let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
+            let mut found: RecordedSession = read(&repo, id)?;
+            // The tree may have been edited since: what its task is told now, its commands are told too. Nothing else comes
+            // from the record, for these are variables of commands, and one there could be named `PATH`.
+            let started = &mut found.history.started;
+            started.inputs = job.inputs();
+            started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
+            found.pipeline = recorded_pipeline(started)?;
+            started.goal.clone_from(&found.pipeline.goal);
+            resume::open_recorded(engine, repo, locks, found, Some(job))
+        })?;
+        session.root_mut().workspace = worktree.workspace;
+        let kept = match session.state().phase {
+            Phase::Running | Phase::Paused { .. } => {
+                resume::record_resumed(&mut session, None)?;
+                resume::go_on(&mut session).await?
+            }
+            _ => start::make_copy(&mut session).await?,
+        };
+        tokio::task::block_in_place(|| overlay_code(session.root_mut()))?;
+        Ok((Self { session }, kept))
+    }
+
+    /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
+    pub fn close_landed(
+        engine: Arc<Engine>,
+        repo: Repo,
+        id: &SessionId,
+        worktree: &SharedWorktree,
+    ) -> Result<(), Error> {
+        let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
+        let found = read(&repo, id)?;
+        let mut session = Self { session: resume::open_recorded(engine, repo, locks, found, None)? };
+        let landed = session.root().task_work().landing.clone().into_iter().map(|landing| Landed {
+            repo: landing.repo,
+            target: landing.target,
+            commit: landing.to,
+            extra: Default::default(),
+        });
+        session.record_landed(landed.collect())
+    }
+
+    /// Gives the working copy back.
+    pub fn leave(self) -> SharedWorktree {
+        let (_, root) = self.session.into_root();
+        SharedWorktree { lock: root.lock, workspace: root.workspace }
+    }
+
+    /// Begins the next attempt.
+    pub fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
+        self.at_root(|context| begin_attempt(context, attempt))
+    }
+
+    /// Records which branches are about to move.
+    pub fn record_landing(&mut self, landing: Vec<Landing>) -> Result<(), Error> {
+        self.at_root(|context| record_landing(context, landing))
+    }
+
+    /// Records that they have moved.
+    pub fn record_landed(&mut self, landed: Vec<Landed>) -> Result<(), Error> {
+        self.at_root(|context| record_landed(context, landed))
+    }
+
+    /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+    pub fn fail_attempt(&mut self, reason: &str) -> Result<(), Error> {
+        self.at_root(|context| step::fail_attempt(context, reason))
+    }
+
+    /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
+    /// by [`TaskSession::write_end_of_task`].
+    pub fn end_task(
+        &mut self,
+        facts: Step,
+        body: Body,
+        attempt: Option<AttemptNumber>,
+        report: Option<TaskReport>,
+    ) -> Result<(), Error> {
+        self.at_root(|context| step::end_task(context, facts, body, attempt, report))
+    }
+
+    /// Writes the end of the task, if that is not done yet.
+    pub fn write_end_of_task(&mut self) -> Result<(), Error> {
+        self.at_root(recording::flush)
+    }
+
+    /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+    pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
+        self.at_root(|context| step::turn_red(context, built, report))
+    }
+
+    /// The code there is now.
+    pub fn code(&mut self) -> Result<CommitId, Error> {
+        self.at_root(step::code)
+    }
+
+    /// The commit of the task's last step and what it is built on, as long as it is not written.
+    pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
+        step::unwritten_step(self.root())
+    }
+
+    /// The facts every step of the session shares.
+    pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
+        step::facts(self.root(), kind, passed)
+    }
+
+    /// The task of a session that works on one.
+    pub fn task(&self) -> &TaskOf {
+        self.root().task_of()
+    }
+
+    /// The newest step's commit, where the task's branch stands.
+    pub fn task_tip(&self) -> CommitId {
+        self.root().task_tip()
+    }
+
+    /// The newest step, and whether it went well.
+    pub fn newest_step(&self) -> Option<(StepKind, bool)> {
+        self.root().task_work().newest()
+    }
+
+    /// Whether the task is complete or given up, as far as its branch is concerned.
+    pub fn is_decided(&self) -> bool {
+        self.root().task_work().is_decided()
+    }
+
+    /// The number of the newest attempt in its budget.
+    pub fn attempt_number(&self) -> u32 {
+        self.root().task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
+    }
+
+    /// The newest attempt, as it is told.
+    pub fn attempt(&self) -> Option<AttemptNumber> {
+        self.root().attempt()
+    }
+
+    /// What of the work is not committed and not ignored either, in words.
+    pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
+        Ok(tokio::task::block_in_place(|| self.root_mut().working_mut().left_out())?)
+    }
+
+    /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
+    pub fn leave_branch(&mut self) -> Result<Vec<Warning>, Error> {
+        tokio::task::block_in_place(|| leave_branches(self.root_mut()))
+    }
+
+    /// What the newest test step counted.
+    pub fn last_counts(&self) -> Option<Counts> {
+        let of = |key: &str| {
+            let found = self.root().task_work().tested.iter().find(|(name, _)| name == key);
+            found.and_then(|(_, value)| value.parse().ok())
+        };
+        Some(Counts {
+            passed: of("Arborist-Test-Passed")?,
+            failed: of("Arborist-Test-Failed")?,
+            skipped: of("Arborist-Test-Skipped")?,
+        })
+    }
+
+    /// A path for a report that nothing on the branch has; or what is in the place of the directory of reports.
+    pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
+        let root = self.root();
+        let tree = root.task_copy().tree()?;
+        Ok(match step::no_directory(root, tree, dir)? {
+            Some(found) => Err(found),
+            None => Ok(step::free_path(root, &format!("{dir}/{file}"), tree)?),
+        })
+    }
+
+    /// The ref of the session's record.
+    pub fn record_name(&self) -> String {
+        self.root().recorder.reference()
+    }
+
+    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests.
+    pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
+        let step = self.plan.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+        let by_agent = step.is_some_and(|node| node.handler == HandlerKind::Codergen);
+        let node = step.or_else(|| self.plan.pipeline.start()).expect("a pipeline that ran has a start");
+        if self.plan.tests_at_all(node).is_empty() && !by_agent {
+            return Ok(None);
+        }
+        let node = node.id.clone();
+        if by_agent {
+            let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
+            tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), Position::all(commit)))?;
+            let why = "What the agent tested was built anew since, on what had landed meanwhile.";
+            let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
+            return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
+        }
+        let finished = self.retest(node.clone(), commit).await?;
+        let outcome = match finished.result {
+            Ok(outcome) if outcome.status.is_success() => Retest::Green,
+            Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
+            Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(Stopped::Unable(error)) => return Err(*error),
+            Err(Stopped::Environment(outcome)) => {
+                let why = outcome.failure_reason.unwrap_or_default();
+                return Err(Error::Environment { node, why });
+            }
+            Err(Stopped::Paused(_) | Stopped::NoAnswer(..)) => Retest::Interrupted,
+        };
+        Ok(Some(Retested { outcome, warnings: finished.warnings }))
+    }
+
+    /// Has the tests of the task run on a commit, by the node that tests it. That is no visit, and only the result counts.
+    async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<NodeFinished, Error> {
+        let root = self.root();
+        let assignment = Assignment {
+            session: self.plan.id.clone(),
+            context: root.id.clone(),
+            record: begin_node::newest_record(root),
+            visit: Visit { node: node.clone(), visit: 1, attempt: 1, from: None },
+            start: NodeStart::First,
+            conversation: Conversation::none(),
+            next_turn: root.state.turns + 1,
+            allowance: Allowance::default(),
+            order: BudgetVerdict::Go,
+            job: AssignedWork::Retest { commit },
+        };
+        let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));
+        let _running = self.set_to_work(assignment, reports);
+        while let Some((_, report)) = incoming.recv().await {
+            match report {
+                WorkerReport::Done(finished) => {
+                    self.take_back(&context)?;
+                    return Ok(*finished);
+                }
+                WorkerReport::Lost(why) => return Err(Error::Worker { node, why }),
+                WorkerReport::Turn(_) => {}
+            }
+        }
+        Err(Error::Worker { node, why: "it stopped".into() })
+    }
+}
+
+/// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+fn overlay_code(context: &mut Context) -> Result<(), Error> {
+    let laid = context.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
+    let Some(laid) = laid.filter(|_| context.state.work == context.state.base) else { return Ok(()) };
+    let copy = context.task_copy_mut();
+    let tree = copy.repo.tree_of(laid)?;
+    Ok(copy.lay(tree)?)
+}
+
+fn begin_attempt(context: &mut Context, attempt: AttemptStarted) -> Result<(), Error> {
+    let summary = format!("attempt {} of {}", attempt.number, attempt.of);
+    // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+    context.memory = Default::default();
+    recording::record(context, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
+}
+
+fn record_landing(context: &mut Context, landing: Vec<Landing>) -> Result<(), Error> {
+    let summary = format!("land on {}", branches(landing.iter().map(|landing| &landing.target)));
+    let work: Vec<CommitId> = landing.iter().map(|landing| landing.to).collect();
+    let events = landing.into_iter().map(Event::from).collect();
+    if step::unwritten_step(context).is_some_and(|(step, _)| work.contains(&step)) {
+        recording::defer(context, &summary, events)?;
+        return recording::flush(context);
+    }
+    recording::record(context, Batch { summary, work, ..Batch::default() }, events, clock::now())
+}
+
+fn record_landed(context: &mut Context, landed: Vec<Landed>) -> Result<(), Error> {
+    let summary = format!("landed on {}", branches(landed.iter().map(|landed| &landed.target)));
+    let events = landed.into_iter().map(Event::from).collect();
+    recording::record(context, Batch { summary, ..Batch::default() }, events, clock::now())
+}
+
+/// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
+fn leave_branches(context: &mut Context) -> Result<Vec<Warning>, Error> {
+    let stays = context.followers.values_mut().map(|follower| follower.leave());
+    Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Branches in one line.
+fn branches<'b>(all: impl Iterator<Item = &'b BranchName>) -> String {
+    all.map(BranchName::as_str).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,84 @@
+//! Sessions that runs before this one left on the tasks of a tree.
+
+use std::sync::Arc;
+
+use super::run::TreeRun;
+use super::unfinished::{Before, Unfinished, is_gate, is_of, newest_of_each, state_of};
+use super::{Error, spending};
+use crate::engine::task::TaskSession;
+use crate::event::TaskOf;
+use crate::ids::{CommitId, SessionId, TaskId};
+use crate::merge;
+use crate::progress::StepCommit;
+use crate::record::History;
+use crate::state::Phase;
+
+/// Finds the sessions of this tree's tasks that were left and count in this run, and those of tasks that have landed and
+/// are not among what is done.
+pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
+    let Before { open, landed } = Before::of(&run.repo, &run.plan.target, |_| true)?;
+    let found =
+        newest_of_each(open, |history, task| Ok(is_of(history, &run.plan.path) && is_unfinished(run, history, task)?))?;
+    let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
+    run.state.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
+    for (task, id) in landed {
+        let is_its = |found: &Arc<StepCommit>| found.step.session.as_ref() == Some(&id);
+        if !run.progress.task(&task).steps.iter().any(is_its) {
+            run.state.lost.entry(task).or_default().push(id);
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a session that goes on once somebody has agreed to what it would go on with.
+pub(super) fn leave(run: &mut TreeRun, session: TaskSession) -> Result<(), Error> {
+    let (task, id) = (session.task().id.clone(), session.id().clone());
+    spending::take_back(run, session);
+    let history = History::newest(&run.repo, &id)?;
+    run.state.unfinished.insert(task, Unfinished { id, first: history.first, given: false });
+    Ok(())
+}
+
+/// The newest session in which a task of this run has landed that is to be done again, because the branch that had it
+/// was removed or set back, or is not in this clone; with what it landed.
+pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, CommitId)>, Error> {
+    let newest = run.progress.task(task).newest();
+    let mut lost: Option<(History, CommitId)> = None;
+    for id in run.state.lost.get(task).into_iter().flatten() {
+        // One nobody can read tells nothing.
+        let Ok(history) = History::newest(&run.repo, id) else { continue };
+        let Ok(state) = state_of(&history) else { continue };
+        let Some(work) = &state.task else { continue };
+        let Some(landed) = work.landed else { continue };
+        let is_of_task = is_of(&history, &run.plan.path) && !is_gate(&history.started);
+        // What was decided since counts.
+        let is_newest = newest.is_none_or(|newest| newest.at <= history.started_at)
+            && lost.as_ref().is_none_or(|(other, _)| other.started_at < history.started_at);
+        if is_of_task
+            && is_newest
+            && work.of.target == run.plan.target
+            && run.is_of_run(history.started.built_on().unwrap_or(work.of.base))?
+            && !run.is_on_target(task, landed)?
+        {
+            lost = Some((history, landed));
+        }
+    }
+    Ok(lost.map(|(history, landed)| (history.session, landed)))
+}
+
+/// Whether a session counts in this run. Where its task has landed, and its process ended before it could
+/// say so, that is recorded now.
+fn is_unfinished(run: &TreeRun, history: &History, task: &TaskOf) -> Result<bool, Error> {
+    let Ok(state) = state_of(history) else { return Ok(false) };
+    let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
+    if let Some(worktree) = &run.state.worktree
+        && merge::has_landed(&work.landing, |landing| run.is_on_target(&task.id, landing.to))?
+    {
+        TaskSession::close_landed(run.engine.clone(), run.repo.clone(), &history.session, worktree)?;
+        return Ok(false);
+    }
+    // What was begun before the run that counts is none of this run's.
+    let base = history.started.built_on().unwrap_or(task.base);
+    let is_of_run = run.is_of_run(base)?;
+    Ok(is_of_run && !run.plan.fresh && state.phase != Phase::Cancelled)
+}

@@ -1,0 +1,34 @@
+//! Keeps commits only a branch leads to that is about to move.
+
+use super::Error;
+use super::run::TreeRun;
+use crate::git::SwapError;
+use crate::ids::{CommitId, TaskId};
+use crate::workspace::KEEP;
+
+/// Keeps a commit only a branch leads to that is about to be moved.
+pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<String, Error> {
+    if let Some(name) = kept_at(run, task, commit)? {
+        return Ok(name);
+    }
+    let prefix = format!("{KEEP}{task}-");
+    let taken = run.repo.references(&prefix)?;
+    let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
+    let first = used.max().unwrap_or(0) + 1;
+    let mut number = first;
+    loop {
+        let name = format!("{prefix}{number}");
+        match run.repo.swap(&name, None, commit, "pleach: keep") {
+            Ok(()) => return Ok(name),
+            // A killed run left its lock there; the next name will do.
+            Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
+            Err(error) => return Err(crate::git::Error::from(error).into()),
+        }
+    }
+}
+
+/// Under which name a commit of a task is kept.
+pub(super) fn kept_at(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
+    let all = run.repo.references(&format!("{KEEP}{task}-"))?;
+    Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
+}

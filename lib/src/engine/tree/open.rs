@@ -1,0 +1,79 @@
+//! Opens a run: takes its target, and reads what was done so far.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pending_trust::{Approved, PendingTrust};
+use super::plan::TreePlan;
+use super::progress::ProgressReader;
+use super::run::{TreeRun, target_tip};
+use super::run_state::RunState;
+use super::unfinished::bring_branches;
+use super::{Error, approvals, earlier_runs};
+use crate::engine::Engine;
+use crate::engine::start_request::refuse_clash;
+use crate::engine::task::SharedWorktree;
+use crate::git::Repo;
+use crate::ids::BranchName;
+use crate::workspace::{Lock, branch_key, phase_branches, task_branches};
+
+/// Takes the target, or says who has it, and reads what was done so far. Gives what it may work with beside its plan,
+/// too: records and branches are fetched, so that what they would run has to be agreed to before the run begins.
+pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(TreeRun, PendingTrust), Error> {
+    check_target(&plan.target)?;
+    for branches in [task_branches, phase_branches] {
+        refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
+    }
+    let what = format!("the list of tasks on `{}`", plan.target);
+    let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
+    bring_branches(&repo, &plan.target)?;
+    let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    let worktree = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
+    let seen = target_tip(&repo, &plan.target)?;
+    let progress = plan.progress(&mut reader)?;
+    let state = RunState {
+        reader,
+        worktree: Some(worktree),
+        gated: BTreeMap::new(),
+        chosen: plan.limits.only.clone(),
+        done: BTreeMap::new(),
+        unfinished: BTreeMap::new(),
+        approved: Approved::default(),
+        lost: BTreeMap::new(),
+        opened: false,
+        _lock: lock,
+    };
+    let schedule = state.schedule(&plan, &progress);
+    let (done, stamp) = (progress.done(&plan.tree), plan.stamp);
+    let mut run = TreeRun {
+        engine,
+        repo,
+        plan,
+        state,
+        progress,
+        done,
+        seen,
+        schedule,
+        stamp,
+        greeted: false,
+        document: None,
+        spending: None,
+    };
+    earlier_runs::find_left(&mut run)?;
+    let brought = approvals::pending_trust(&mut run)?;
+    Ok((run, brought))
+}
+
+/// The name of the lock a run over a target's tasks holds.
+pub fn target_lock(target: &BranchName) -> String {
+    format!("target-{}", branch_key(target))
+}
+
+/// Refuses a target no file can be named after.
+pub fn check_target(target: &BranchName) -> Result<(), Error> {
+    // The longest of the names, and what nearly all file systems take.
+    match SharedWorktree::lock_name(target).len() > 255 {
+        true => Err(Error::LongName(target.clone())),
+        false => Ok(()),
+    }
+}

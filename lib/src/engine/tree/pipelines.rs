@@ -1,0 +1,35 @@
+//! The pipelines tasks are worked by.
+
+use std::collections::BTreeMap;
+
+use super::plan::TaskPipeline;
+use super::run::TreeRun;
+use super::{Error, GATE_PIPELINE};
+use crate::ids::TaskId;
+use crate::plan;
+use crate::plan::diagnostic::Severity;
+use crate::plan::pipeline::Pipeline;
+use crate::plan::tree::TaskNode;
+
+/// The pipeline a task is worked by.
+pub(super) fn pipeline_of(run: &TreeRun, task: &TaskNode) -> TaskPipeline {
+    match (&task.pipeline, task.is_leaf()) {
+        (_, false) => built_in("gate.dot", GATE_PIPELINE),
+        (Some(name), true) => run.plan.pipelines.get(name).unwrap_or(&run.plan.pipeline).clone(),
+        (None, true) => run.plan.pipeline.clone(),
+    }
+}
+
+fn built_in(path: &str, dot: &str) -> TaskPipeline {
+    TaskPipeline { dot: dot.to_owned(), path: path.to_owned(), files: BTreeMap::new() }
+}
+
+pub(super) fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
+    let (pipeline, found) = plan::load_for_tasks(&used.dot, &used.inputs(inputs.clone()));
+    let wrong = found.iter().find(|found| found.severity == Severity::Error).map(|found| found.message.clone());
+    let unusable = |why| Error::Pipeline { path: used.path.clone(), task: task.clone(), why };
+    match (pipeline, wrong) {
+        (Some(pipeline), None) => Ok(pipeline),
+        (_, wrong) => Err(unusable(wrong.unwrap_or_else(|| "it holds no graph".into()))),
+    }
+}

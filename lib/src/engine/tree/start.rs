@@ -1,0 +1,121 @@
+//! The first things a run does: its opening commit, what earlier runs left, and a look at what others did meanwhile.
+
+use super::edited::was_edited;
+use super::ended::TreeEnded;
+use super::run::{TreeRun, target_tip};
+use super::{Error, bookkeeping, delete_branches, failed_attempts, refuse};
+use crate::clock;
+use crate::config::Isolation;
+use crate::event::{RunStarted, Warning, WarningCode};
+use crate::git::{CommitSpec, Person, Repo, Writer};
+use crate::ids::{BranchName, CommitId, TaskId};
+use crate::merge::LandedBranch;
+use crate::plan::tree::TaskNode;
+use crate::progress::{Progress, TaskState};
+use crate::schedule::{self, NextAction};
+use crate::step::Step;
+use crate::trailer::CommitMessage;
+use crate::workspace::phase_branch;
+
+/// Opens the run where that is due, and sees to what runs before it have left. Answers where it cannot be begun.
+pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
+    if run.begins_now() {
+        match schedule::next(&run.plan.tree, &run.progress.anew(), &run.plan.limits) {
+            NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(refuse::taken(run, taken)?))),
+            NextAction::Unreadable(unread) => return Ok(Some(TreeEnded::Refused(refuse::unread(run, unread)))),
+            _ => {}
+        }
+        restart_warnings(&run.progress).into_iter().for_each(|warning| run.engine.warn(warning));
+        start(run)?;
+    }
+    if !std::mem::replace(&mut run.greeted, true) {
+        gathered_before(run).into_iter().for_each(|warning| run.engine.warn(warning));
+        failed_attempts::bring_failed_attempts(run)?;
+        // A run before this one may have been killed before it could.
+        delete_branches::delete_landed_branches(run)?;
+    }
+    Ok(None)
+}
+
+/// The phases that end on a branch of their own though this run gathers none.
+fn gathered_before(run: &TreeRun) -> Vec<Warning> {
+    let told = |phase: &TaskNode| {
+        let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, &phase.id).ok()?;
+        let text = format!("{} ends on `{branch}`, where it started", phase.id);
+        Some(WarningCode::PhaseBranchContinued.with(text))
+    };
+    let is_told = run.plan.limits.isolation == Isolation::Phase;
+    run.plan.tree.nodes().filter(|node| !is_told && run.schedule.gathers(&node.id)).filter_map(told).collect()
+}
+
+/// Opens the run: one commit on the target that changes no file.
+pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
+    let target = run.target_of(run.plan.target.clone());
+    let make = |tip: CommitId| -> Result<_, Error> {
+        let mut writer = run.repo.writer();
+        let commit = run_start(&run.repo, &mut writer, &run.plan.target, &run.plan.path, tip)?;
+        writer.flush()?;
+        Ok(Some(commit))
+    };
+    let landed = tokio::task::block_in_place(|| bookkeeping::land(&run.repo, target, make))?;
+    run.state.opened = true;
+    if let Some(LandedBranch { from, commit, .. }) = landed {
+        run.state.approved.extend(from.as_slice(), commit);
+        run.engine.tell(RunStarted {
+            tree: run.plan.path.clone(),
+            repo: run.plan.repo_name.clone(),
+            target: run.plan.target.clone(),
+            commit,
+            extra: Default::default(),
+        });
+    }
+    run.read_again()
+}
+
+/// What a tree that is begun again leaves behind, in words.
+pub fn restart_warnings(progress: &Progress) -> Vec<Warning> {
+    let words = |(task, state): (&TaskId, &TaskState)| {
+        let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
+        let text = format!("{task} {stands}, and is done again; what its branch has is kept");
+        WarningCode::TaskRestarted.with(text)
+    };
+    progress.not_landed().map(words).collect()
+}
+
+/// The commit that opens a run, on top of another. It changes no file.
+pub(super) fn run_start(
+    repo: &Repo,
+    writer: &mut Writer,
+    target: &BranchName,
+    tree: &str,
+    on: CommitId,
+) -> Result<CommitId, crate::git::Error> {
+    writer.commit(&CommitSpec {
+        tree: repo.tree_of(on)?,
+        parents: vec![on],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        at: clock::now(),
+        message: start_message(target, tree).write().into_bytes(),
+    })
+}
+
+/// What the commit that opens a run says.
+pub(super) fn start_message(target: &BranchName, tree: &str) -> CommitMessage {
+    Step::run_start(tree).message(target.as_str(), "", None, "")
+}
+
+/// Looks at what others have done meanwhile: on the target, and to the tree's file.
+pub(super) fn look_around(run: &mut TreeRun) -> Result<(), Error> {
+    look_again(run)?;
+    if was_edited(&run.repo, &run.plan, &mut run.stamp) {
+        let edited = format!("`{}` was edited; the change applies from the next run", run.plan.path);
+        run.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
+    }
+    Ok(())
+}
+
+/// Reads the progress again if somebody else moved the target.
+fn look_again(run: &mut TreeRun) -> Result<(), Error> {
+    if target_tip(&run.repo, &run.plan.target)? != run.seen { run.read_again() } else { Ok(()) }
+}

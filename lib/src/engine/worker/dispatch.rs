@@ -1,0 +1,107 @@
+//! Carries out the work of a node, by its kind.
+
+use std::time::{Duration, Instant};
+
+use super::gathered::Collected;
+use super::worker::{block, changed_settings};
+use super::{NodeFinished, Stopped, Worker, agent, command, human, run_tests};
+use crate::engine::executor::Work;
+use crate::engine::worker::cancel::NodeCancel;
+use crate::engine::worker::command::CommandRun;
+use crate::event::{Outcome, PauseReason};
+use crate::plan::pipeline::WritePolicy;
+use crate::workspace::Workspace;
+
+/// Carries the work out. Gives the worktrees back, and how it ended; its turns are reported before.
+pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
+    let begun = Instant::now();
+    let mut node = Collected::default();
+    let result = match work {
+        Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => {
+            let result = watched(&mut worker, work, &mut node).await;
+            worker.name_submodules(&mut node.warnings);
+            result
+        }
+        waits => {
+            worker.workspace.lend();
+            carry_out(&mut worker, waits, &mut node).await
+        }
+    };
+    drop(worker.scratch.take());
+    let finished = NodeFinished {
+        stderr: node.all_stderr(),
+        result,
+        effect: node.effect,
+        duration: begun.elapsed(),
+        warnings: node.warnings,
+        response: node.response,
+        step: node.step,
+        cut_short: node.cut_short,
+    };
+    (worker.workspace, finished)
+}
+
+/// Carries out work that can reach beyond the working copy.
+async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
+    worker.scratch = block(|| worker.engine.scratch())?;
+    if worker.node.write == WritePolicy::Never {
+        block(|| worker.workspace.note_setup())?;
+    }
+    if worker.is_kept_out(&work) {
+        let before = block(|| worker.workspace.look_near())?;
+        worker.workspace.lend();
+        let result = carry_out(worker, work, end).await;
+        worker.workspace.take_back();
+        let after = block(|| worker.workspace.look_near())?;
+        let trespass = before.compare(&after, "");
+        worker.name_foreign(&trespass.foreign, &mut end.warnings);
+        worker.tie(&mut end.warnings)?;
+        return changed_settings(trespass.control, result, end.step.as_mut());
+    }
+    let (own, kept) = worker.own_refs();
+    let before = block(|| worker.workspace.look_before(&own, &kept))?;
+    let result = carry_out(worker, work, end).await;
+    worker.check_bounds(&before, result, end)
+}
+
+async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
+    let timeout = match work {
+        Work::Human(_) => None,
+        // Agents mind the time themselves, and tell what they have said until then; this is for one that does not.
+        Work::Agent(_) => worker.node.timeout.map(|timeout| timeout.saturating_add(AGENT_ENDING)),
+        _ => worker.node.timeout,
+    };
+    let cancel = NodeCancel::new(&worker.cancel, timeout);
+    match work {
+        Work::Wait(duration) => tokio::select! {
+            () = tokio::time::sleep(duration) => Ok(Outcome::success()),
+            () = cancel.cancel.stopped() => match cancel.timed_out() {
+                true => Ok(worker.within_time(Outcome::success(), &cancel)),
+                false => Err(Stopped::Paused(PauseReason::Interrupted)),
+            },
+        },
+        Work::Human(question) => human::ask(worker, &question, end).await,
+        Work::Tool(command) => command::tool(worker, command, &cancel, end).await,
+        Work::Tests(commands) => run_tests::run_tests(worker, commands, &cancel, end).await,
+        Work::Agent(work) => agent::agent(worker, work, &cancel, end).await,
+        Work::Custom(handler, mut context) => {
+            context.cancel = cancel.cancel.clone();
+            let begun = Instant::now();
+            let kind = context.node.handler.as_str().to_owned();
+            let task = tokio::spawn(async move { handler.run(*context).await });
+            let outcome = match task.await {
+                Ok(outcome) => outcome,
+                Err(error) => Outcome::fail(format!("the handler of type `{kind}` crashed: {error}")),
+            };
+            let outcome = worker.within_time(outcome, &cancel);
+            if worker.cancel.is_killed() {
+                return Err(Stopped::Paused(PauseReason::Interrupted));
+            }
+            let run = CommandRun { command: kind, exit: outcome.status.to_string(), output: String::new(), begun };
+            command::finish_command(worker, run, outcome, end)
+        }
+    }
+}
+
+/// How long an agent whose time is up may take to end.
+const AGENT_ENDING: Duration = Duration::from_secs(10);

@@ -1,0 +1,209 @@
+//! Test steps: the commands of a task, one after another, with what they said.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cancel::NodeCancel;
+use super::command::{self, CommandRun};
+use super::gathered::Collected;
+use super::worker::block;
+use super::{Stopped, Worker};
+use crate::engine::task::StepReport;
+use crate::event::{Outcome, PauseReason, WarningCode};
+use crate::plan::tree::{TestCommand, TestKind};
+use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
+use crate::step::counts::TestOutput;
+use crate::step::{Counts, RanTest, TestFacts, report, text};
+
+/// The limit on what is kept of a test's output, per stream: one half from its beginning, one from its end.
+const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
+
+/// How long all teardowns may take once a run is killed.
+const LAST_GRACE: Duration = Duration::from_secs(5);
+
+/// How a command ended that was not started.
+const DID_NOT_RUN: &str = "did not run";
+
+/// Runs the setup, the tests and, whatever happened, the teardown of a task. What is tested is what is committed: with
+/// files beside it that are not, nothing is run.
+pub(super) async fn run_tests(
+    worker: &mut Worker,
+    commands: Vec<TestCommand>,
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Outcome, Stopped> {
+    let begun = Instant::now();
+    let left_out = block(|| worker.workspace.left_out())?;
+    if !left_out.is_empty() {
+        return tested(worker, vec![not_run(&commands, &left_out)], begun, end);
+    }
+    let mut ran: Vec<RanTest> = Vec::new();
+    let mut stopped = None;
+    let (teardown, tests): (Vec<_>, Vec<_>) =
+        commands.into_iter().partition(|command| command.kind == TestKind::Teardown);
+    let (setup, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|command| command.kind == TestKind::Setup);
+    for command in setup.iter().chain(&tests) {
+        if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) {
+            break;
+        }
+        // What did not get its turn has not passed.
+        if cancel.timed_out() {
+            let exit = worker.out_of_time();
+            let unrun = without_run(command.kind, &command.command, exit.clone());
+            ran.push(RanTest { exit, ..unrun });
+            break;
+        }
+        match run_test(worker, command, &cancel.cancel, &|| cancel.timed_out()).await {
+            Ok(test) => ran.push(test),
+            Err(why) => {
+                stopped = Some(why);
+                break;
+            }
+        }
+    }
+    if let Some(setup) = ran.iter_mut().find(|ran| is_failed_setup(ran)) {
+        let command = worker.engine.redactor.text(&setup.command);
+        let why = text::add_failed_setup(&mut setup.stderr, &command, &setup.exit);
+        end.warnings.push(WarningCode::TestSetupFailed.with(why));
+    }
+    // A test that was interrupted or killed still gets cleaned up after.
+    let (canceller, late) = Cancel::new();
+    let run = worker.cancel.clone();
+    let cut_off = async {
+        run.killed().await;
+        tokio::time::sleep(LAST_GRACE).await;
+        canceller.kill();
+        std::future::pending::<()>().await;
+    };
+    let clean_up = async {
+        for command in &teardown {
+            if let Ok(test) = run_test(worker, command, &late, &|| false).await {
+                if !test.passed {
+                    let text = format!("the teardown `{}` failed ({})", command.command, test.exit);
+                    end.warnings.push(WarningCode::TeardownFailed.with(text));
+                }
+                ran.push(test);
+            }
+        }
+    };
+    tokio::select! {
+        () = clean_up => {}
+        () = cut_off => {}
+    }
+    if let Some(why) = stopped {
+        return Err(why);
+    }
+    tested(worker, ran, begun, end)
+}
+
+/// What is told of the commands of a test step.
+fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Collected) -> Result<Outcome, Stopped> {
+    let failed: Vec<&RanTest> = ran.iter().filter(|ran| !ran.passed && ran.kind != TestKind::Teardown).collect();
+    let outcome = match failed.first() {
+        None => Outcome::success(),
+        Some(test) => Outcome::fail(format!("`{}` failed ({})", test.command, test.exit)),
+    };
+    let said = report::test_log(&ran);
+    end.step = Some(StepReport {
+        body: text::tests(&ran),
+        said: said.clone(),
+        log: (!failed.is_empty()).then(|| said.clone()),
+        test: Some(facts(&ran)),
+        failing: ran.iter().flat_map(|ran| &ran.failing).cloned().collect(),
+        ..StepReport::default()
+    });
+    let run = CommandRun {
+        command: ran.iter().map(|ran| ran.command.as_str()).collect::<Vec<_>>().join("\n"),
+        exit: failed.first().map_or_else(|| "exit 0".to_owned(), |test| test.exit.clone()),
+        output: said,
+        begun,
+    };
+    command::finish_command(worker, run, outcome, end)
+}
+
+/// Runs one command. When it is called off because the time of the node `is_up`, it has failed.
+async fn run_test(
+    worker: &mut Worker,
+    test: &TestCommand,
+    cancel: &Cancel,
+    is_up: &(dyn Fn() -> bool + Sync),
+) -> Result<RanTest, Stopped> {
+    let status_file = worker.status_file()?;
+    let mut command = Command::shell(&test.command, worker.workspace.root());
+    command.env = worker.environment("test", &status_file);
+    command.limits =
+        Limits { output: OUTPUT_KEPT, wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)), ..Limits::default() };
+    command.locks = worker.workspace.locks();
+    let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
+    command.sandbox = bounds.clone();
+    let mut heard = [0; 2].map(|_| TestOutput::new(test.framework.as_deref(), &worker.engine.redactor));
+    let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
+    let output = match worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
+        Ok(output) => output,
+        // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
+        Err(error @ SpawnError::Unkillable { .. }) => {
+            return Ok(without_run(test.kind, &test.command, error.to_string()));
+        }
+        Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
+    };
+    let (counts, mut failing) = TestOutput::summarize(heard);
+    if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
+        // They are found in what it said.
+        failing.clear();
+    }
+    let passed = output.exit == Exit::Code(0);
+    let exit = match output.exit {
+        Exit::Cancelled if is_up() => worker.out_of_time(),
+        Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
+        other => other.to_string(),
+    };
+    let redact = |text: String| worker.engine.redactor.text(&text).into_owned();
+    let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
+    if !passed {
+        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), worker.workspace.root()));
+        if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
+            text::add_end(&mut stderr, &refused);
+        }
+        text::add_end(&mut stderr, &exit);
+    }
+    let (kind, command, runtime) = (test.kind, test.command.clone(), output.duration);
+    Ok(RanTest { kind, command, exit, passed, stdout, stderr, counts, failing, runtime })
+}
+
+/// The first of some tests as one that was not run, because the files it would see are not those that land.
+fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
+    let test = commands.iter().find(|test| test.kind.is_test());
+    let (kind, command) = test.map_or((TestKind::Unit, ""), |test| (test.kind, test.command.as_str()));
+    without_run(kind, command, text::left_out("the tests were not run", left_out))
+}
+
+/// A test that was not run, and why.
+fn without_run(kind: TestKind, command: &str, why: String) -> RanTest {
+    RanTest {
+        kind,
+        command: command.to_owned(),
+        exit: DID_NOT_RUN.to_owned(),
+        passed: false,
+        stdout: String::new(),
+        stderr: why,
+        counts: None,
+        failing: Vec::new(),
+        runtime: Duration::ZERO,
+    }
+}
+
+fn is_failed_setup(ran: &RanTest) -> bool {
+    ran.kind == TestKind::Setup && !ran.passed
+}
+
+/// The kind of the first test, the counts of all tests of that kind, the time of everything.
+fn facts(ran: &[RanTest]) -> TestFacts {
+    let kind = ran.iter().find(|ran| ran.kind.is_test()).map_or(TestKind::Unit, |ran| ran.kind);
+    let counted = ran.iter().filter(|ran| ran.kind == kind).filter_map(|ran| ran.counts);
+    TestFacts {
+        kind,
+        counts: counted.reduce(Counts::plus),
+        runtime: Some(ran.iter().map(|ran| ran.runtime).sum()),
+        log: None,
+    }
+}

@@ -1,0 +1,323 @@
+//! Carries out one node and reports to the loop. A worker scans and builds objects; it never moves a ref.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::cancel::NodeCancel;
+use super::gathered::Collected;
+use super::{Stopped, TurnAnswer, WorkerReport};
+use crate::agent::WaitListener;
+use crate::budget::Allowance;
+use crate::confined_fs::{self, ConfinedDir};
+use crate::engine::bounds::SandboxBounds;
+use crate::engine::budget::BudgetVerdict;
+use crate::engine::executor::place::moved_aside_warning;
+use crate::engine::executor::{Work, own_refs};
+use crate::engine::task::{StepReport, TaskJob};
+use crate::engine::{Engine, status_file};
+use crate::event::{Outcome, Snapshot, Status, Warning, WarningCode};
+use crate::git::InSubmodules;
+use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
+use crate::plan::pipeline::{Node, WritePolicy};
+use crate::process::{Cancel, Exit, Timeout};
+use crate::state::Visit;
+use crate::step::text;
+use crate::text::listed;
+use crate::trailer::TurnFacts;
+use crate::workspace::{Error, Guards, Scratch, Workspace};
+
+/// One node's worker.
+pub struct Worker {
+    pub engine: Arc<Engine>,
+    /// Ends the session.
+    pub cancel: Cancel,
+    pub session: SessionId,
+    pub context: ContextId,
+    pub pipeline: PipelineName,
+    pub variables: Vec<(String, String)>,
+    pub node: Node,
+    pub visit: Visit,
+    pub workspace: Workspace,
+    pub next_turn: u64,
+    pub job: Option<Arc<TaskJob>>,
+    pub allowance: Allowance,
+    pub order: BudgetVerdict,
+    pub run_dir: PathBuf,
+    pub home: PathBuf,
+    pub scratch: Option<Scratch>,
+    pub answers: mpsc::Receiver<TurnAnswer>,
+    pub reports: mpsc::Sender<(ContextId, WorkerReport)>,
+}
+
+impl Worker {
+    /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
+    /// embedding program is none, and runs unbound.
+    pub(super) fn is_kept_out(&self, work: &Work) -> bool {
+        let policy = self.engine.sandbox.as_ref().filter(|_| !matches!(work, Work::Custom(..)));
+        let mut watched =
+            self.workspace.copies().flat_map(|copy| [Some(copy.repo.common_dir()), copy.repo.workdir()]).flatten();
+        policy.is_some_and(|policy| watched.all(|dir| policy.keeps_out_of(dir)))
+    }
+
+    pub(super) fn within_time(&self, outcome: Outcome, cancel: &NodeCancel) -> Outcome {
+        if cancel.timed_out() { Outcome::fail(self.out_of_time()) } else { outcome }
+    }
+
+    /// How work ends that takes longer than its node may.
+    pub(super) fn out_of_time(&self) -> String {
+        Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
+    }
+
+    pub(super) fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<Warning>) -> Result<Outcome, Stopped> {
+        if self.node.write != WritePolicy::Never {
+            return Ok(outcome);
+        }
+        let node = self.node.id.clone();
+        let listed =
+            |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+        for undone in block(|| self.workspace.undo(&node))? {
+            if !undone.lost.is_empty() {
+                let lost = listed(&undone.lost);
+                warnings.push(WarningCode::ReadOnlyLost.with(format!(
+                    "`{node}` must not write, and changed uncommitted files: {lost} cannot be restored"
+                )));
+            }
+            warnings.extend(undone.warnings);
+            if undone.kept.is_some() || !undone.given_back.is_empty() {
+                let (kept, paths) = undone.kept.unzip();
+                let paths = [paths.unwrap_or_default(), undone.given_back].concat();
+                let listed = listed(&paths);
+                let listed =
+                    if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
+                let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
+                warnings.push(
+                    WarningCode::ReadOnlyUndone.with(format!("`{node}` must not write; {listed} were undone{kept}")),
+                );
+            }
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn must_write(&self, outcome: Outcome, wrote: bool) -> Outcome {
+        let expected = self.node.write == WritePolicy::Must && outcome.status != Status::Fail;
+        if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
+    }
+
+    /// What a node has made is not all there while files are held back, so it is no success.
+    pub(super) fn must_be_committed(&mut self, outcome: Outcome) -> Result<Outcome, Stopped> {
+        let has_failed = matches!(outcome.status, Status::Fail | Status::Retry);
+        if has_failed || self.node.write == WritePolicy::Never {
+            return Ok(outcome);
+        }
+        let files = block(|| self.workspace.left_out())?;
+        if files.is_empty() {
+            return Ok(outcome);
+        }
+        let why = text::held_back(self.workspace.held_back().max(1), &files);
+        Ok(Outcome { context_updates: outcome.context_updates, ..Outcome::fail(why) })
+    }
+
+    /// What the names of pleach's branches begin with in each repository, and those of what was kept of the session.
+    pub(super) fn own_refs(&self) -> (BTreeMap<RepoName, String>, String) {
+        let mut kept_below = String::new();
+        let own = self.workspace.copies().map(|copy| {
+            let (own, kept) = own_refs(copy, &self.pipeline, &self.session);
+            kept_below = kept;
+            (copy.name.clone(), own)
+        });
+        (own.collect(), kept_below)
+    }
+
+    /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
+    pub(super) fn check_bounds(
+        &mut self,
+        before: &Guards,
+        result: Result<Outcome, Stopped>,
+        end: &mut Collected,
+    ) -> Result<Outcome, Stopped> {
+        let (own, kept) = self.own_refs();
+        let after = block(|| self.workspace.look(&own, &kept))?;
+        let mut trespass = before.compare(&after, &kept);
+        let put_back = block(|| self.workspace.put_back(before, &after, &kept))?;
+        trespass.control.extend(put_back.iter().map(|name| format!("`{name}`, which was restored")));
+        self.name_foreign(&trespass.foreign, &mut end.warnings);
+        self.tie(&mut end.warnings)?;
+        // What was put back differs from what was seen.
+        match trespass.control.is_empty() {
+            true => self.workspace.keep_look(after),
+            false => self.workspace.forget_look(),
+        }
+        changed_settings(trespass.control, result, end.step.as_mut())
+    }
+
+    /// Ties the working copy to its repository again, for whoever works there next.
+    pub(super) fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
+        let moved_aside = block(|| self.workspace.tie())?;
+        warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
+        Ok(())
+    }
+
+    /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
+    pub(super) fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
+        match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
+            Ok(all) => {
+                let missing = |work| InSubmodules { moved: BTreeSet::new(), ..work }.missing();
+                warnings.extend(all.into_iter().flat_map(missing).map(|missing| {
+                    WarningCode::SubmoduleWork.with(format!(
+                        "changed in submodules and {missing}; commit and push that in their own repository"
+                    ))
+                }));
+            }
+            Err(error) => {
+                warnings.push(WarningCode::SubmodulesUnreadable.with(format!("cannot check submodules: {error}")))
+            }
+        }
+    }
+
+    /// Names what is the user's and has changed: nobody knows by whom.
+    pub(super) fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<Warning>) {
+        if !foreign.is_empty() {
+            let what = listed(foreign, NAMED);
+            warnings.push(
+                WarningCode::ChangedOutside
+                    .with(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id)),
+            );
+        }
+    }
+
+    /// Tells what the node's agent waits for, and once that it goes on.
+    pub(super) fn wait_listener(&self) -> WaitListener {
+        let (engine, node) = (Arc::clone(&self.engine), self.node.id.clone());
+        let (session, context) = (self.session.clone(), self.context.clone());
+        let waits = AtomicBool::new(false);
+        WaitListener::new(move |why| {
+            if waits.swap(why.is_some(), Ordering::Relaxed) || why.is_some() {
+                engine.tell_wait((&session, &context), &node, why);
+            }
+        })
+    }
+
+    pub(super) fn turn_id(&self) -> TurnId {
+        TurnId { context: self.context.clone(), number: self.next_turn }
+    }
+
+    pub(super) fn facts(&self, model: &str, provider: &str) -> TurnFacts {
+        TurnFacts {
+            model: model.to_owned(),
+            provider: provider.to_owned(),
+            node: self.node.id.clone(),
+            pipeline: self.pipeline.clone(),
+            session: self.session.clone(),
+            turn: self.turn_id(),
+        }
+    }
+
+    /// The variables agents and tools get: who they are to git, and where their status file is.
+    pub(super) fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
+        let who = format!("{} ({model})", self.node.id);
+        let root = self.workspace.root();
+        let above = root.parent().unwrap_or(root);
+        let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
+        let mut env: Vec<(OsString, Option<OsString>)> = self
+            .variables
+            .iter()
+            .filter(|(key, _)| !key.starts_with("GIT_"))
+            .map(|(key, value)| set(key, value))
+            .collect();
+        env.extend([
+            set("GIT_AUTHOR_NAME", &who),
+            set("GIT_AUTHOR_EMAIL", "orchestra@local"),
+            set("GIT_COMMITTER_NAME", &who),
+            set("GIT_COMMITTER_EMAIL", "orchestra@local"),
+            set("GIT_CONFIG_COUNT", "3"),
+            set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
+            set("GIT_CONFIG_VALUE_0", "false"),
+            // Nobody but the user tidies the repository up; in bounds, it would only leave its lock behind.
+            set("GIT_CONFIG_KEY_1", "gc.auto"),
+            set("GIT_CONFIG_VALUE_1", "0"),
+            set("GIT_CONFIG_KEY_2", "maintenance.auto"),
+            set("GIT_CONFIG_VALUE_2", "false"),
+            // git must not walk up into another repository when an agent removes its `.git`.
+            (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
+            (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
+            // Some programs believe this rather than where they stand.
+            (OsString::from("PWD"), Some(root.as_os_str().to_owned())),
+            set("PLEACH_SESSION", self.session.as_str()),
+            set("PLEACH_NODE", self.node.id.as_str()),
+            set("PLEACH_VISIT", &self.visit.visit.to_string()),
+            set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
+        ]);
+        env.extend(self.engine.temporary(self.scratch.as_ref()));
+        env
+    }
+
+    /// What the node's commands may touch; everything if nothing is bound.
+    pub(super) fn bounds(&self, status_file: &Path) -> Option<SandboxBounds<'_>> {
+        let outcome = status_file.parent().map(Path::to_owned);
+        self.engine.bounds(&self.workspace, self.scratch.as_ref(), outcome)
+    }
+
+    /// An empty place for the node's status file, outside the working copy.
+    pub(super) fn status_file(&self) -> Result<PathBuf, Stopped> {
+        let dir = self.run_dir.join(self.node.id.as_str());
+        let file = dir.join(STATUS_FILE);
+        let prepared = std::fs::create_dir_all(&dir).and_then(|()| ConfinedDir::at(&dir)?.remove(STATUS_FILE));
+        match prepared {
+            Ok(()) => Ok(file),
+            Err(source) => Err(Stopped::Broken(Error::Io { doing: "prepare", path: file, source })),
+        }
+    }
+
+    /// What the status file says, if there is one. The work may have put there what it wants, also what leads elsewhere.
+    pub(super) fn read_status(&self, file: &Path) -> Option<Outcome> {
+        match confined_fs::read(file, LONGEST_STATUS) {
+            Ok(text) => Some(status_file::read(&String::from_utf8_lossy(&text?)).unwrap_or_else(Outcome::fail)),
+            Err(error) => Some(Outcome::fail(format!("the status file cannot be read: {error}"))),
+        }
+    }
+}
+
+/// The name of a node's status file.
+const STATUS_FILE: &str = "status.json";
+
+/// What it has at most.
+const LONGEST_STATUS: u64 = 1024 * 1024;
+
+/// Commits by repository, where there are any.
+pub(super) fn some(commits: Snapshot) -> Option<Snapshot> {
+    (!commits.is_empty()).then_some(commits)
+}
+
+/// How many things a message names.
+pub(super) const NAMED: usize = 10;
+
+/// Whatever else came of a node: it fails when the repository's own settings were changed, and its step tells why.
+pub(super) fn changed_settings(
+    changed: Vec<String>,
+    result: Result<Outcome, Stopped>,
+    step: Option<&mut StepReport>,
+) -> Result<Outcome, Stopped> {
+    match result {
+        Ok(_) | Err(Stopped::Environment(_)) if !changed.is_empty() => {
+            let why = format!("the repository's own settings were changed: {}", listed(&changed, NAMED));
+            step.into_iter().for_each(|step| step.fail(&why));
+            Ok(Outcome::final_failure(why))
+        }
+        other => other,
+    }
+}
+
+/// Work on the repository, which blocks.
+pub(super) fn block<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stopped> {
+    tokio::task::block_in_place(work).map_err(Stopped::Broken)
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
