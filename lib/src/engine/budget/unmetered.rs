@@ -25,7 +25,8 @@ impl fmt::Display for UnmeteredAgent {
         let nodes = listed(nodes.iter().map(|node| format!("`{node}`")), NAMED);
         write!(
             f,
-            "agent `{agent}` does not report what it spends, so the budget cannot limit it at {word} {nodes}; `timeout` and `max_visits` can"
+            "agent `{agent}` does not report what it spends, so the budget cannot limit it at {word} \
+             {nodes}; `timeout` and `max_visits` can"
         )
     }
 }

@@ -60,7 +60,8 @@ fn tell_lost(run: &TreeRun, task: &TaskNode) -> Result<(), Error> {
     if let Some((id, landed)) = earlier_runs::lost(run, &task.id)?.filter(|_| task.is_leaf()) {
         let (task, on) = (&task.id, run.lands_on(&task.id)?);
         run.engine.warn(WarningCode::TaskLost.with(format!(
-            "{task} is done again: what session {id} has landed is not on `{on}`; its work is {}, which its record keeps",
+            "{task} is done again: what session {id} has landed is not on `{on}`; its work is {}, which its \
+             record keeps",
             landed.short()
         )));
     }
