@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-use pleach::config::{Layer, Level, parse_dotenv, parse_project, resolve};
+use pleach::config::{Layer, Precedence, parse_dotenv, parse_project, resolve};
 use pleach::plan::diagnostic::{Diagnostic, line_column};
-use pleach::plan::lint::Known;
+use pleach::plan::lint::KnownNames;
 use pleach::plan::{Inputs, build, dot, files_named, graph, print, validate};
-use pleach::trailer::{Message, TurnFacts};
+use pleach::trailer::{CommitMessage, TurnFacts};
 
 /// A pipeline: findings lie inside the text, and what is sound survives being printed.
 pub fn dot(source: &str) {
-    let (pipeline, diagnostics) = validate(source, &Inputs::default(), &Known::default());
+    let (pipeline, diagnostics) = validate(source, &Inputs::default(), &KnownNames::default());
     for found in &diagnostics {
         let (start, end) = (found.span.start, found.span.end);
         assert!(start <= end && source.get(start..end).is_some(), "{found:?} lies outside of the text");
@@ -28,17 +28,17 @@ pub fn dot(source: &str) {
 
 /// A commit message: writing it again keeps every trailer, and a second time changes nothing.
 pub fn trailer(text: &str) {
-    let message = Message::read(text);
+    let message = CommitMessage::read(text);
     TurnFacts::read(&message);
     // Without a subject the trailers become one; pleach writes no such message.
     let has_subject = message.subject.contains(|c: char| !c.is_control() && !c.is_whitespace());
     if message.trailers.is_empty() || !has_subject {
         return;
     }
-    let again = Message::read(&message.write());
-    let keys = |message: &Message| message.trailers.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let again = CommitMessage::read(&message.write());
+    let keys = |message: &CommitMessage| message.trailers.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
     assert_eq!(keys(&again), keys(&message), "{}", message.write());
-    assert_eq!(Message::read(&again.write()).trailers, again.trailers, "{}", again.write());
+    assert_eq!(CommitMessage::read(&again.write()).trailers, again.trailers, "{}", again.write());
 }
 
 /// A configuration: mistakes are told, and what resolves can be recorded and read back.
@@ -46,7 +46,7 @@ pub fn config(text: &str) {
     let file = Path::new("/project/pleach.yaml");
     let _ = parse_dotenv(text, Path::new("/project/.env"));
     let _ = parse_project(text, file);
-    for level in [Level::Project, Level::Arborist] {
+    for level in [Precedence::Project, Precedence::Arborist] {
         if let Ok(resolved) = resolve(vec![Layer::file(level, file, text)]) {
             let recorded = resolved.config.recordable();
             pleach::config::Config::from_recorded(recorded).expect("what was recorded is a configuration");

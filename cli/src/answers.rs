@@ -12,7 +12,7 @@ use pleach::process::Cancel;
 use serde_json::Value;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::question;
 use crate::{say, stdin_lines};
@@ -20,12 +20,12 @@ use crate::{say, stdin_lines};
 /// The flags that answer gates.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AnswerArgs {
-    /// Take the first choice of every gate.
+    /// Take the first choice at every gate.
     #[arg(long)]
     auto_approve: bool,
-    /// GateAnswer the next visit of a gate: its node and the label, key or target of the choice, or free text where the gate
-    /// asks for it. What stands behind a colon is a comment for the next node: `review=No: too long`. GivenAnswers more than
-    /// once, the answers to one gate go in order.
+    /// Answer the next visit of a gate: its node and the label, key or target of the choice, or free text where the
+    /// gate asks for it. Text after a colon is a comment for the next node: `review=No: too long`. Repeated, the
+    /// answers to one gate are used in order.
     #[arg(long = "answer", value_name = "NODE=CHOICE[:COMMENT]")]
     answers: Vec<String>,
     /// Read answers from a JSON file: an object of NODE: "CHOICE" for the next visit, or NODE: ["first visit", "second
@@ -39,7 +39,7 @@ pub struct AnswerArgs {
 pub struct Answers {
     /// The first choice is taken where nothing is given.
     pub auto_approve: bool,
-    /// What was given, by node.
+    /// The given answers, by node.
     pub given: BTreeMap<String, GivenAnswers>,
     /// The nodes that were named on the command line; a file may answer for several pipelines.
     pub named: Vec<String>,
@@ -92,22 +92,22 @@ fn read_given(answer: &Value) -> Option<GivenAnswers> {
     }
 }
 
-/// Where answers that were typed come from.
+/// The reader of typed answers.
 const CONSOLE: &str = "console";
 
-/// How long a question waits until what was told before it is shown.
+/// How long a question waits for earlier output.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Asks at the terminal.
 #[derive(Debug, Clone)]
 pub struct Console {
     globals: Globals,
-    /// What is told of the run: a question comes after all of it.
+    /// The events of the run: a question comes after all of them.
     events: Broadcast,
 }
 
 impl Console {
-    /// The same, in a run that tells what happens there.
+    /// The same, in a run with a stream of events.
     pub fn after(self, events: Broadcast) -> Self {
         Self { events, ..self }
     }

@@ -1,379 +1,139 @@
-//! What an error of the library means for the person who asked: its code, and how to mend it.
+//! The failure of a command: its code, its message, and how to fix it.
 
-use std::io::ErrorKind;
-use std::path::Path;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
-use pleach::engine::tree::{self, progress};
-use pleach::ids::SessionId;
-use pleach::plan::diagnostic::Severity;
-use pleach::text::{first_line, shell_word};
-use pleach::workspace::{LockError, LockHolder};
-use pleach::{engine, git, record, trust, workspace};
+use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::exit::Exit;
+use crate::say;
 
-/// An error of a session.
-pub fn of_engine(error: &engine::Error) -> Failure {
-    use engine::Error;
-    match error {
-        Error::Git(error) => of_git(error),
-        Error::Record(error) => of_record(error),
-        Error::Workspace(error) => of_workspace(error),
-        Error::Uncounted(lost) => plain(Code::SpendingUnreadable, lost).hint(lost.remedy()),
-        Error::Lock(error) => of_lock(error),
-        Error::Over { session, .. } => plain(Code::SessionOver, error)
-            .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
-        Error::NotVisited { .. } => advised(Code::NodeNotVisited, error),
-        Error::Replaced { .. } => plain(Code::SessionReplaced, error)
-            .hint("run the same command again: what it would run may be something else now"),
-        Error::Invalid { diagnostics } => {
-            let errors = diagnostics.iter().filter(|found| found.severity == Severity::Error);
-            let mut failure =
-                plain(Code::PipelineInvalid, error).hint("`pleach validate FILE` shows every error with its place");
-            failure.causes.extend(errors.take(1).map(|found| found.message.clone()));
-            failure
-        }
-        Error::Secret { .. } | Error::Token { .. } => advised(Code::SecretFound, error),
-        Error::Name(_) => advised(Code::NameInvalid, error),
-        Error::UnknownAnswer { .. } => plain(Code::AnswerUnknown, error).hint("answer with one of the choices"),
-        Error::AmbiguousAnswer { tells_apart, .. } => {
-            plain(Code::AnswerAmbiguous, error).hint(format!("answer with {tells_apart} of the one you mean"))
-        }
-        Error::Setup { session, .. } => plain(Code::SetupFailed, error).hint(format!(
-            "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \
-             `pleach rm {session}` and run anew"
-        )),
-        Error::Interrupted { session } => {
-            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` goes on"))
-        }
-        Error::Cancelled { session } => {
-            plain(Code::SessionCancelled, error).hint(format!("`pleach rm {session}` removes what is left of it"))
-        }
-        Error::Agent { .. } => advised(Code::AgentMissing, error),
-        Error::Environment { .. } => advised(Code::AgentUnusable, error),
-        Error::State(_) | Error::Message { .. } => plain(Code::RecordDamaged, error)
-            .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
-        Error::Spawn(_) => plain(Code::ProgramFailed, error),
-        Error::Worker { .. } => plain(Code::Internal, error),
+/// Why a command could not do what it was asked to, in words for the person who asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its cause, by which programs know it.
+    pub code: Code,
+    /// What went wrong, in one sentence without a full stop.
+    pub message: String,
+    /// How to fix it.
+    pub hint: Option<String>,
+    /// Its causes, outermost first.
+    pub causes: Vec<String>,
+    /// Diagnostics with locations, for `--json`.
+    pub diagnostics: Vec<Value>,
+}
+
+impl Failure {
+    /// A failure of this cause, with a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, causes: Vec::new(), diagnostics: Vec::new() }
     }
-}
 
-/// An error of a run over a tree.
-pub fn of_tree(error: &tree::Error) -> Failure {
-    use tree::Error;
-    match error {
-        Error::Session(engine::Error::Lock(error)) | Error::Lock(error) => of_target_lock(error),
-        Error::Session(error @ engine::Error::Environment { .. }) => {
-            let failure = of_engine(error);
-            let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
-            failure.hint(format!(
-                "{first}run the same command again: no attempt was counted; with other settings or another pipeline the task goes on from its last step"
-            ))
-        }
-        // Sessions of tasks are not resumed by themselves, and have the settings of the run that goes on with them.
-        Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
-            "once it would work, `pleach gardener` (or `garden`) tries it again, also with another `worktrees.setup`; no attempt was counted",
-        ),
-        Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
-        Error::Session(error) => of_engine(error),
-        Error::Git(error) | Error::Progress(progress::Error::Git(error)) => of_git(error),
-        Error::Record(error) => of_record(error),
-        Error::NotMoved(_) | Error::Refused(_) => advised(Code::LandingRefused, error),
-        Error::Overwritten { .. } => advised(Code::WorkOverwritten, error),
-        Error::Progress(progress::Error::CutOff(_)) => advised(Code::ShallowClone, error),
-        Error::Progress(progress::Error::NoTarget(_) | progress::Error::NoBase(_)) | Error::NoTarget(_) => {
-            advised(Code::NoSuchBranch, error)
-        }
-        Error::NoTask { .. } => advised(Code::NoSuchTask, error),
-        Error::StillOpen { task, is_task: true, .. } => plain(Code::TaskStillOpen, error)
-            .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),
-        Error::StillOpen { task, because, .. } => {
-            let newer = because.map(|commit| format!(", `git show {}` what counts as newer", commit.short()));
-            let hint =
-                format!("`pleach inspect {task}` shows its steps{}; look at their dates", newer.unwrap_or_default());
-            plain(Code::TaskStillOpen, error).hint(hint)
-        }
-        Error::LongName(_) => {
-            plain(Code::BranchNameTooLong, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
-        }
-        Error::Pipeline { path, .. } => plain(Code::TaskPipelineInvalid, error).hint(format!(
-            "`pleach validate {}` shows more; once it is mended, run the same command again: no attempt was counted",
-            shell_word(path)
-        )),
-        Error::Name(_) => plain(Code::NameInvalid, error),
-        Error::Unasked(_) => plain(Code::TrustMissing, error).hint("run the same command again to be asked"),
+    /// Standard output was closed by its reader, who has seen enough: the end of the command, but no failure.
+    pub fn output_closed() -> Self {
+        Self::new(Code::OutputClosed, "")
     }
-}
 
-/// The branch of a task that somebody has moved or removed.
-fn of_task_branch(error: &workspace::Error) -> Failure {
-    let hint = match error {
-        workspace::Error::BranchGone { branch, tip } => {
-            format!(
-                "run again: a task without a step goes on, one that has some begins anew unless its branch is put back \
-                 first: git branch {} {}",
-                shell_word(branch),
-                tip.short()
-            )
+    /// Its exit code.
+    pub fn exit(&self) -> Exit {
+        self.code.exit()
+    }
+
+    /// Adds how to fix it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds diagnostics, for `--json`.
+    #[must_use]
+    pub fn diagnosed(mut self, diagnostics: Vec<Value>) -> Self {
+        self.diagnostics = diagnostics;
+        self
+    }
+
+    /// Says what went wrong, and how to fix it, in other words.
+    #[must_use]
+    pub fn reworded(self, reword: impl Fn(&str) -> String) -> Self {
+        Self { message: reword(&self.message), hint: self.hint.as_deref().map(reword), ..self }
+    }
+
+    /// Adds the error after it, with everything after that.
+    #[must_use]
+    pub fn because(mut self, error: &dyn Error) -> Self {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Some errors name their cause in their own sentence.
+            if !self.causes.last().unwrap_or(&self.message).ends_with(&text) {
+                self.causes.push(text);
+            }
+            next = error.source();
         }
-        _ => "run again, and the task goes on from there; what was not yet a step on its branch is kept and named then"
-            .to_owned(),
-    };
-    plain(Code::TaskBranchMoved, error).hint(hint)
-}
-
-/// An error of git.
-pub fn of_git(error: &git::Error) -> Failure {
-    use git::Error;
-    match error {
-        Error::NotARepository { .. } => advised(Code::NotARepository, error),
-        Error::Unsupported { .. } => advised(Code::RepositoryUnsupported, error),
-        Error::NoSuchRevision { .. } => advised(Code::NoSuchRevision, error),
-        Error::Refused { detail, .. } => of_refusal(error, detail),
-        Error::NoWorktree(failure) => plain(Code::WorktreeFailed, error).hint(failure.cause.hint()),
-        Error::RefName { .. } => plain(Code::NameInvalid, error),
-        Error::GitMissing { .. } => advised(Code::GitMissing, error),
-        Error::GitTooOld { .. } => advised(Code::GitTooOld, error),
-        Error::Object { .. } => advised(Code::ObjectUnreadable, error),
-        Error::Overwritten { .. } => advised(Code::ObjectOverwritten, error),
-        Error::LinkReplaced { .. } => advised(Code::WorktreeLinkReplaced, error),
-        Error::PlaceTaken { .. } => advised(Code::WorktreePlaceTaken, error),
-        Error::BrokenOff(_) => advised(Code::GitInterrupted, error),
-        Error::Locked { .. } => advised(Code::GitLocked, error),
-        Error::Path { .. } => advised(Code::PathInvalid, error),
-        Error::Io { source, .. } => of_disk(error, source),
-        Error::Program { .. } | Error::Library { .. } => plain(Code::GitFailed, error),
+        self
     }
-}
 
-/// A repository git does not want to work in: the command it names is the hint.
-fn of_refusal(error: &git::Error, detail: &str) -> Failure {
-    let setting = detail.lines().map(str::trim).find(|line| line.starts_with("git config "));
-    let mut failure = plain(Code::RepositoryRefused, error);
-    failure.message = first_line(&failure.message).to_owned();
-    failure.hint(match setting {
-        Some(command) => format!("if you trust who owns it: {command}"),
-        None => "see that `git status` works there".to_owned(),
-    })
-}
-
-/// What there is to agree to cannot be told.
-pub fn of_trust(error: &trust::Error) -> Failure {
-    match error {
-        trust::Error::Git(error) => of_git(error),
-        trust::Error::Deceives { .. } => plain(Code::HashDeceived, error).hint("do not run this repository"),
-    }
-}
-
-/// An error of a session's record.
-pub fn of_record(error: &record::Error) -> Failure {
-    use record::Error;
-    match error {
-        Error::Git(error) => of_git(error),
-        Error::Missing { .. } => {
-            plain(Code::NoSuchSession, error).hint("`pleach status` lists the sessions of this repository")
+    /// Prints it: text on stderr, and with `--json` an object on stdout as well.
+    pub fn report(&self, json: bool) {
+        if self.exit() == Exit::Done {
+            return;
         }
-        Error::Moved { session } => {
-            plain(Code::RecordMoved, error).hint(format!("`pleach status {session}` shows where it stands now"))
+        say!("{}", self.text());
+        if json {
+            self.report_json();
         }
-        Error::Damaged { session, .. } | Error::Unreadable { session, .. } => {
-            plain(Code::RecordDamaged, error).hint(without_record(session))
+    }
+
+    /// The object `--json` gives on stdout.
+    pub fn report_json(&self) {
+        let _ = writeln!(std::io::stdout(), "{}", self.json());
+    }
+
+    /// The message and its causes, on one line.
+    pub fn sentence(&self) -> String {
+        let parts: Vec<&str> = std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect();
+        parts.join(": ")
+    }
+
+    fn text(&self) -> String {
+        let red = anstyle::AnsiColor::Red.on_default().bold();
+        let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
+        let mut text = format!("{red}error{}:{red:#} {}", say::code(self.code.as_str()), self.sentence());
+        if let Some(hint) = &self.hint {
+            let _ = write!(text, "\n{cyan}hint:{cyan:#} {hint}");
         }
-        Error::Exists { .. } => plain(Code::RecordMoved, error),
-        Error::Event { .. } => plain(Code::RecordDamaged, error),
+        text
     }
-}
 
-/// How one gets on with a session whose record cannot be read.
-pub fn without_record(session: &SessionId) -> String {
-    format!("put back what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
-}
-
-/// An error of a working copy.
-pub fn of_workspace(error: &workspace::Error) -> Failure {
-    use workspace::Error;
-    match error {
-        Error::Git(error) => of_git(error),
-        Error::Lock(error) => of_lock(error),
-        Error::BranchMoved { branch, to, tip } => plain(Code::BranchMoved, error).hint(format!(
-            "keep what is there and put the branch back: git branch {} {} && git branch -f {} {}",
-            shell_word(format_args!("{branch}-moved")),
-            to.short(),
-            shell_word(branch),
-            tip.short()
-        )),
-        Error::BranchGone { branch, tip } => plain(Code::BranchGone, error).hint(format!(
-            "put it back with: git branch {} {}",
-            shell_word(branch),
-            tip.short()
-        )),
-        Error::InSubmodules { .. } => advised(Code::SubmoduleWork, error),
-        Error::NoBase { source, .. } => match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => of_disk(error, source),
-            _ => plain(Code::WorktreeBase, error)
-                .hint("set `worktrees.base` to a directory that is there or can be made, then run again"),
-        },
-        Error::Io { source, .. } => of_disk(error, source),
-    }
-}
-
-/// A file that cannot be used. Where there is no room for it, most of what pleach has put there is working copies.
-fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -> Failure {
-    match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => plain(Code::DiskFull, error).hint(
-            "make room where that lies, and run again; `git worktree list` shows where working copies are, which may hold \
-             much that git ignores, and `pleach rm SESSION` removes that of a session",
-        ),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => plain(Code::DiskDenied, error).hint(
-            "see that you may read and write there, and run again; what pleach keeps outside of the repository lies below \
-             XDG_STATE_HOME, which you can set to another absolute path",
-        ),
-        _ => plain(Code::DiskFailed, error),
-    }
-}
-
-/// A lock somebody else has.
-pub fn of_lock(error: &LockError) -> Failure {
-    match error {
-        LockError::Held { .. } => {
-            plain(Code::SessionLocked, error).hint("wait until it ends, or pause it with `pleach pause SESSION`")
+    fn json(&self) -> Value {
+        let mut error = json!({"code": self.code.as_str(), "exit": self.exit().code(), "message": self.sentence(), "hint": self.hint});
+        if !self.diagnostics.is_empty() {
+            error["diagnostics"] = json!(self.diagnostics);
         }
-        LockError::Io { source, .. } => of_disk(error, source),
+        json!({"error": error})
     }
-}
-
-/// The target's tasks, which another run has.
-fn of_target_lock(error: &LockError) -> Failure {
-    let LockError::Held { holder, .. } = error else { return of_lock(error) };
-    let kill =
-        LockHolder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
-    let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be gone on with later");
-    plain(Code::TreeLocked, error).hint(hint)
-}
-
-/// A failure of a run whose repository is gone, whatever it met first: nothing of it can be gone on with.
-pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Path>) -> Failure {
-    let files = copy.map(|copy| format!("; files as they were last are in {}", copy.display())).unwrap_or_default();
-    let message =
-        format!("the git directory of the repository, {}, was deleted while the run worked", common_dir.display());
-    let mut lost = Failure::new(Code::RepositoryDeleted, message).hint(format!(
-        "commits, branches and records that were not pushed elsewhere are lost with it, and the run cannot be resumed; \
-         clone the repository anew{files}"
-    ));
-    lost.causes = std::iter::once(failure.message).chain(failure.causes).collect();
-    lost
-}
-
-/// The error's own sentence and what lies behind it.
-fn plain(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
-    let failure = Failure::new(code, error.to_string());
-    match error.source() {
-        Some(source) => failure.because(source),
-        None => failure,
-    }
-}
-
-/// An error whose sentence ends in what to do, behind its last semicolon.
-pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure {
-    let mut failure = plain(code, error);
-    if let Some((what, how)) = failure.message.clone().rsplit_once("; ") {
-        failure.message = what.to_owned();
-        failure.hint = Some(how.to_owned());
-    }
-    failure
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
-
-    fn shown(failure: &Failure) -> (u8, String, String) {
-        (failure.exit().code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
-    }
 
     #[test]
-    fn advice_goes_to_the_second_line() {
-        let error = git::Error::NotARepository { path: "/a; b".into() };
-        let (code, message, hint) = shown(&of_git(&error));
-        assert_eq!((code, message.as_str()), (2, "`/a; b` is not in a git repository"));
-        assert!(hint.starts_with("run `git init`"), "{hint}");
-    }
-
-    #[test]
-    fn a_pipeline_that_cannot_be_used_is_named_in_the_hint() {
-        let task = "T001".parse().expect("a task id");
-        let error = tree::Error::Pipeline { path: "my.dot".into(), task, why: "it has no start".into() };
-        let (code, message, hint) = shown(&of_tree(&error));
-        assert_eq!((code, message.as_str()), (2, "the pipeline `my.dot` of task T001 cannot be used: it has no start"));
-        assert!(hint.starts_with("`pleach validate my.dot` shows more"), "{hint}");
-    }
-
-    #[test]
-    fn what_fills_a_disk_is_said_where_one_is_full() {
-        for (kind, is_full) in
-            [(ErrorKind::StorageFull, true), (ErrorKind::QuotaExceeded, true), (ErrorKind::NotFound, false)]
-        {
-            let of_workspace =
-                of_workspace(&workspace::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
-            let of_git = of_git(&git::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
-            for failure in [of_workspace, of_git] {
-                let hint = failure.hint.clone().unwrap_or_default();
-                assert_eq!(
-                    (failure.exit(), hint.contains("pleach rm SESSION")),
-                    (Exit::Environment, is_full),
-                    "{hint}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn where_nobody_may_write_another_place_is_named() {
-        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
-            let failure = of_git(&git::Error::Io { doing: "create", path: "/x".into(), source: kind.into() });
-            assert!(failure.hint.is_some_and(|hint| hint.contains("XDG_STATE_HOME")), "{kind}");
-        }
-    }
-
-    #[test]
-    fn a_lock_that_is_left_is_named_with_what_to_do() {
-        let (code, message, hint) = shown(&of_git(&git::Error::Locked { lock: "/r/.git/packed-refs.lock".into() }));
-        let named =
-            "git's lock `/r/.git/packed-refs.lock` is held by another git process, or was left by one that was killed";
-        assert_eq!((code, message.as_str()), (7, named));
-        assert_eq!(hint, "wait for it, or delete that file if no git runs, and run again");
-    }
-
-    #[test]
-    fn causes_are_said_once() {
-        let source = std::io::Error::other("disk full");
-        let named = git::Error::Io { doing: "write", path: "/x".into(), source };
-        assert_eq!(of_git(&named).sentence(), "cannot write `/x`: disk full");
-        let source = std::io::Error::other("disk full");
-        let unnamed = workspace::Error::Io { doing: "write", path: "/x".into(), source };
-        assert_eq!(of_workspace(&unnamed).sentence(), "cannot write /x: disk full");
-    }
-
-    #[test]
-    fn each_kind_of_error_has_its_exit_code() {
-        let session: pleach::ids::SessionId = "abcdefgh".parse().expect("a session id");
-        let branch: pleach::ids::BranchName = "b".parse().expect("a branch name");
-        let commit = pleach::ids::CommitId::from_bytes([1; 20]);
-        let held = || LockError::Held { what: "it".into(), holder: "them".into() };
-        let cases: [(engine::Error, u8); 8] = [
-            (held().into(), 6),
-            (workspace::Error::Lock(held()).into(), 6),
-            (workspace::Error::BranchGone { branch: branch.clone(), tip: commit }.into(), 1),
-            (workspace::Error::BranchMoved { branch, to: commit, tip: commit }.into(), 1),
-            (record::Error::Missing { session: session.clone() }.into(), 2),
-            (record::Error::Unreadable { session: session.clone(), commit, why: "torn".into() }.into(), 7),
-            (engine::Error::Over { session, phase: "done" }, 2),
-            (git::Error::GitTooOld { found: "git 2.30".into() }.into(), 7),
-        ];
-        for (error, code) in cases {
-            assert_eq!(of_engine(&error).exit().code(), code, "{error}");
-        }
+    fn a_failure_shows_causes_first_and_hint_second() {
+        let missing = std::io::Error::other("disk on fire");
+        let failure = Failure::new(Code::DiskFailed, "cannot write").because(&missing).hint("put it out");
+        assert_eq!(
+            anstream::adapter::strip_str(&failure.text()).to_string(),
+            "error: cannot write: disk on fire\nhint: put it out"
+        );
+        assert_eq!(
+            failure.json(),
+            json!({"error": {
+                "code": "disk-failed", "exit": 7, "message": "cannot write: disk on fire", "hint": "put it out"
+            }})
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What every command is told: the global options, and where pleach was started.
+//! The global options, and where pleach was started.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use clap::{ArgAction, Args};
 use pleach::config::Environment;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::say::{self, Color};
 
 /// Options every command takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Work as if pleach had been started in this directory.
+    /// Run as if pleach was started in this directory.
     #[arg(short = 'C', value_name = "DIR", global = true)]
     dir: Option<PathBuf>,
-    /// Print results as JSON: one document, or one event per line while a run goes on.
+    /// Print results as JSON: one document, or one event per line during a run.
     #[arg(long, global = true)]
     json: bool,
-    /// Agree to everything that would be asked, trust in the repository's commands included.
+    /// Answer yes to every question, including trust in the repository's commands.
     #[arg(short, long, global = true)]
     yes: bool,
-    /// Say more; twice for everything.
+    /// Print more; twice for everything.
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
     verbose: u8,
-    /// Say nothing but results and errors.
+    /// Print only results and errors.
     #[arg(short, long, global = true)]
     quiet: bool,
     /// When to use colours.

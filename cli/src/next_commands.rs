@@ -1,4 +1,4 @@
-//! Command lines to go on with. Each works as it is printed, from where pleach was started.
+//! Command lines to continue with. Each works as it is printed, from where pleach was started.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use pleach::text::shell_word;
 use crate::globals::Globals;
 use crate::settings::shortened;
 
-/// The command line that was given, to be run again. What would begin the work anew is left out.
-pub fn again(globals: &Globals) -> String {
+/// The command line that was given, to be run again, without options that would restart the work.
+pub fn rerun(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str), None)
 }
 
 /// As [`again`], for tasks that failed.
-pub fn retrying(globals: &Globals) -> String {
+pub fn retry_failed(globals: &Globals) -> String {
     const RETRY: &str = "--retry-failed";
     with(globals.line.iter().map(String::as_str).filter(|word| *word != RETRY), Some(RETRY))
 }
 
-/// As [`retrying`], for one task in the place of that it had.
-pub fn retrying_task(globals: &Globals, task: &TaskId) -> String {
+/// As [`retrying`], for one task in place of that it had.
+pub fn retry_task(globals: &Globals, task: &TaskId) -> String {
     let words = without_option(&globals.line, "--task").filter(|word| *word != "--retry-failed");
     with(words, Some(&format!("--task {task} --retry-failed")))
 }
@@ -34,7 +34,7 @@ pub fn whole_tree(globals: &Globals) -> String {
     with(words.into_iter(), None)
 }
 
-/// Where the command stands in a command line: behind the options of every command, three of which take a value.
+/// The index of the command in a command line: after the global options, three of which take a value.
 fn command_of(words: &[&str]) -> Option<usize> {
     // Single letters may stand together, and a value right behind its own.
     let ends_with_letter =
@@ -90,8 +90,8 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
     line
 }
 
-/// A text that gives commands to somebody who stands in a directory and has one tree there, for where pleach was started.
-pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
+/// Rewrites the commands in a text so that they work where pleach was started.
+pub fn with_location(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
     let command = |quoted: &str| match quoted.split_once(' ')? {
         ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {
             Some(about(globals, dir, command, Some(tree)))
@@ -99,7 +99,7 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
         ("pleach", command) => Some(about(globals, dir, command, None)),
         // What is to be done in several checkouts is done in each.
         ("git", command) if !command.starts_with("-C ") && command != "switch --detach" => {
-            Some(git_about(globals, dir, command))
+            Some(git_in(globals, dir, command))
         }
         _ => None,
     };
@@ -111,7 +111,7 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
 }
 
 /// A command of git in a directory.
-pub fn git_about(globals: &Globals, dir: &Path, command: &str) -> String {
+pub fn git_in(globals: &Globals, dir: &Path, command: &str) -> String {
     match elsewhere(globals, dir) {
         Some(dir) => format!("git -C {dir} {command}"),
         None => format!("git {command}"),
@@ -159,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_given_again_without_beginning_anew() {
+    fn a_suggested_command_does_not_restart_the_work() {
         let globals = given(&["gardener", "--retry-failed", "--fresh", "--answer", "a=b"]);
-        assert_eq!(again(&globals), "pleach gardener --retry-failed --answer a=b");
-        assert_eq!(retrying(&globals), "pleach gardener --answer a=b --retry-failed");
+        assert_eq!(rerun(&globals), "pleach gardener --retry-failed --answer a=b");
+        assert_eq!(retry_failed(&globals), "pleach gardener --answer a=b --retry-failed");
     }
 
     #[test]
-    fn a_command_line_for_one_task_is_given_for_all_of_them() {
+    fn a_command_for_one_task_is_generalized() {
         let line =
             ["-yC", "garden", "--config", "garden", "garden", "--task", "T2", "--fresh", "--runner=a b", "--json"];
         let expected = "pleach -yC garden --config garden gardener '--runner=a b' --json";
@@ -193,8 +193,8 @@ mod tests {
         let text = "merge `main` (`git switch b`, `git merge main`), or `pleach reset T1`; `pleach rm --force x`, or \
                     take it with `git -C /there merge abc`, `git switch --detach`";
         let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git -C /there merge abc`, `git switch --detach`";
-        assert_eq!(addressed(&globals, &globals.dir, tree, text), expected);
+        assert_eq!(with_location(&globals, &globals.dir, tree, text), expected);
         let there = Globals { here: globals.dir.clone(), ..globals };
-        assert_eq!(addressed(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
+        assert_eq!(with_location(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
     }
 }

@@ -1,4 +1,4 @@
-//! A pipeline as it lies on disk: its text and the prompt files it names.
+//! A pipeline as it is on disk: its text and the prompt files it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,12 @@ use std::{fs, io};
 
 use pleach::config::Config;
 use pleach::plain_file;
-use pleach::plan::lint::Known;
+use pleach::plan::lint::KnownNames;
 use pleach::plan::{Inputs, files_named};
 use pleach::text::listed;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::prompt::names_a_file;
+use crate::failure::Failure;
 
 /// A pipeline's text with everything it needs to be read.
 #[derive(Debug)]
@@ -28,8 +27,8 @@ pub struct PipelineFile {
 }
 
 impl PipelineFile {
-    /// Reads the file at `path`, which somebody else has named: a tree or settings. In messages it is called `name`. Its
-    /// prompt files lie relative to it.
+    /// Reads the file at `path`, named by a tree or settings. In messages it is called `name`. Its prompt files lie
+    /// relative to it.
     pub fn read(name: &Path, path: &Path) -> Result<Self, Failure> {
         Self::read_by(plain_file::read, name, path)
     }
@@ -51,20 +50,20 @@ impl PipelineFile {
         Ok(Self { name: name.display().to_string(), source, files, is_built_in: false })
     }
 
-    /// What [`pleach::plan::load`] takes beside the text.
+    /// The inputs of [`pleach::plan::load`].
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }
 }
 
-/// The pipelines that may have been meant by a path that is none.
+/// The pipelines that may have been meant by a path that is not one.
 fn what_to_read(name: &Path, path: &Path) -> String {
     let with_ending = path.with_added_extension("dot");
     if with_ending.is_file() {
         return format!("did you mean `{}.dot`?", name.display());
     }
-    if name.to_str().is_some_and(|name| names_a_file(name) && name.contains(char::is_whitespace)) {
-        return "this ends as the name of a file does; end a prompt with a full stop".to_owned();
+    if name.to_str().is_some_and(|name| is_pipeline_name(name) && name.contains(char::is_whitespace)) {
+        return "this looks like a file name; end a prompt with a full stop".to_owned();
     }
     // Of a directory its own pipelines, of a missing file its neighbours.
     let (dir, shown) = if path.is_dir() { (path, name) } else { (parent(path), parent(name)) };
@@ -80,12 +79,17 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     }
 }
 
+/// Whether a text ends like the name of a pipeline.
+pub fn is_pipeline_name(text: &str) -> bool {
+    [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
 /// The agents, models and providers a configuration knows.
-pub fn known(config: &Config) -> Known {
+pub fn known(config: &Config) -> KnownNames {
     let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
     let agents = config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
     let providers = &config.providers;
@@ -95,10 +99,10 @@ pub fn known(config: &Config) -> Known {
         .collect();
     // Google's models are asked for by either name.
     let providers = providers.names().chain(["google"]).map(str::to_owned).collect();
-    Known {
+    KnownNames {
         agents: Some(agents),
         models: Some(models).filter(|models| !models.is_empty()),
         providers: Some(providers),
-        ..Known::default()
+        ..KnownNames::default()
     }
 }

@@ -8,13 +8,13 @@ use pleach::ids::CommitId;
 use pleach::plan::{PromptTest, pipeline_for_prompt};
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::pipeline_file::PipelineFile;
+use crate::failure::Failure;
+use crate::pipeline_file::{PipelineFile, is_pipeline_name};
 use crate::settings::Settings;
 use crate::survey;
 use crate::survey::agents;
 
-/// What the built-in pipeline is called where a file would be named.
+/// The file name of the built-in pipeline.
 pub const BUILT_IN: &str = "prompt.dot";
 
 /// The prompt an argument is, unless it names a file, or was meant to: a mistyped name must not start an agent.
@@ -22,17 +22,17 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let text = given.to_str()?.trim();
     let is_sentence =
         text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));
-    // A name in a directory that is there; `src/main.rs has a bug` begins with one, and is more.
+    // A name in a directory that is there; `src/main.rs has a bug` starts with one, and is more.
     let is_name = |text: &str| !text.contains(char::is_whitespace);
     let names_a_place =
         || text.rsplit_once('/').is_some_and(|(_, name)| is_name(name)) && path.parent().is_some_and(Path::is_dir);
-    let is_path = || path.exists() || names_a_file(text) || names_a_place();
+    let is_path = || path.exists() || is_pipeline_name(text) || names_a_place();
     (is_sentence && !is_path()).then_some(text)
 }
 
 /// A failure to read a file, with how to give a prompt where a single word may have been one.
-pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
-    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text)) && !path.exists();
+pub fn with_prompt_hint(given: &Path, path: &Path, failure: Failure) -> Failure {
+    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !is_pipeline_name(text)) && !path.exists();
     match failure.hint.as_deref().filter(|_| is_word) {
         Some(hint) => {
             let hint = format!("{hint}; a prompt has several words: `pleach run \"Fix the failing test\"`");
@@ -40,11 +40,6 @@ pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
         }
         None => failure,
     }
-}
-
-/// Whether a text ends as names of pipelines do.
-pub fn names_a_file(text: &str) -> bool {
-    [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
 }
 
 /// The built-in pipeline for a prompt.
@@ -55,7 +50,7 @@ pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
     PipelineFile { name: BUILT_IN.into(), source, files: BTreeMap::new(), is_built_in: true }
 }
 
-/// What the built-in pipeline is given. What the user gives besides goes with it.
+/// The inputs of the built-in pipeline, with those of the user.
 pub fn inputs(prompt: &str, base: CommitId, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [("goal", prompt.to_owned()), ("base", base.to_string())];
     own.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(given).collect()
@@ -72,7 +67,7 @@ pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How to get an agent where there is none.
+/// The hint where no agent is installed.
 pub const INSTALL: &str =
     "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
 
@@ -96,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_is_a_prompt_and_a_path_is_a_path() {
+    fn a_sentence_is_a_prompt_and_a_path_a_path() {
         let dir = tempfile::TempDir::new().expect("a directory of the test's own");
         std::fs::create_dir(dir.path().join("my pipes")).expect("a directory of the test's own");
         std::fs::write(dir.path().join("my pipes/old"), "digraph {}").expect("a file of the test's own");

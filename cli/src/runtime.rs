@@ -7,7 +7,7 @@ use pleach::process::Canceller;
 use pleach::workspace::StopRequest;
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Runs the engine's futures, and listens for Ctrl-C while they run.
 pub fn block_on<T>(
@@ -77,7 +77,7 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
                         say!("paused with `pleach pause`; stopping after the turn in flight")
                     }
                     StopRequest::Pause => {}
-                    StopRequest::Cancel => say!("called off with `pleach cancel`; stopping after the turn in flight"),
+                    StopRequest::Cancel => say!("cancelled with `pleach cancel`; stopping after the turn in flight"),
                     StopRequest::PauseNow | StopRequest::CancelNow => say_killed(),
                 }
             }

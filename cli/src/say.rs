@@ -1,8 +1,8 @@
-//! The one door to standard error, where progress and warnings go. What cannot be written there, because nobody reads it
-//! or the disk it goes to is full, is dropped: work never ends for the lack of somebody to tell.
+//! The one door to standard error, where progress and warnings go. What cannot be written, because nobody reads it or
+//! the disk is full, is dropped: work never ends for that.
 //!
 //! At the foot of a terminal a live line may be drawn. Everything else that is written there goes through here, so that
-//! neither it nor the live line is written over: lines stand above it, and a question takes its place.
+//! neither it nor the live line is written over: lines are above it, and a question takes its place.
 
 mod terminal;
 
@@ -71,12 +71,12 @@ pub fn set_up_codes(environment: &Environment) {
     SHOWS_CODES.store(environment.get(CODES) == Some("1"), Ordering::Relaxed);
 }
 
-/// A code as it stands behind `error` and `warning`: in brackets, or not at all.
+/// A code as it is behind `error` and `warning`: in brackets, or not at all.
 pub fn code(code: &str) -> String {
     if SHOWS_CODES.load(Ordering::Relaxed) { format!("[{code}]") } else { String::new() }
 }
 
-/// Says something nobody should miss, unless it was said already or only errors are wanted.
+/// Prints a warning, unless it was printed already or output is quiet.
 pub fn warn(warning: &Warning) {
     let is_new = || WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.text.clone());
     if !QUIET.load(Ordering::Relaxed) && is_new() {
@@ -87,13 +87,13 @@ pub fn warn(warning: &Warning) {
 
 /// The foot of the terminal.
 struct Foot {
-    /// The live line, for as long as whoever draws it keeps it.
+    /// The live line, as long as its owner keeps it.
     live: Option<WeakProgressBar>,
-    /// What it says.
+    /// Its text.
     words: String,
-    /// What is waited for, which it says as well.
+    /// The current wait, shown too.
     wait: Option<String>,
-    /// How many questions wait for their answer.
+    /// The number of open questions.
     questions: usize,
 }
 
@@ -104,7 +104,7 @@ impl Foot {
         self.live.as_ref().and_then(WeakProgressBar::upgrade)
     }
 
-    /// What is waited for comes first: it may be all there is room for.
+    /// The wait comes first: it may be all there is room for.
     fn show(&self, bar: &ProgressBar) {
         let parts = [self.wait.as_deref(), Some(&self.words)];
         bar.set_message(parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · "));
@@ -120,7 +120,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     // In one piece, so that lines of several threads do not mix.
     let text = format!("{text}\n");
     let write = || drop(anstream::stderr().write_all(text.as_bytes()));
-    // Held until it is written: no live line may begin meanwhile.
+    // Held until it is written: no live line may start meanwhile.
     let foot = foot();
     match foot.bar() {
         Some(bar) => bar.suspend(write),
@@ -139,7 +139,7 @@ pub fn live(make: impl FnOnce(ProgressDrawTarget) -> ProgressBar) -> Option<Prog
     Some(bar)
 }
 
-/// Says on the live line what goes on.
+/// Says on the live line what continues.
 pub fn show(words: String) {
     let mut foot = foot();
     foot.words = words;
@@ -162,8 +162,8 @@ pub fn wait(why: Option<&str>) {
     }
 }
 
-/// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line it
-/// is not dropped in silence: where nobody can read the question, nobody answers it.
+/// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line
+/// it is not dropped in silence: where nobody can read the question, nobody answers it.
 #[derive(Debug)]
 pub struct Asking(AutoStream<Stderr>);
 

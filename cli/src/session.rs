@@ -7,12 +7,11 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{MessageWriter, Profile, Roster};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine;
 use pleach::engine::{
-    AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
+    self, AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
     UnmeteredAgent, spawn_session,
 };
-use pleach::event::{Event, PauseReason, Told};
+use pleach::event::{Event, Notification, PauseReason};
 use pleach::git::{self, CommitLimits, Repo};
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::llm::{Providers, Script};
@@ -24,9 +23,10 @@ use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_lost_repository};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_lost_repository};
 use crate::next_commands::about;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};
@@ -40,7 +40,7 @@ pub struct Place {
     pub repo: Repo,
     /// Its name in the workspace.
     pub name: RepoName,
-    /// What session branches begin with.
+    /// What session branches start with.
     pub branch_prefix: String,
 }
 
@@ -70,28 +70,32 @@ impl Place {
 
 /// An engine and what stops it.
 #[derive(Debug)]
-pub struct Built {
-    /// The engine.
+pub struct EngineHandle {
     pub engine: Arc<Engine>,
     /// Stops it.
     pub canceller: Canceller,
-    /// What keeps agents where they belong.
+    /// The sandbox of agents.
     pub protection: SandboxChoice,
 }
 
-impl Built {
-    /// What stops it from outside.
+impl EngineHandle {
+    /// The handles that stop it from outside.
     pub fn stopped_by(&self) -> (Canceller, Arc<Supervisor>) {
         (self.canceller.clone(), Arc::clone(&self.engine.supervisor))
     }
 }
 
 /// Makes the engine of a configuration.
-pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+pub fn build(
+    globals: &Globals,
+    settings: &Settings,
+    config: &Config,
+    answers: Answers,
+) -> Result<EngineHandle, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::protect_memory().map_err(|error| {
-        Failure::new(Code::RuntimeUnavailable, "pleach cannot keep its keys to itself").because(&error)
+        Failure::new(Code::RuntimeUnavailable, "pleach cannot hide its keys from other processes").because(&error)
     })?;
     let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
     let (canceller, cancel) = Cancel::new();
@@ -131,10 +135,10 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
         events,
         cancel,
     };
-    Ok(Built { engine: Arc::new(engine), canceller, protection })
+    Ok(EngineHandle { engine: Arc::new(engine), canceller, protection })
 }
 
-/// What keeps agents where they belong.
+/// The sandbox of agents.
 pub fn protection(settings: &Settings, config: &Config) -> Result<SandboxChoice, Failure> {
     let mut available = sandbox::available();
     // As if there were less, for tests. It can only take away, and a repository has no say in it.
@@ -149,10 +153,10 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<SandboxChoice,
     })
 }
 
-/// What protects a run, to be said once when something runs.
+/// The sandbox of a run, reported once when something runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Protection<'a> {
-    /// What keeps agents where they belong.
+    /// The sandbox of agents.
     pub chosen: &'a SandboxChoice,
     /// Some agent reaches its model by itself.
     pub alone: bool,
@@ -177,7 +181,7 @@ impl Protection<'_> {
             SandboxChoice::Off => {}
             SandboxChoice::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
             SandboxChoice::Nothing(missing) => {
-                warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only named")
+                warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only reported")
             }
         });
     }
@@ -194,8 +198,8 @@ fn hook_program() -> Vec<OsString> {
     std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
 }
 
-/// Says which session begins, before it gets its files, which may take long.
-pub fn say_opened(globals: &Globals, session: &Session) {
+/// Prints the session before its checkout, which may take long.
+pub fn print_session(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
@@ -203,8 +207,8 @@ pub fn say_opened(globals: &Globals, session: &Session) {
     say!("session {} on branch {}", session.id(), branches.join(", "));
 }
 
-/// Says which programs will work as agents, and who pays for it.
-pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
+/// Prints which programs will work as agents, and who is billed.
+pub async fn print_agents(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
     if globals.verbosity < 0 {
         return;
     }
@@ -216,9 +220,9 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
     }
 }
 
-/// Says which agents no budget can hold, because they do not tell what they spend.
-pub fn say_unmetered(unmetered: impl IntoIterator<Item = UnmeteredAgent>) {
-    for agent in unmetered {
+/// Warns of agents that do not report what they spend, so that no budget limits them.
+pub fn warn_unmetered(unheld: impl IntoIterator<Item = UnmeteredAgent>) {
+    for agent in unheld {
         warning!(AgentUnmetered, "{agent}");
     }
 }
@@ -247,7 +251,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
     Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))
 }
 
-/// What the named agents are told about themselves.
+/// The profiles of the named agents.
 fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     let load = |(name, agent): (&String, &AgentSettings)| match Profile::load(agent) {
         Ok(profile) => Ok((name.clone(), profile)),
@@ -257,11 +261,11 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     config.agents.iter().map(load).collect()
 }
 
-/// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
-pub async fn see_through(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
+/// Runs a session to its end, pause or failure, shows progress, and prints how to continue.
+pub async fn run_to_end(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let hear = |told: &Told| {
+    let hear = |told: &Notification| {
         protection.hear(globals, &told.recorded.event);
         progress.event(told);
     };
@@ -292,13 +296,13 @@ pub async fn see_through(globals: &Globals, session: Session, protection: Protec
                 }
                 _ => "",
             };
-            return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on{with}")));
+            return Err(failure.hint(format!("{first}nothing recorded is lost; `{resume}` continues{with}")));
         }
     };
     if !globals.json {
         summary(globals, &session, &ended, begun.elapsed())?;
         if session.started().simulated {
-            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes only pretended"))?;
+            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes were simulated"))?;
         }
     }
     Ok(match ended {
@@ -310,10 +314,10 @@ pub async fn see_through(globals: &Globals, session: Session, protection: Protec
 }
 
 /// Said first when no agent is configured; the result says it again.
-pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set \
+pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set \
                              `agent:` in pleach.yaml or pass --agent";
 
-/// What came of a run, and how to go on.
+/// The result of a run, and how to continue.
 fn summary(
     globals: &Globals,
     session: &Session,
@@ -351,12 +355,12 @@ fn summary(
     }
     let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
-        SessionEnded::Completed if session.state().work == session.state().base => match held_back(session) {
+        SessionEnded::Completed if session.state().work == session.state().base => match uncommitted(session) {
             Some(held) => out.line(format!("no file was committed: {held}")),
             None => out.line("no file was changed"),
         },
         SessionEnded::Completed => {
-            held_back(session).iter().try_for_each(|held| out.line(held))?;
+            uncommitted(session).iter().try_for_each(|held| out.line(held))?;
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
             session.branches().try_for_each(|branch| out.line(format!("merge:   {}", merge_command(session, branch)?)))
@@ -380,12 +384,12 @@ fn summary(
             out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))?;
             out.line(format!("comment: {}", about(format!("resume {id} --answer '{node}=CHOICE: COMMENT'"))))
         }
-        SessionEnded::Paused(_) => out.line(format!("go on:   {}", about(format!("resume {id}")))),
+        SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }
 }
 
-/// What is in the working copy and in no commit, in words.
-fn held_back(session: &Session) -> Option<String> {
+/// The uncommitted files of the worktree, in words.
+fn uncommitted(session: &Session) -> Option<String> {
     let held = session.workspace().map(Workspace::held_back).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
     Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
@@ -395,17 +399,17 @@ fn held_back(session: &Session) -> Option<String> {
 fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
     session.branches().try_for_each(|branch| {
         out.line(format!("branch:  {}", branch.branch()))?;
-        bring(branch, out)
+        print_catch_up(branch, out)
     })
 }
 
-/// Where a branch stands and the newest commit of the record, where it lacks that.
-fn apart(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
+/// A branch's tip and the newest recorded commit, where the branch lacks it.
+fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
     branch.divergence().map_err(|error| of_engine(&error.into()))
 }
 
-fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
-    let Some((at, tip)) = apart(follower)? else { return Ok(()) };
+fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
+    let Some((at, tip)) = lagging(follower)? else { return Ok(()) };
     let branch = follower.branch();
     let (at, tip) = (at.short(), tip.short());
     match follower.behind() {
@@ -413,19 +417,19 @@ fn bring(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
             let checkout = behind.checkout.display();
             out.line(format!("         it is still at {at}; `{checkout}`, where it is checked out, cannot follow:"))?;
             out.line(format!("         {}", behind.why))?;
-            out.line(format!("bring:   git -C {} merge --ff-only {tip}", shell_word(checkout)))
+            out.line(format!("update:  git -C {} merge --ff-only {tip}", shell_word(checkout)))
         }
         None => {
             out.line(format!("         somebody has moved it to {at}; only the session's record has {tip}"))?;
-            out.line(format!("bring:   git switch {} && git merge {tip}", shell_word(branch)))
+            out.line(format!("merge:   git switch {} && git merge {tip}", shell_word(branch)))
         }
     }
 }
 
-/// How the user takes the result; where the branch lacks some of it, by its newest commit. Without a checkout only a
+/// The command that merges the result; by its newest commit where the branch lags. Without a checkout only a
 /// fast-forward can be asked for.
 fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
-    let (branch, missing) = (follower.branch(), apart(follower)?.map(|(_, tip)| tip));
+    let (branch, missing) = (follower.branch(), lagging(follower)?.map(|(_, tip)| tip));
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
     Ok(match (&session.started().target, session.has_checkout()) {
         (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),

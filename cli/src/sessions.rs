@@ -6,19 +6,19 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_record};
+use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::render::session::{age, what_for};
+use crate::lib_errors::{of_engine, of_record};
+use crate::render::session::{age, title};
 use crate::session::Place;
 use crate::settings;
 
-/// How many sessions a hint names.
+/// The most sessions a hint names.
 const NAMED: usize = 5;
 
 /// The repository whose sessions are meant.
 pub fn repository(globals: &Globals) -> Result<Repo, Failure> {
-    let settings = settings::below(globals, &globals.dir)?;
+    let settings = settings::load_for(globals, &globals.dir)?;
     Ok(Place::find(&globals.dir, None, &settings)?.repo)
 }
 
@@ -47,16 +47,16 @@ pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
 
 /// Which sessions a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum SessionFilter {
     /// All.
     Any,
-    /// Those `pleach resume` goes on with.
+    /// Those `pleach resume` continues with.
     Resumable,
     /// Those that have not ended.
     Open,
 }
 
-impl Fit {
+impl SessionFilter {
     /// Whether a session is one of them.
     pub fn takes(self, summary: &Summary) -> bool {
         match self {
@@ -72,10 +72,9 @@ impl Fit {
     fn none(self) -> Failure {
         let (message, hint) = match self {
             Self::Any => ("there is no session in this repository", "`pleach run FILE.dot` starts one"),
-            Self::Resumable => (
-                "there is no session to resume",
-                "`pleach status` lists the sessions; `pleach gardener` goes on with tasks",
-            ),
+            Self::Resumable => {
+                ("there is no session to resume", "`pleach status` lists the sessions; `pleach gardener` resumes tasks")
+            }
             Self::Open => ("every session has ended", "`pleach status` lists them"),
         };
         Failure::new(Code::NoSuchSession, message).hint(hint)
@@ -83,24 +82,29 @@ impl Fit {
 }
 
 /// The session an id, or the beginning of one, names; without one the newest that fits, which is then said.
-pub fn named_or_newest(globals: &Globals, repo: &Repo, given: Option<&str>, fit: Fit) -> Result<SessionId, Failure> {
+pub fn named_or_newest(
+    globals: &Globals,
+    repo: &Repo,
+    given: Option<&str>,
+    fit: SessionFilter,
+) -> Result<SessionId, Failure> {
     if let Some(given) = given {
         return resolve(repo, given);
     }
     let found = newest(repo, fit)?;
     if globals.verbosity >= 0 {
         let age = age(found.started_at, clock::now());
-        say!("using session {} ({}, {}, {age} old)", found.session, what_for(&found), found.standing().word());
+        say!("using session {} ({}, {}, {age} old)", found.session, title(&found), found.standing().word());
     }
     Ok(found.session)
 }
 
 /// The session that was started last, of those that fit. What runs is meant before what only waits.
-pub fn newest(repo: &Repo, fit: Fit) -> Result<Summary, Failure> {
+pub fn newest(repo: &Repo, fit: SessionFilter) -> Result<Summary, Failure> {
     let all = View::all(repo).map_err(|error| of_engine(&error))?;
     let mut fitting: Vec<Summary> =
         all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(|s| fit.takes(s)).collect();
-    if fit == Fit::Open {
+    if fit == SessionFilter::Open {
         fitting.sort_by_key(|summary| summary.standing() != SessionStatus::Running);
     }
     fitting.into_iter().next().ok_or_else(|| fit.none())
@@ -108,5 +112,5 @@ pub fn newest(repo: &Repo, fit: Fit) -> Result<Summary, Failure> {
 
 /// The session that is named, or the newest, read whole.
 pub fn load(globals: &Globals, repo: &Repo, given: Option<&str>) -> Result<View, Failure> {
-    View::load(repo, &named_or_newest(globals, repo, given, Fit::Any)?).map_err(|error| of_engine(&error))
+    View::load(repo, &named_or_newest(globals, repo, given, SessionFilter::Any)?).map_err(|error| of_engine(&error))
 }

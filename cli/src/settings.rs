@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved, Source};
+use pleach::config::{self, ConfigError, Environment, Layer, Precedence, Resolved, Source};
 use pleach::plain_file;
 use pleach::redact::Redactor;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::globals::Globals;
 
 /// The names of a project's configuration file, the first one that is there.
 pub const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
 
-/// What a command knows before it reads its settings.
+/// What a command needs to find its settings.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// Where the search upward begins: the pipeline's directory, or the one pleach works in.
+    /// Where the search upward starts: the pipeline's directory, or the one pleach works in.
     pub from: PathBuf,
     /// The directory relative paths in variables and flags start from.
     pub dir: PathBuf,
@@ -48,7 +48,7 @@ impl Search {
 }
 
 /// The settings of a command that works below `dir`.
-pub fn below(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
+pub fn load_for(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
     load(globals.environment.clone(), &Search::with(globals, dir, std::iter::empty()))
 }
 
@@ -62,7 +62,7 @@ pub struct Settings {
     /// The environment without them, for the programs pleach itself needs: a repository must not steer these, and they
     /// run before it is trusted.
     pub own_environment: Environment,
-    /// Where pleach keeps what belongs to this user and no repository.
+    /// The state directory of this user.
     pub state_dir: PathBuf,
     /// The files that were read, weakest first.
     pub files: Vec<PathBuf>,
@@ -84,17 +84,17 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         Layer::environment(&environment, &search.dir),
         search.flag_layer(),
     ];
-    let mut add = |level: Level, file: PathBuf, text: String| {
+    let mut add = |level: Precedence, file: PathBuf, text: String| {
         files.push(file.clone());
         layers.push(Layer::file(level, file, text));
     };
     if let Some(file) = user_config(&environment)
         && let Some(text) = read(&file, plain_file::read)?
     {
-        add(Level::User, file, text);
+        add(Precedence::User, file, text);
     }
     if let Some((file, text)) = find(&search.from, &[".arborist/config.json"])? {
-        add(Level::Arborist, file, text);
+        add(Precedence::Arborist, file, text);
     }
     let project = match &search.config {
         Some(file) => Some((file.clone(), read(file, plain_file::read_given)?.ok_or_else(|| no_such_file(file))?)),
@@ -104,7 +104,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     let mut variables = Vec::new();
     if let Some((file, text)) = project {
         let dotenv = file.with_file_name(".env");
-        add(Level::Project, file, text);
+        add(Precedence::Project, file, text);
         if let Some(text) = read(&dotenv, plain_file::read)? {
             match config::parse_dotenv(&text, &dotenv) {
                 Ok(entries) => variables = entries,
@@ -141,7 +141,7 @@ fn warn(resolved: &Resolved, dir: &Path) {
     }
 }
 
-/// All mistakes of a configuration as one failure, files named as seen from `dir`.
+/// All errors of a configuration as one failure, files named as seen from `dir`.
 pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     let named = errors.iter().cloned().map(|mut error| {
         error.place.file = error.place.file.map(|file| shortened(&file, dir));
@@ -149,14 +149,14 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     });
     let mut errors: Vec<ConfigError> = named.collect();
     let diagnostics = errors.iter().map(diagnostic).collect();
-    // Among several, what mends one stands below its place.
+    // Among several, what fixes one is below its place.
     let own = match errors.as_mut_slice() {
         [only] => only.hint.take(),
         _ => None,
     };
     let mut message = match errors.len() {
         1 => String::new(),
-        count => format!("{count} mistakes in the configuration\n"),
+        count => format!("{count} errors in the configuration\n"),
     };
     errors.iter().for_each(|error| {
         let _ = writeln!(message, "{error}");
@@ -165,7 +165,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     Failure::new(Code::SettingsInvalid, message.trim_end()).hint(hint).diagnosed(diagnostics)
 }
 
-/// A mistake as `--json` gives it.
+/// An error as `--json` gives it.
 fn diagnostic(error: &ConfigError) -> Value {
     let place = &error.place;
     json!({
@@ -174,7 +174,7 @@ fn diagnostic(error: &ConfigError) -> Value {
     })
 }
 
-/// A path as seen from a directory, when it lies in it.
+/// A path as seen from a directory, when it is in it.
 pub fn shortened(file: &Path, dir: &Path) -> PathBuf {
     file.strip_prefix(dir).map_or_else(|_| file.to_owned(), Path::to_owned)
 }
@@ -216,7 +216,7 @@ fn no_such_file(file: &Path) -> Failure {
 /// `$XDG_STATE_HOME/pleach`, by default below the home directory.
 pub fn state_dir(environment: &Environment) -> Result<PathBuf, Failure> {
     xdg(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
-        Failure::new(Code::NoStateDirectory, "there is no place for pleach's state")
+        Failure::new(Code::NoStateDirectory, "there is no directory for pleach's state")
             .hint("set HOME, or XDG_STATE_HOME to an absolute path")
     })
 }

@@ -13,10 +13,10 @@ use tokio::sync::{Mutex, MutexGuard};
 /// A line that is being read.
 type Reading = Receiver<io::Result<String>>;
 
-/// The line somebody waits for, or waited for in vain.
+/// The line of the current question, or of one that timed out.
 static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
 
-/// Whether somebody sits at a terminal, who can read a question and answer it.
+/// Whether there is a terminal to ask on.
 pub fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -25,7 +25,7 @@ pub fn is_possible() -> bool {
 #[derive(Debug)]
 pub struct Lines(MutexGuard<'static, Option<Reading>>);
 
-/// Waits until nobody else asks. What came too late for an earlier question is no answer to this one.
+/// Waits until no other question is open. A late answer to an earlier question is ignored.
 pub async fn lines() -> Lines {
     let mut reading = READING.lock().await;
     *reading = reading.take().and_then(unread);
@@ -58,7 +58,7 @@ fn unread(mut reading: Reading) -> Option<Reading> {
     reading.try_recv().is_err_and(|why| why == TryRecvError::Empty).then_some(reading)
 }
 
-/// Begins to read a line. The thread ends with it, or is left behind at the end of the program.
+/// Starts to read a line. The thread ends with it, or is left behind at the end of the program.
 fn read() -> Reading {
     let (sender, reading) = channel();
     thread::spawn(move || {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_came_too_late_for_an_earlier_question_is_not_taken() {
+    fn a_line_for_an_earlier_question_is_ignored() {
         let (sender, reading) = channel();
         let reading = unread(reading).expect("it is still to come");
         sender.send(Ok("y\n".to_owned())).expect("somebody waits");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_question_begins_without_it() {
+    async fn the_next_question_starts_without_it() {
         let (sender, reading) = channel();
         *READING.lock().await = Some(reading);
         assert!(lines().await.0.is_some(), "the line that is being read is the next one");

@@ -12,7 +12,7 @@
 //! loaded               the steps from here on are those of a session that was taken up again
 //! ```
 //!
-//! Steps; a word is what stands between spaces, TEXT goes to the end of the line:
+//! Steps; a word is what is between spaces, TEXT goes to the end of the line:
 //!
 //! ```text
 //! say TEXT             a piece of a message

@@ -4,9 +4,9 @@
 //! and exits with 0 unless a step says otherwise. It remembers nothing from one run to the next: what a step depends on is
 //! the prompt or files.
 //!
-//! One step per line; words are separated by spaces. A word in double quotes may hold spaces and `\n`, `\t`, `\"`, `\\`,
-//! `\$`. In every word `${PROMPT}` is the prompt, `${1}` the first ARG and so on, and `${NAME}` the environment variable
-//! (empty if there is none). Empty lines and lines that begin with `#` are skipped.
+//! One step per line; words are separated by spaces. A word in double quotes may hold spaces and `\n`, `\t`, `\"`,
+//! `\\`, `\$`. In every word `${PROMPT}` is the prompt, `${1}` the first ARG and so on, and `${NAME}` the environment
+//! variable (empty if there is none). Empty lines and lines that start with `#` are skipped.
 //!
 //! ```text
 //! write PATH TEXT      writes a file and a newline after TEXT, making its directories; any path, also outside
@@ -54,8 +54,8 @@
 //! Conditions: `exists PATH`, `missing PATH`, `prompt TEXT` (the prompt holds TEXT), `contains PATH TEXT` (the file holds
 //! TEXT), `set NAME` (the environment variable is there and not empty).
 //!
-//! A script with a mistake ends the agent with 64 before its first step, a step that fails with 70; a line on standard error
-//! says which.
+//! A script with an error ends the agent with 64 before its first step, a step that fails with 70; a line on standard
+//! error says which.
 
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
 
@@ -415,7 +415,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{status}")) }
 }
 
-/// Starts a process that goes on after this one, and waits until it does its work.
+/// Starts a process that continues after this one, and waits until it does its work.
 fn background(path: &str) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([BACKGROUND, path]).process_group(0);

@@ -55,7 +55,7 @@ pub fn burst(model: &Model, count: usize, more: &Value) -> Result<(), String> {
     })
 }
 
-/// Begins calls of that length, sends them but for their ends as far as they are taken, and leaves them open.
+/// Starts calls of that length, sends them but for their ends as far as they are taken, and leaves them open.
 pub fn swamp(model: &Model, count: usize, megabytes: usize) -> Result<(), String> {
     let megabyte = vec![b' '; 1 << 20];
     let (host, path) = model.place(model.language.path(true))?;

@@ -362,13 +362,13 @@ impl<'de> Deserialize<'de> for RepoPath {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Shape {
+        enum PathRepr {
             Text(String),
             Bytes { bytes: String },
         }
-        match Shape::deserialize(deserializer)? {
-            Shape::Text(text) => Ok(Self(text.into_bytes())),
-            Shape::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map(Self).map_err(serde::de::Error::custom),
+        match PathRepr::deserialize(deserializer)? {
+            PathRepr::Text(text) => Ok(Self(text.into_bytes())),
+            PathRepr::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map(Self).map_err(serde::de::Error::custom),
         }
     }
 }

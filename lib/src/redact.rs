@@ -53,8 +53,9 @@ const SECRET_ENDINGS: [&str; 13] = [
 /// Words that make a name ending in `_KEY` (or `_KEY_ID`, `_KEY_2`) a secret one.
 const SECRET_KEYS: [&str; 6] = ["ACCESS", "API", "ENCRYPTION", "PRIVATE", "SECRET", "SIGNING"];
 
-/// Known token shapes. Where one has a named group, only that is replaced and the text around it stays. Each begins with
-/// fixed letters, and word boundaries are those of ASCII: that keeps the search fast, also in text that is not ASCII.
+/// Known token shapes. Where one has a named group, only that is replaced and the text around it stays. Each starts
+/// with fixed letters, and word boundaries are those of ASCII: that keeps the search fast, also in text that is not
+/// ASCII.
 const SHAPES: [&str; 14] = [
     // PEM blocks, then ones cut off before their end.
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
@@ -75,8 +76,8 @@ const SHAPES: [&str; 14] = [
     r"://[^\s/:@\[\]]*:(?<password>[^\s/@\[\]]+)@",
 ];
 
-/// What ends a word though its last letter is one: sequences that colour text, also without the byte they begin with, and
-/// characters that are written as an escape.
+/// What ends a word though its last letter is one: sequences that colour text, also without the byte they start with,
+/// and characters that are written as an escape.
 const ESCAPE: &str = concat!(
     r"(?:\x1b[\[(]?|\x{9b}|\\(?i:u001b|x1b|033|e)\[)[A-Za-z0-9_]$",
     r"|[\[\x{9b}][0-9;:?]+[A-Za-z_]$",
@@ -90,13 +91,13 @@ const LONGEST_ESCAPE: usize = 64;
 /// A run of base64 this long is part of a key, not a word.
 const KEY_LINE: usize = 32;
 
-/// So much may stand between two lines of a key: a last line that is short, and what a log puts before each.
+/// So much may be between two lines of a key: a last line that is short, and what a log puts before each.
 const BETWEEN_KEY_LINES: usize = 96;
 
-/// What stands where a secret was: `[redacted:NAME]`.
+/// What is where a secret was: `[redacted:NAME]`.
 const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
 
-/// What a secret is called that only its shape tells.
+/// The name of a secret that is recognized only by its shape.
 pub const TOKEN: &str = "token";
 
 /// Whether a variable of this name holds a secret, judged by the name alone.
@@ -151,8 +152,8 @@ fn is_plain(value: &str) -> bool {
         && !has_password(value)
 }
 
-/// Whether a value says nothing: a short word as `production` or `us-east-1`, a small number, an address, a path. Replacing those wherever
-/// they stand would wreck records, and nobody keeps them secret.
+/// Whether a value is too common to be a secret: a short word as `production` or `us-east-1`, a small number, an
+/// address, a path. Replacing those wherever they are would wreck records.
 fn is_common(value: &str) -> bool {
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.') && value.len() <= 8;
     let alike = |part: &str| part.bytes().all(|b| b.is_ascii_lowercase()) || part.bytes().all(|b| b.is_ascii_digit());
@@ -179,22 +180,22 @@ fn is_secret(name: &str, value: &str) -> bool {
         && (is_secret_name(name) || !is_common(value))
 }
 
-/// What stands at a place of a JSON value.
+/// What is at a place of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// What somebody said, keys included.
+pub enum JsonPart {
+    /// Free text, keys included.
     Text,
-    /// An object of fields, or a list of such: its keys are no text, what stands behind them may be.
+    /// An object of fields, or a list of such: its keys are field names, its values may be text.
     Fields,
-    /// No text at all, such as an id or a word out of a list of pleach's own. A secret that happens to be the same word is
-    /// not given away by it, and nobody could read the value without it.
+    /// No text at all, such as an id or a word out of a list of pleach's own. A secret that happens to be the same word
+    /// is not given away by it, and the value is unreadable without it.
     Own,
 }
 
 /// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy. Clones learn from each
 /// other.
 #[derive(Debug, Clone)]
-pub struct Redactor(Arc<RwLock<Arc<Known>>>);
+pub struct Redactor(Arc<RwLock<Arc<KnownSecrets>>>);
 
 impl Redactor {
     /// A redactor for these variables (name and value) and all known token shapes. Values too ordinary to be secret
@@ -202,7 +203,7 @@ impl Redactor {
     pub fn new<N: Into<String>, V: Into<String>>(secret_values: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut names = BTreeMap::new();
         secret_values.into_iter().for_each(|(name, value)| add(&mut names, &name.into(), &value.into()));
-        Self(Arc::new(RwLock::new(Arc::new(Known::new(names)))))
+        Self(Arc::new(RwLock::new(Arc::new(KnownSecrets::new(names)))))
     }
 
     /// Takes out this value too from now on, for all clones.
@@ -211,7 +212,7 @@ impl Redactor {
         let mut names = known.names.clone();
         add(&mut names, name, value);
         if names.len() > known.names.len() {
-            *known = Arc::new(Known::new(names));
+            *known = Arc::new(KnownSecrets::new(names));
         }
     }
 
@@ -225,9 +226,9 @@ impl Redactor {
         self.known().json(value);
     }
 
-    /// Redacts what of a JSON value is text. `part` says what stands at a path of keys, such as `outcome.notes`; places in
+    /// Redacts what of a JSON value is text. `part` says what is at a path of keys, such as `outcome.notes`; places in
     /// lists are no part of it.
-    pub fn json_text(&self, value: &mut Value, part: &dyn Fn(&str, &Value) -> Part) {
+    pub fn json_text(&self, value: &mut Value, part: &dyn Fn(&str, &Value) -> JsonPart) {
         self.known().parts(value, &mut String::new(), part);
     }
 
@@ -237,13 +238,13 @@ impl Redactor {
         self.known().name_in(text)
     }
 
-    /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. Where a string is not
-    /// written as it is, this does not tell.
+    /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. It cannot tell
+    /// where a string has escapes.
     pub fn is_clean(&self, json: &str) -> bool {
         !json.contains('\\') && self.known().find(json, 0).is_none()
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<KnownSecrets> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -259,7 +260,7 @@ fn add(names: &mut BTreeMap<String, String>, name: &str, value: &str) {
 
 /// The secrets that are known.
 #[derive(Debug)]
-struct Known {
+struct KnownSecrets {
     pattern: Regex,
     marks: Regex,
     escape: Regex,
@@ -267,14 +268,14 @@ struct Known {
     names: BTreeMap<String, String>,
 }
 
-impl Known {
+impl KnownSecrets {
     fn new(names: BTreeMap<String, String>) -> Self {
-        // Longer values first: where one secret begins with another, the whole of it goes.
+        // Longer values first: where one secret starts with another, the whole of it goes.
         let mut values: Vec<&String> = names.keys().collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         let literals = values.iter().map(|value| literal(value));
         let mut all: Vec<String> = literals.chain(SHAPES.iter().map(|shape| format!("(?:{shape})"))).collect();
-        // Behind all others: where one of these is found, nothing else begins there.
+        // Behind all others: where one of these is found, nothing else starts there.
         let words: Vec<String> =
             values.iter().filter_map(|value| Some(literal(value).strip_prefix(EDGE)?.to_owned())).collect();
         if !words.is_empty() {
@@ -316,11 +317,11 @@ impl Known {
         }
     }
 
-    fn parts(&self, value: &mut Value, path: &mut String, part: &dyn Fn(&str, &Value) -> Part) {
+    fn parts(&self, value: &mut Value, path: &mut String, part: &dyn Fn(&str, &Value) -> JsonPart) {
         match (part(path, value), value) {
-            (Part::Own, _) => {}
-            (Part::Fields, Value::Array(items)) => items.iter_mut().for_each(|item| self.parts(item, path, part)),
-            (Part::Fields, Value::Object(fields)) => {
+            (JsonPart::Own, _) => {}
+            (JsonPart::Fields, Value::Array(items)) => items.iter_mut().for_each(|item| self.parts(item, path, part)),
+            (JsonPart::Fields, Value::Object(fields)) => {
                 let above = path.len();
                 for (key, value) in fields {
                     path.push_str(if above == 0 { "" } else { "." });
@@ -329,7 +330,7 @@ impl Known {
                     path.truncate(above);
                 }
             }
-            (Part::Fields | Part::Text, value) => self.json(value),
+            (JsonPart::Fields | JsonPart::Text, value) => self.json(value),
         }
     }
 
@@ -362,7 +363,7 @@ impl Known {
         changed.then_some(out)
     }
 
-    /// Where the first secret behind `from` is in a text without marks, and what it is called.
+    /// The first secret after `from` in a text without marks, and its name.
     fn find(&self, text: &str, from: usize) -> Option<(Range<usize>, &str)> {
         let mut at = from;
         while let Some(found) = self.pattern.captures_at(text, at) {
@@ -378,7 +379,7 @@ impl Known {
             if let Some(begin) = begin {
                 return Some((begin..secret.end(), self.names.get(secret.as_str()).map_or(TOKEN, String::as_str)));
             }
-            // Another may begin within what is none; both begin with a single byte.
+            // Another may start within what is none; both start with a single byte.
             at = whole.start() + 1;
         }
         None
@@ -390,8 +391,8 @@ impl Known {
     }
 }
 
-/// Where a private key begins whose last line is to follow a text: at the first of the lines of base64 at its end. None when
-/// there is no such line.
+/// Where a private key starts whose last line is to follow a text: at the first of the lines of base64 at its end. None
+/// when there is no such line.
 fn key_begin(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_key = |at: usize| bytes[at].is_ascii_alphanumeric() || b"+/=\\".contains(&bytes[at]);
@@ -408,7 +409,7 @@ fn key_begin(text: &str) -> Option<usize> {
             begin = run.start;
         }
     }
-    // Above the others stands what a cut has left of a line; where there are none, it and the last one may be all.
+    // Above the others is what a cut has left of a line; where there are none, it and the last one may be all.
     for _ in 0..2 {
         let Some(run) = run_before(begin, begin.saturating_sub(BETWEEN_KEY_LINES)) else { break };
         let between = &text[run.end..begin];
@@ -424,21 +425,21 @@ fn key_begin(text: &str) -> Option<usize> {
     (begin < bytes.len()).then_some(begin)
 }
 
-/// A value as it stands inside a JSON string.
+/// A value as it is inside a JSON string.
 fn escaped(value: &str) -> String {
     let quoted = Value::String(value.trim().to_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// A name as it may stand in a mark.
+/// A name as it may be in a mark.
 fn mark_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' }).collect()
 }
 
-/// Where a word begins or ends.
+/// Where a word starts or ends.
 const EDGE: &str = r"(?-u:\b)";
 
-/// The expression for one value. Ordinary words count only where they stand alone.
+/// The expression for one value. Ordinary words count only where they are alone.
 fn literal(value: &str) -> String {
     let word = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { EDGE } else { "" };
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_later_counts_for_all_clones() {
+    fn later_secrets_apply_to_all_clones() {
         let redactor = redactor();
         let clone = redactor.clone();
         assert_eq!(clone.text("key 9f8e7d6c5b4a"), "key 9f8e7d6c5b4a");
@@ -622,7 +623,7 @@ mod tests {
             let longer = format!("{before}orchids");
             assert!(matches!(redactor.text(&longer), Cow::Borrowed(_)), "{longer}");
         }
-        // One that begins within a word that is none is found all the same.
+        // One that starts within a word that is not one is found all the same.
         let redactor =
             Redactor::new([("A_PASSWORD", "orchid"), ("B_PASSWORD", "chid!x9Zq7w8"), ("C_PASSWORD", "orchid-bed")]);
         assert_eq!(redactor.text("norchid!x9Zq7w8"), "nor[redacted:B_PASSWORD]");
@@ -633,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rear_of_a_private_key_is_known_by_its_end() {
+    fn the_end_of_a_private_key_is_recognized() {
         let line = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6lO9rU2xA5dG8jM1pS4vY7bE0hK3n";
         let end = format!("-----{} RSA PRIVATE KEY-----", "END");
         let cut = "[... 5 bytes left out ...]\n";
@@ -671,12 +672,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_alone() {
+    fn binary_data_is_left_alone() {
         let redactor = Redactor::new([("ROOT_PASSWORD", "orchid")]);
         let part = |path: &str, _: &Value| match path {
-            "" | "orchid" | "list" => Part::Fields,
-            "list.id" => Part::Own,
-            _ => Part::Text,
+            "" | "orchid" | "list" => JsonPart::Fields,
+            "list.id" => JsonPart::Own,
+            _ => JsonPart::Text,
         };
         let mut value = json!({"orchid": {"orchid": "an orchid"}, "list": [{"id": "orchid", "orchid": ["orchid"]}, "orchid"],
             "map": {"orchid": 1}});
@@ -729,7 +730,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_clean_as_text_is_left_alone_piece_by_piece(
+        fn clean_text_is_left_alone_piece_by_piece(
             values in proptest::collection::vec(("[A-C]{1,2}_(TOKEN|URL)", "[a-z0-9!:/\n\"\\\\]{5,8}"), 0..4),
             pieces in proptest::collection::vec((0usize..6, "[a-z \n\t\"\\\\é]{0,3}", "[a-z \n]{0,3}"), 0..6),
         ) {

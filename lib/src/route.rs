@@ -34,7 +34,7 @@ pub enum Action {
 }
 
 /// What the engine is to do now in each of a session's contexts. Nothing while its node runs, after its end, and while
-/// the session does not go on, which the root tells.
+/// the root says that the session does not continue.
 pub fn next(contexts: &[&State], now: Timestamp) -> Vec<(ContextId, Action)> {
     let goes_on = |state: &&&State| state.phase == Phase::Running;
     let root = contexts.iter().find(|state| !state.is_branch);
@@ -67,7 +67,7 @@ pub struct Decision {
 
 /// What an attempt left beside its outcome.
 #[derive(Debug, Clone, Copy)]
-pub struct Left<'a> {
+pub struct AttemptOutput<'a> {
     /// The trees its worktrees ended with.
     pub trees: &'a Snapshot,
     /// A digest of what it printed or answered.
@@ -75,7 +75,13 @@ pub struct Left<'a> {
 }
 
 /// Decides what follows from `outcome` of the running `visit`.
-pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcome, left: Left<'_>) -> Decision {
+pub fn decide(
+    pipeline: &Pipeline,
+    state: &State,
+    visit: &Visit,
+    outcome: Outcome,
+    left: AttemptOutput<'_>,
+) -> Decision {
     let Some(node) = pipeline.node(&visit.node) else {
         let reason = format!("the pipeline has no node `{}`", visit.node);
         return Decision { outcome, route: Route::Fail { reason }, delay: None };
@@ -94,17 +100,17 @@ fn route(
     state: &State,
     (node, attempts): (&Node, u32),
     outcome: &Outcome,
-    left: Left<'_>,
+    left: AttemptOutput<'_>,
 ) -> Route {
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
     }
-    if goes_in_circles(pipeline, state, node, outcome, left) {
+    if is_looping(pipeline, state, node, outcome, left) {
         let reason = format!(
-            "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run goes in circles: \
+            "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run is looping: \
              {}; set `max_visits` on a node of this cycle to allow more rounds",
             node.id,
-            way_round(&state.completed, &node.id)
+            cycle_words(&state.completed, &node.id)
         );
         return Route::Fail { reason };
     }
@@ -112,16 +118,16 @@ fn route(
     if let Some(edge) = edge {
         let to = edge.to.clone();
         let route = if edge.loop_restart { Route::Restart { to } } else { Route::Edge { to } };
-        return bounded(pipeline, state, node, route);
+        return within_limits(pipeline, state, node, route);
     }
     if outcome.status == Status::Fail {
         let target = node.retry_target.as_ref().or(node.fallback_retry_target.as_ref());
         return match target {
-            Some(to) => bounded(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
+            Some(to) => within_limits(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
             None => Route::Fail { reason: failure(node, attempts, outcome) },
         };
     }
-    let reason = format!("no edge leads on from `{}` with outcome `{}`", node.id, outcome.status);
+    let reason = format!("`{}` has no edge for outcome `{}`", node.id, outcome.status);
     Route::Fail { reason }
 }
 
@@ -131,8 +137,8 @@ fn failure(node: &Node, attempts: u32, outcome: &Outcome) -> String {
     format!("`{}` failed{after}{why}", node.id)
 }
 
-/// An outcome that is neither built in nor named by a condition is a failure: a `rejected` that nobody asks for must not
-/// go on like a success.
+/// An outcome that is neither built in nor named by a condition is a failure: a `rejected` without an edge must not
+/// continue like a success.
 fn known(pipeline: &Pipeline, node: &Node, outcome: Outcome) -> Outcome {
     let Status::Custom(word) = &outcome.status else { return outcome };
     if node.handler == HandlerKind::Conditional || is_asked_for(pipeline, node, word) {
@@ -147,7 +153,7 @@ fn known(pipeline: &Pipeline, node: &Node, outcome: Outcome) -> Outcome {
     Outcome { status: Status::Fail, failure_reason: Some(reason), ..outcome }
 }
 
-/// Whether a condition behind a node names an outcome: on an edge of its own, or behind branch points, which pass it on.
+/// Whether a condition after a node names an outcome: on an edge of its own, or behind branch points, which pass it on.
 fn is_asked_for(pipeline: &Pipeline, node: &Node, word: &str) -> bool {
     let (mut seen, mut next) = (BTreeSet::new(), vec![&node.id]);
     while let Some(at) = next.pop() {
@@ -205,8 +211,8 @@ fn settle(node: &Node, outcome: Outcome) -> Outcome {
     Outcome { status: Status::Fail, failure_reason, ..outcome }
 }
 
-/// A step of a task goes well or it fails. With a word of its own it has not gone well, so nothing goes on behind it but
-/// where an edge asks for that, or a branch point may.
+/// A step of a task goes well or it fails. With a word of its own it has not gone well, so nothing continues after it
+/// but where an edge asks for that, or a branch point may.
 fn of_step(pipeline: &Pipeline, state: &State, node: &Node, outcome: Outcome) -> Outcome {
     let is_step = state.task.is_some() && node.step.is_some();
     let Some(said) = outcome.own_word().filter(|_| is_step) else { return outcome };
@@ -243,9 +249,9 @@ pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outco
     by_label.or_else(by_id).copied().or_else(|| best(open.iter().copied()))
 }
 
-/// The node a run that knows nothing of what was said before can begin at, behind one that went well. None where what came
-/// of that node, or of one before it, decides which way is taken, there or later on.
-pub fn behind<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a NodeId> {
+/// The node a run that knows nothing of what was said before can start at, after one that went well. None where what
+/// came of that node, or of one before it, decides which way is taken, there or later on.
+pub fn entry_after<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a NodeId> {
     let reads = |edge: &'a Edge, known: &[&str]| {
         let keys = edge.condition.iter().flat_map(Condition::keys);
         let mut short = keys.map(|key| key.strip_prefix("context.").unwrap_or(key));
@@ -286,7 +292,7 @@ fn best<'a>(edges: impl Iterator<Item = &'a Edge>) -> Option<&'a Edge> {
     })
 }
 
-/// The value of a key in a condition, as it stands once the outcome is part of the context; a missing one is empty.
+/// The value of a key in a condition, as it is once the outcome is part of the context; a missing one is empty.
 fn lookup(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, key: &str) -> String {
     let counts = outcome.status != Status::Skipped;
     let find = |key: &str| match key {
@@ -311,7 +317,7 @@ pub fn text_of(value: &Value) -> String {
     }
 }
 
-/// At the exit every gate the run has come to must be satisfied, and one that sent it back must have run again.
+/// At the exit every gate the run has reached must be satisfied, and one that sent it back must have run again.
 fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
     if outcome.status == Status::Fail {
         return Route::Fail { reason: outcome.failure_reason.clone().unwrap_or_else(|| "the exit failed".into()) };
@@ -334,11 +340,11 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
         let reason = format!("goal gate `{}` is still unsatisfied after {retries} retries", gate.id);
         return Route::Fail { reason };
     }
-    bounded(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
+    within_limits(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
 }
 
-/// The node a run failed at that has come to its end at `node`: going on from the exit would lead nowhere where a gate is
-/// what did not let it end.
+/// The node a run failed at that has reached its end at `node`: continuing from the exit would lead nowhere where a
+/// gate is what did not let it end.
 pub fn failed_node<'a>(pipeline: &'a Pipeline, state: &State, node: &'a Node) -> &'a Node {
     match node.handler {
         HandlerKind::Exit => unsatisfied_gate(pipeline, state).unwrap_or(node),
@@ -346,15 +352,15 @@ pub fn failed_node<'a>(pipeline: &'a Pipeline, state: &State, node: &'a Node) ->
     }
 }
 
-/// The first step a pass at a task has come to that keeps the task from being complete, whatever edges lead on behind it:
-/// nothing lands that was not done, is red or was rejected. A step of the user's own is for the pipeline to judge.
+/// The first step a pass at a task has reached that keeps the task from being complete, whatever edges lead on after
+/// it: nothing lands that was not done, is red or was rejected. A step of the user's own is for the pipeline to judge.
 fn unsatisfied_step<'a>(pipeline: &'a Pipeline, state: &State) -> Option<&'a Node> {
     let decides = |node: &&Node| matches!(node.step.as_deref(), Some("implement" | "test" | "review"));
     let failed = |node: &&Node| state.outcome(&node.id).is_some_and(|outcome| !outcome.status.is_success());
     pipeline.nodes().iter().filter(|_| state.task.is_some()).filter(decides).find(failed)
 }
 
-/// The first gate the run has come to that does not let it end.
+/// The first gate the run has reached that does not let it end.
 pub fn unsatisfied_gate<'a>(pipeline: &'a Pipeline, state: &State) -> Option<&'a Node> {
     pipeline.nodes().iter().filter(|node| node.goal_gate).find(|node| {
         state.recheck.contains(&node.id) || state.outcome(&node.id).is_some_and(|outcome| !outcome.status.is_success())
@@ -366,7 +372,7 @@ pub fn max_visits(pipeline: &Pipeline, node: &Node) -> u32 {
     node.max_visits.or(pipeline.default_max_visits).unwrap_or(DEFAULT_MAX_VISITS)
 }
 
-/// Whether the run goes on to end only by its own limits here: it waits for something, or somebody said how often.
+/// Whether only its own limits end the cycle here: it waits for something, or has a limit.
 fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
     let mut nodes = round.iter().filter_map(|id| pipeline.node(id));
     let bounded =
@@ -376,17 +382,17 @@ fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
         || round.windows(2).any(|pair| bounded(&pair[0], &pair[1]))
 }
 
-/// The largest limit somebody has given another node on the way round of one for which nobody gave any: whoever counts the
-/// rounds at one node means all of them.
-fn said_of_round(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
+/// The largest explicit limit of another node in the cycle, for a node without one: a limit at one node bounds the
+/// whole cycle.
+fn largest_limit(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
     if target.max_visits.or(pipeline.default_max_visits).is_some() {
         return 0;
     }
     round.iter().filter_map(|id| pipeline.node(id)?.max_visits).max().unwrap_or(0)
 }
 
-/// `route`, unless it leads to a node the run has come to too often.
-fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
+/// `route`, unless it leads to a node the run has reached too often.
+fn within_limits(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
     let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
         &route
     else {
@@ -397,29 +403,29 @@ fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Rou
     };
     let mut walked = state.completed.clone();
     walked.push(from.id.clone());
-    let max = max_visits(pipeline, target).max(said_of_round(pipeline, target, &round(&walked, to)));
+    let max = max_visits(pipeline, target).max(largest_limit(pipeline, target, &newest_cycle(&walked, to)));
     if state.rounds(to) < max {
         return route;
     }
-    let reason = format!("`{to}` reached its visit limit of {max}: {}", way_round(&walked, to));
+    let reason = format!("`{to}` reached its visit limit of {max}: {}", cycle_words(&walked, to));
     Route::Fail { reason }
 }
 
-/// A node that ends the same way again and again on the same files, with the same words, will do so for ever. A cycle that
-/// waits for something, or has a limit of its own, is left to that.
-fn goes_in_circles(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, left: Left<'_>) -> bool {
+/// A node that ends the same way again and again on the same files, with the same words, will do so forever. A cycle
+/// that waits for something, or has a limit of its own, is left to that.
+fn is_looping(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, left: AttemptOutput<'_>) -> bool {
     let repeats = state.nodes.get(&node.id).is_some_and(|known| {
         known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, left.trees, left.output)
     });
-    works(node) && repeats && !is_counted(pipeline, &round(&state.completed, &node.id))
+    works(node) && repeats && !is_counted(pipeline, &newest_cycle(&state.completed, &node.id))
 }
 
 /// The newest way round from `node` to itself.
-fn round(walked: &[NodeId], node: &NodeId) -> Vec<NodeId> {
+fn newest_cycle(walked: &[NodeId], node: &NodeId) -> Vec<NodeId> {
     let from = walked.iter().rposition(|walked| walked == node).unwrap_or(0);
     walked[from..].iter().chain([node]).cloned().collect()
 }
 
-fn way_round(walked: &[NodeId], node: &NodeId) -> String {
-    round(walked, node).iter().map(NodeId::as_str).collect::<Vec<_>>().join(" → ")
+fn cycle_words(walked: &[NodeId], node: &NodeId) -> String {
+    newest_cycle(walked, node).iter().map(NodeId::as_str).collect::<Vec<_>>().join(" → ")
 }

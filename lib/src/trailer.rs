@@ -8,22 +8,22 @@ use crate::ids::{NodeId, PipelineName, SessionId, TurnId};
 
 /// A commit message taken apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct CommitMessage {
     /// The first paragraph, on one line.
     pub subject: String,
-    /// What stands between subject and trailers.
+    /// What is between subject and trailers.
     pub body: String,
     /// The trailers in order.
     pub trailers: Vec<(String, String)>,
 }
 
-/// What git's trailer parser takes for the end of a message when a line begins with it.
+/// What git's trailer parser takes for the end of a message when a line starts with it.
 const DIVIDER: &str = "---";
 
 /// What git takes for the end of a message when a comment line holds nothing else.
 const SCISSORS: &str = "------------------------ >8 ------------------------";
 
-/// How the line begins that `git cherry-pick -x` puts among the trailers.
+/// How the line starts that `git cherry-pick -x` puts among the trailers.
 const COPIED: &str = "(cherry picked from commit ";
 
 /// A message without what `git cherry-pick -x` has added to it.
@@ -39,7 +39,7 @@ pub fn before_copied(message: &[u8]) -> &[u8] {
     }
 }
 
-impl Message {
+impl CommitMessage {
     /// The message git is given. Subject and trailers are put on one line each; in the body, line ends become `\n`
     /// and NUL, which no commit can hold, becomes U+FFFD. A message without trailers whose body ends in what looks like
     /// some reads as if they were: give it at least one.
@@ -66,8 +66,8 @@ impl Message {
 
     /// Takes a message apart. Any text is a message; one without trailers has none.
     ///
-    /// Messages are read as commits hold them, where no patch follows: a `---` line that somebody else wrote (test
-    /// output is full of them) belongs to the body and does not hide the trailers below it.
+    /// Messages are read as commits hold them, where no patch follows: a `---` line in the body (test output is full of
+    /// them) belongs to the body and does not hide the trailers below it.
     pub fn read(text: &str) -> Self {
         let lines: Vec<&str> = lines(text).collect();
         let first = lines.iter().position(|line| !is_blank(line)).unwrap_or(lines.len());
@@ -90,7 +90,7 @@ impl Message {
     }
 }
 
-/// Whether a text stands in a trailer as it is, so that it is read back the same.
+/// Whether a text is in a trailer as it is, so that it is read back the same.
 pub fn fits(text: &str) -> bool {
     one_line(text) == text
 }
@@ -118,7 +118,7 @@ fn ends_message(line: &str) -> bool {
     bare.starts_with(DIVIDER) || bare.ends_with(SCISSORS)
 }
 
-/// Takes off the one space [`Message::write`] put in front of such a line.
+/// Takes off the one space [`CommitMessage::write`] put in front of such a line.
 fn undecorated(line: &str) -> &str {
     if ends_message(line) { line.strip_prefix(' ').unwrap_or(line) } else { line }
 }
@@ -198,7 +198,7 @@ impl TurnFacts {
     }
 
     /// The facts of a turn commit; none when the message is not one of a turn.
-    pub fn read(message: &Message) -> Option<Self> {
+    pub fn read(message: &CommitMessage) -> Option<Self> {
         let parsed = |key| message.trailer(key);
         Some(Self {
             model: parsed("Orchestra-Model")?.to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::budget::Limits;
+use pleach::budget::BudgetLimits;
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{PlannerBudget, UnmeteredAgent};
 use pleach::event::Warning;
@@ -21,37 +21,38 @@ use serde_json::json;
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{advised, of_engine, of_workspace};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{advised, of_engine, of_workspace};
 use crate::next_commands::about;
 use crate::render::Out;
 use crate::runtime::block_on;
 use crate::say;
-use crate::session::{build, say_unmetered};
+use crate::session::{build, warn_unmetered};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// Make a task tree from markdown.
 ///
-/// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked, and
-/// asked for once more when something is wrong with it. With --no-ai the files are read by fixed rules: phases are `##
-/// Phase N: Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and what waits for what stands below `##
+/// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked,
+/// and requested once more if it is not valid. With --no-ai the files are read by fixed rules: phases are `## Phase N:
+/// Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and dependencies are listed below `##
 /// Dependencies`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// The directory with the markdown files.
     #[arg(long, value_name = "DIR")]
     spec_dir: PathBuf,
-    /// The file to write, or the directory to write task-tree.json to; the one of the spec without it. An existing file is
-    /// only overwritten with -y.
+    /// The file to write, or the directory to write task-tree.json to; by default the directory of the spec. An
+    /// existing file is only overwritten with -y.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// Read the files by fixed rules, without an agent.
     #[arg(long)]
     no_ai: bool,
-    /// The agent that plans, as `agent` in pleach.yaml names it.
+    /// The agent that plans, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT", conflicts_with = "no_ai")]
     runner: Option<String>,
     /// The model that plans.
@@ -63,7 +64,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let dir = globals.path(&args.spec_dir);
     let output = args.output.as_ref().map_or_else(|| dir.join(NAME), |given| output(globals, given));
     if output.exists() && !globals.yes {
-        return Err(taken(&output));
+        return Err(already_exists(&output));
     }
     let settings = load_settings(globals, &dir, &args)?;
     let repo = git::discover(&dir, &settings.own_environment).ok();
@@ -75,7 +76,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
         false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
     };
     write(globals, &output, &tree)?;
-    tell(globals, &args, &output, &tree, &warnings)
+    print_result(globals, &args, &output, &tree, &warnings)
 }
 
 /// The file to write: in a directory that is named instead, the usual one.
@@ -126,7 +127,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
 fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
     spec::read(files).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-        let message = format!("no tree can be made of this:\n{}", listed.join("\n"));
+        let message = format!("cannot make a tree from this spec:\n{}", listed.join("\n"));
         Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written")
     })
 }
@@ -153,16 +154,16 @@ fn by_agent(
         Failure::new(Code::AgentMissing, error.to_string()).hint("`pleach config` shows which agents are configured")
     })?;
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
-    User::of(globals, settings, place).require(for_planner(&settings.resolved, &settings.environment))?;
+    TerminalTruster::of(globals, settings, place).require(for_planner(&settings.resolved, &settings.environment))?;
     // What the planner leaves there is of no use to anybody, and goes with it.
     let scratch = Scratch::make(&settings.state_dir).map_err(|error| of_workspace(&error))?;
     if globals.verbosity >= 0 {
         say!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
-    let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
+    let limits = BudgetLimits { budget: config.budget.clone(), ..BudgetLimits::default() };
     if limits.is_set() && !agent.tells_spending() {
         let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
-        say_unmetered([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
+        warn_unmetered([UnmeteredAgent { agent: name, nodes: [planner_node()].into() }]);
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();
@@ -196,7 +197,7 @@ fn failure(error: &PlanError) -> Failure {
         // It is no attempt that counts, so it may be asked again whatever was answered before.
         PlanError::Agent(stuck) if stuck.is_stuck(false) => {
             let failure = advised(Code::PlannerUnusable, error);
-            let how = failure.hint.clone().unwrap_or_else(|| "mend it".to_owned());
+            let how = failure.hint.clone().unwrap_or_else(|| "fix it".to_owned());
             failure.hint(format!("{how}; then run it again: nothing was written; --no-ai needs no agent"))
         }
         PlanError::Agent(_) | PlanError::Limit(_) => {
@@ -205,9 +206,9 @@ fn failure(error: &PlanError) -> Failure {
     }
 }
 
-fn taken(output: &Path) -> Failure {
-    Failure::new(Code::OutputExists, format!("`{}` exists", output.display()))
-        .hint("-y overwrites it; -o names another file")
+fn already_exists(output: &Path) -> Failure {
+    Failure::new(Code::OutputExists, format!("`{}` already exists", output.display()))
+        .hint("pass -y to overwrite it, or another file with -o")
 }
 
 fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failure> {
@@ -219,14 +220,14 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
     };
     let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => taken(output),
+        ErrorKind::AlreadyExists => already_exists(output),
         _ => Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", output.display()))
             .because(&error)
-            .hint("-o names another file, in a directory that exists and can be written to"),
+            .hint("pass -o with a file in a directory that exists and can be written to"),
     })
 }
 
-fn tell(
+fn print_result(
     globals: &Globals,
     args: &BuildArgs,
     output: &Path,

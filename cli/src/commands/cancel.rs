@@ -9,31 +9,31 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::next_commands::about;
 use crate::render::Out;
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 use crate::settings;
 
 /// Cancel a session permanently.
 ///
-/// A process that works on it is told so: it finishes the turn in flight, records the end and exits with code 1. When
-/// the grace period is over it is told once more and kills its agents. Everything recorded stays: the turns, the branch
-/// and the working copy. `pleach rm` removes them.
+/// Its process, if it runs, finishes the turn in flight, records the end and exits with code 1. After the grace period
+/// it kills its agents. Everything recorded stays: the turns, the branch and the worktree. `pleach rm` removes them.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The session, or the beginning of its id; without one the newest that runs, else the newest that has not ended.
+    /// The session, or the beginning of its id; by default the newest that runs, else the newest that has not ended.
     session: Option<String>,
-    /// How many seconds the turn in flight may take to finish.
+    /// Seconds the turn in flight may take to finish.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 }
 
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
     let (cancelled, interrupted) = cancel_and_wait(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {
@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
+/// Cancels a session, and reports the process that is interrupted for it. Says whether there was one.
 pub fn cancel_and_wait(
     globals: &Globals,
     repo: &Repo,
@@ -56,7 +56,7 @@ pub fn cancel_and_wait(
     grace: Duration,
 ) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
-    let redactor = settings::below(globals, &globals.dir)?.redactor();
+    let redactor = settings::load_for(globals, &globals.dir)?.redactor();
     let cancelled = cancel_session(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };
@@ -66,7 +66,7 @@ pub fn cancel_and_wait(
     });
     let cancelled = cancelled.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
-            held.hint("it did not let go when asked, or runs on another machine or for another user; end it there")
+            held.hint("it did not stop when asked, or runs on another machine or as another user; stop it there")
         }
         failure => failure,
     })?;

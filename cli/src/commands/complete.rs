@@ -1,16 +1,16 @@
-//! `pleach __complete`: the ids that could stand next on a command line, for the scripts of `pleach completions`.
+//! `pleach __complete`: the ids that could be next on a command line, for the scripts of `pleach completions`.
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command};
 use pleach::engine::View;
 
-use crate::commands::Cli;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::render::Out;
-use crate::render::session::what_for;
-use crate::sessions::{self, Fit};
-use crate::tree::look::Ground;
+use crate::render::session::title;
+use crate::sessions::{self, SessionFilter};
+use crate::tree::overview::TreeContext;
 
 /// Print the ids that fit next, each with a tab and what it is.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub struct CompleteArgs {
     words: Vec<String>,
 }
 
-/// What ids are asked for, and where.
+/// The ids to complete, and where.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     command: String,
@@ -29,29 +29,29 @@ struct Wanted {
     tasks: bool,
 }
 
-pub fn run(globals: &Globals, args: CompleteArgs) -> Result<Exit, Failure> {
-    let wanted = wanted(&Cli::command(), &args.words);
+pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit, Failure> {
+    let wanted = wanted(cli, &args.words);
     let dir = wanted.dir.as_ref().map_or_else(|| globals.dir.clone(), |dir| globals.dir.join(dir));
     let globals = Globals { dir, ..globals.clone() };
     let mut out = Out::new();
     if wanted.sessions {
         let fit = match wanted.command.as_str() {
-            "resume" => Fit::Resumable,
-            "cancel" | "pause" => Fit::Open,
-            _ => Fit::Any,
+            "resume" => SessionFilter::Resumable,
+            "cancel" | "pause" => SessionFilter::Open,
+            _ => SessionFilter::Any,
         };
         let (all, _) = View::open(&sessions::repository(&globals)?).map_err(|error| of_engine(&error))?;
         for (id, summary) in all {
             match summary {
                 Ok(summary) if fit.takes(&summary) => {
-                    out.line(format!("{id}\t{}, {}", what_for(&summary), summary.standing().word()))?;
+                    out.line(format!("{id}\t{}, {}", title(&summary), summary.standing().word()))?;
                 }
                 _ => {}
             }
         }
     }
     if wanted.tasks {
-        let ground = Ground::find(&globals)?;
+        let ground = TreeContext::find(&globals)?;
         let (trees, _) = ground.trees(None, &mut ground.reader())?;
         for grown in &trees {
             let (tree, progress) = (&grown.file.tree, &grown.progress);
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: CompleteArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What could stand behind these words.
+/// The ids that could follow these words.
 fn wanted(cli: &Command, words: &[String]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut command = cli;
@@ -112,7 +112,10 @@ fn takes_value<'a>(cli: &'a Command, command: &'a Command, word: &str) -> Option
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::commands::Cli;
 
     fn wanted_behind(line: &str) -> Wanted {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

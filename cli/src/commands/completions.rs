@@ -1,10 +1,10 @@
 //! `pleach completions`
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::commands::Cli;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::Out;
 
@@ -18,15 +18,15 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn run(_globals: &Globals, args: CompletionsArgs) -> Result<Exit, Failure> {
+pub fn run(_globals: &Globals, args: CompletionsArgs, mut cli: Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "pleach", &mut script);
+    clap_complete::generate(args.shell, &mut cli, "pleach", &mut script);
     let script = with_ids(args.shell, String::from_utf8_lossy(&script).into_owned());
     Out::new().bytes(script.as_bytes())?;
     Ok(Exit::Done)
 }
 
-/// The script with what asks pleach for the ids that could stand next. What it says to standard error is of no use there.
+/// The script with what asks pleach for the ids that could be next. What it says to standard error is of no use there.
 fn with_ids(shell: Shell, script: String) -> String {
     match shell {
         Shell::Bash => script + BASH,

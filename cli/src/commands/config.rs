@@ -1,26 +1,27 @@
 //! `pleach config`
 
 use clap::Args;
-use pleach::config::{self, Key, Source};
+use pleach::config::{self, SettingKey, Source};
 use pleach::text::{listed, visible};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings::{self, Search, Settings};
 
-/// So many items of a list stand in a row.
+/// So many items of a list are in a row.
 const LISTED: usize = 3;
 
-/// Show every setting with its value and the place it came from.
+/// Show every setting with its value and source.
 ///
 /// Flags win over PLEACH_* variables, these over pleach.yaml (or orchestra.yaml), .arborist/config.json, your own
 /// config.yaml and the defaults. Secrets are never shown.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Explain one setting, or all settings of a section: what it means, what it takes, where its value came from.
+    /// Explain one setting, or all settings of a section: its meaning, its values, its source.
     #[arg(long, value_name = "KEY")]
     explain: Option<String>,
 }
@@ -28,7 +29,7 @@ pub struct ConfigArgs {
 /// A setting and all there is to know about it.
 struct Row {
     path: String,
-    key: Option<Key>,
+    key: Option<SettingKey>,
     value: Option<Value>,
     source: Source,
     overridden: Vec<Source>,
@@ -69,7 +70,7 @@ fn rows(settings: &Settings, globals: &Globals) -> Vec<Row> {
         Source { file, ..source.clone() }
     };
     let mut given = settings.resolved.settings();
-    let row = |path: String, key: Option<Key>, value: Option<Value>, source: &Source| {
+    let row = |path: String, key: Option<SettingKey>, value: Option<Value>, source: &Source| {
         let mut value = value;
         value.iter_mut().for_each(|value| redactor.json(value));
         let weaker = settings.resolved.overridden.get(&path).into_iter().flatten();
@@ -122,8 +123,8 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
     Ok(found)
 }
 
-/// A setting nobody gives: the one asked for, or the pattern it belongs to.
-fn unset(asked: &str, key: Key) -> Row {
+/// A setting without a value: the one asked for, or its pattern.
+fn unset(asked: &str, key: SettingKey) -> Row {
     let path = if matches(asked, &key.path) { asked.to_owned() } else { key.path.clone() };
     let value = Some(key.default.clone()).filter(|value| !value.is_null());
     Row { path, value, key: Some(key), source: Source::DEFAULT, overridden: Vec::new() }

@@ -6,22 +6,23 @@ use pleach::engine::costs;
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_record};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_record};
 use crate::render::{Out, Table, cost, tokens};
 use crate::sessions;
 
 /// Show what sessions have cost in tokens and dollars.
 ///
-/// Read from the records: what counts here counts against the budget. Without a session, all of this repository, one row
-/// each, and `(planner)` for what planners of `pleach build` have cost; with one, a row for each of its nodes. Days are
-/// days in UTC. `?` stands for tokens whose price is not known; a price is set with `providers.NAME.prices`.
+/// Read from the records; the same figures count against the budget. Without a session, a row for each of this
+/// repository, and `(planner)` for the planners of `pleach build`; with one, a row for each of its nodes. Days are days
+/// in UTC. `?` marks tokens whose price is unknown; `providers.NAME.prices` sets it.
 #[derive(Debug, Args)]
 pub struct CostArgs {
     /// The session, or the beginning of its id.
     session: Option<String>,
-    /// What the rows are.
+    /// What each row stands for.
     #[arg(long, value_enum, value_name = "WHAT")]
     by: Option<Rows>,
 }

@@ -15,17 +15,18 @@ use pleach::text::shell_word;
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
-use crate::ready::runnable;
-use crate::render::tree::Shown;
+use crate::preflight::check_pipeline;
+use crate::render::tree::TreeView;
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
-use crate::session::{Protection, build, say_opened, see_through};
+use crate::session::{Protection, build, print_session, run_to_end};
 use crate::settings::{self, Search};
-use crate::tree::look::Ground;
+use crate::tree::overview::TreeContext;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
 
 const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
@@ -35,12 +36,12 @@ const TREE: &str = include_str!("../../demo/task-tree.json");
 
 /// See it work: a small pipeline and a small task tree in a throw-away repository.
 ///
-/// An agent plans, implements, fails its test, mends it and reviews; then it works three tasks one after another, each
+/// An agent plans, implements, fails its test, fixes it and reviews; then it works three tasks one after another, each
 /// landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
-/// agent's loop and tools, the working copies, the commits, the record.
+/// agent's loop and tools, the worktrees, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Make the repository here instead of in a temporary directory.
+    /// Create the repository here instead of in a temporary directory.
     #[arg(value_name = "DIR")]
     at: Option<PathBuf>,
 }
@@ -53,7 +54,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let config: &Config = &settings.resolved.config;
     debug_assert_eq!(config.agent_of(None), Ok(AgentChoice::Builtin));
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
-    let pipeline = runnable(globals, &file, BTreeMap::new(), config)?.pipeline;
+    let pipeline = check_pipeline(globals, &file, BTreeMap::new(), config)?.pipeline;
     let built = build(globals, &settings, config, Answers::default())?;
     let request = StartRequest {
         repo: repo.clone(),
@@ -68,27 +69,27 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         simulated: false,
     };
     let (exit, id) = block_on(built.stopped_by(), async {
-        let session = start_session(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
         let id = session.id().clone();
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
-        Ok((see_through(globals, session, protection).await?, id))
+        Ok((run_to_end(globals, session, protection).await?, id))
     })?;
     let history = History::all(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
-        tell(&history)?;
+        print_history(&history)?;
     }
     if exit != Exit::Done {
         return Ok(exit);
     }
     let exit = work_tree(globals, &dir)?;
     if !globals.json {
-        look_further(&dir, &history)?;
+        print_next_commands(&dir, &history)?;
     }
     Ok(exit)
 }
 
-/// Works the tree, and shows what has become of it.
+/// Works the tree, and shows what happened to it.
 fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     // As if it had been typed.
     let line = ["-C", &dir.display().to_string(), "gardener"].map(str::to_owned).into();
@@ -99,10 +100,10 @@ fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     }
     let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All)?;
     if !globals.json {
-        let ground = Ground::find(&globals)?;
+        let ground = TreeContext::find(&globals)?;
         let (grown, _) = ground.trees(None, &mut ground.reader())?;
         for grown in &grown {
-            let shown = Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
+            let shown = TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
             out.line(format!("\n{}", shown.text().trim_end()))?;
         }
     }
@@ -120,7 +121,7 @@ fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
             .hint("name a directory that does not exist yet"));
     }
     std::fs::create_dir_all(&dir).map_err(|error| {
-        Failure::new(Code::OutputUnwritable, format!("cannot make `{}`", dir.display())).because(&error)
+        Failure::new(Code::OutputUnwritable, format!("cannot create `{}`", dir.display())).because(&error)
     })?;
     dir.canonicalize().map_err(|error| Failure::new(Code::OutputUnwritable, "cannot use the directory").because(&error))
 }
@@ -164,7 +165,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
 }
 
 /// The run as a tree of nodes, turns and commits.
-fn tell(history: &History) -> Result<(), Failure> {
+fn print_history(history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     out.line("")?;
     for event in history.events().map(|recorded| &recorded.event) {
@@ -205,7 +206,7 @@ fn tell(history: &History) -> Result<(), Failure> {
 }
 
 /// What to look at next.
-fn look_further(dir: &Path, history: &History) -> Result<(), Failure> {
+fn print_next_commands(dir: &Path, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = &history.session;
     let branch = history.started.branches[history.started.first_repo()].as_str();

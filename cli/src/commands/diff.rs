@@ -5,19 +5,19 @@ use pleach::engine::Summary;
 use pleach::git::{self, FileStat};
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
 use crate::render::{Out, Table, session::plain};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 
 /// Show everything a session has changed.
 ///
-/// The commit the session was started at is compared with its newest recorded one, whatever happened to the branches
-/// since.
+/// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The session, or the beginning of its id; without one the newest.
+    /// The session, or the beginning of its id; by default the newest.
     session: Option<String>,
     /// Count the lines of each file instead of showing them.
     #[arg(long)]
@@ -26,7 +26,7 @@ pub struct DiffArgs {
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Any)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Any)?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
     let compare = || {

@@ -11,9 +11,10 @@ use pleach::process::sandbox::SandboxChoice;
 use serde_json::json;
 
 use crate::commands::init::{runtime, spawner};
-use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::prompt;
 use crate::render::Out;
 use crate::session::{protection, providers};
@@ -21,17 +22,17 @@ use crate::settings;
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents};
 
-/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
+/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
 ///
-/// Every finding comes with what to do about it. Of keys and logins only their presence is told. Exits with 7 while
-/// something does not work; warnings are no failure.
+/// Every problem comes with its fix. Of keys and logins only their presence is shown. Exits with 7 while something does
+/// not work; warnings are no failure.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Mend what can be mended safely: remove what sessions that are gone have left. Uncommitted work in it is kept under
-    /// refs/pleach/keep/ first.
+    /// Remove what sessions that no longer exist left behind. Uncommitted work in it is kept under refs/pleach/keep/
+    /// first.
     #[arg(long)]
     fix: bool,
-    /// Ask also whether the providers can be reached. No key is sent.
+    /// Also check that the providers can be reached. No key is sent.
     #[arg(long)]
     online: bool,
 }
@@ -56,17 +57,17 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let mut findings = vec![health::git(environment)];
     let repo = repository(&globals.dir, environment, &mut findings);
     let root = repo.as_ref().and_then(Repo::workdir).unwrap_or(&globals.dir).to_owned();
-    let settings = match settings::below(globals, &root) {
+    let settings = match settings::load_for(globals, &root) {
         Ok(settings) => settings,
         Err(failure) => {
-            let fix = failure.hint.clone().unwrap_or_else(|| "mend the settings; `pleach config` shows them".into());
+            let fix = failure.hint.clone().unwrap_or_else(|| "fix the settings; `pleach config` shows them".into());
             findings.push(Finding::error("settings", failure.sentence(), fix));
             return Ok(findings);
         }
     };
     let config = &settings.resolved.config;
     findings.push(match settings.files.as_slice() {
-        [] => Finding::ok("settings", "the defaults, for there is no pleach.yaml"),
+        [] => Finding::ok("settings", "the defaults; there is no pleach.yaml"),
         files => {
             let names: Vec<String> =
                 files.iter().map(|file| settings::shortened(file, &globals.dir).display().to_string()).collect();
@@ -104,7 +105,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     if let Some(repo) = &repo {
         findings.extend(health::sessions(repo));
         findings.extend(health::index_lock(repo));
-        findings.extend(health::leftovers(repo, &health::places(repo, &settings), args.fix));
+        findings.extend(health::orphans(repo, &health::places(repo, &settings), args.fix));
     }
     Ok(findings)
 }

@@ -8,19 +8,20 @@ use pleach::text::counted;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::render::Out;
 use crate::sessions;
 
 /// Write a session as plain files: manifest, checkpoint, and prompt, response and status of every node.
 ///
-/// The directory must be empty, or hold an earlier export of the same session, which is brought up to date.
+/// The directory must be empty, or hold an earlier export of the same session, which is updated.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub struct ExportArgs {
-    /// The session, or the beginning of its id; without one the newest.
+    /// The session, or the beginning of its id; by default the newest.
     session: Option<String>,
     /// The directory to write to.
     #[arg(value_name = "DIR")]

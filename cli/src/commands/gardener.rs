@@ -2,15 +2,16 @@
 
 use clap::Args;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::tree::{Tasks, TreeArgs, work};
 
 /// Work a tree until every task is complete, one failed, or nothing can start.
 ///
 /// Tasks are worked one after another in the order their dependencies allow; each lands on the branch that is checked
-/// out when it is complete. What was done is read from the commits of that branch, so the command can be interrupted at
-/// any time and simply be run again.
+/// out when it is complete. Progress is read from the commits of that branch, so the command can be interrupted at any
+/// time and run again.
 #[derive(Debug, Args)]
 pub struct GardenerArgs {
     #[command(flatten)]

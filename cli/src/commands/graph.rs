@@ -10,20 +10,21 @@ use pleach::plan::{self, pipeline::Pipeline};
 use pleach::text::shell_word;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::render::{Out, Source, graph};
 
 /// Draw a pipeline.
 ///
-/// A file with errors is not drawn; warnings do not matter here. Nothing but pleach is needed, also for SVG. With --json
-/// nodes and edges are given as data.
+/// A file with errors is not drawn; warnings do not matter here. SVG needs no other program. With --json, prints nodes
+/// and edges as data.
 #[derive(Debug, Args)]
 pub struct GraphArgs {
     /// The pipeline, a DOT file.
     file: PathBuf,
-    /// How to draw it; without it the ending of OUT decides: .svg, .dot or .gv, .txt. Without OUT it is text.
+    /// The format; by default the extension of OUT decides: .svg, .dot or .gv, .txt. Without OUT it is text.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write to this file instead of standard output.
@@ -35,7 +36,7 @@ pub struct GraphArgs {
 enum Format {
     /// A picture for browsers, legible on light and dark pages.
     Svg,
-    /// The pipeline as DOT, with defaults, variables and the stylesheet laid into the nodes.
+    /// The pipeline as DOT, with defaults, variables and the stylesheet applied to the nodes.
     Dot,
     /// Nodes and edges as lines of text.
     Text,
@@ -43,7 +44,7 @@ enum Format {
 
 pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
     if globals.json && args.format.is_some() {
-        let message = "--json and --format ask for two different things";
+        let message = "--json and --format cannot be used together";
         return Err(Failure::new(Code::OptionConflict, message).hint("leave one of them out"));
     }
     // Told before the file is read: whatever is wrong with it, the output cannot be written.
@@ -66,7 +67,7 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What is written with `--json` is JSON, and is called nothing else.
+/// With `--json` the output is JSON and must be named so.
 fn only_json(output: Option<&Path>) -> Result<(), Failure> {
     match output.and_then(Path::extension) {
         None => Ok(()),

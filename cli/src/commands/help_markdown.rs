@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 
-use crate::commands::Cli;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::Out;
 
@@ -13,9 +13,9 @@ use crate::render::Out;
 #[derive(Debug, Args)]
 pub struct HelpMarkdownArgs {}
 
-pub fn run(_globals: &Globals, _args: HelpMarkdownArgs) -> Result<Exit, Failure> {
+pub fn run(_globals: &Globals, _args: HelpMarkdownArgs, cli: Command) -> Result<Exit, Failure> {
     // The page must not depend on the terminal it was made in.
-    let mut root = Cli::command().term_width(100).disable_help_subcommand(true);
+    let mut root = cli.term_width(100).disable_help_subcommand(true);
     root.build();
     let mut page = String::from(
         "# The command line\n\nMade from the program's own help by `cargo xtask docs`; edit the doc comments in `cli/src/commands/`.\n",

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::agent::find_program;
-use pleach::config::{self, Environment, Layer, Level, ProviderName};
+use pleach::config::{self, Environment, Layer, Precedence, ProviderName};
 use pleach::git;
 use pleach::llm::usual_model;
 use pleach::plain_file;
@@ -15,9 +15,10 @@ use pleach::process::Spawner;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::prompt::INSTALL;
 use crate::render::Out;
 use crate::session::own_program;
@@ -28,17 +29,17 @@ use crate::survey::agents::{self, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
 
-/// Write a pleach.yaml for this repository, with what is found in it and on this machine.
+/// Write a pleach.yaml that fits this repository and this machine.
 ///
 /// Looks for agents on PATH, for keys by the names of their variables, and for the files that tell how the project is
-/// set up and tested. The file is shown, and written once you agree (or with -y). One that is there already is never
+/// set up and tested. The file is shown, and written once you confirm (or with -y). An existing one is never
 /// overwritten. With --json it is written only with -y.
 #[derive(Debug, Args)]
 pub struct InitArgs {}
 
-/// What was found.
+/// The findings.
 #[derive(Debug)]
-struct Found {
+struct Survey {
     agents: Vec<Installed>,
     keys: Vec<(ProviderName, &'static str)>,
     guesses: Vec<Guess>,
@@ -46,7 +47,7 @@ struct Found {
     missing: BTreeSet<String>,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Proposal<'a> {
     agent: Option<&'a str>,
@@ -57,7 +58,7 @@ struct Proposal<'a> {
 pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     let repo = git::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
     let root = repo.workdir().ok_or_else(|| {
-        Failure::new(Code::BareRepository, "a bare repository has no place for a pleach.yaml")
+        Failure::new(Code::BareRepository, "a bare repository has no files, so no pleach.yaml can be in it")
             .hint("put one into the directory you run pleach in, or name it with --config")
     })?;
     let found = look(globals, root)?;
@@ -90,7 +91,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
 }
 
 /// Looks around.
-fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
+fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
     let spawner = spawner(&globals.environment)?;
     let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner));
     let guesses = project::guesses(&files(root)?);
@@ -98,7 +99,7 @@ fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
     let programs = commands.filter_map(|command| project::program(command));
     let missing = programs.filter(|program| find_program(program, &globals.environment).is_none());
     let missing = missing.map(str::to_owned).collect();
-    Ok(Found { agents, keys: survey::keys(&globals.environment), guesses, missing })
+    Ok(Survey { agents, keys: survey::keys(&globals.environment), guesses, missing })
 }
 
 /// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
@@ -107,14 +108,14 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     made.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
 }
 
-/// What starts programs here.
+/// The spawner.
 pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
 }
 
-/// What lies at the root of the project.
+/// The files at the root of the project.
 fn files(root: &Path) -> Result<Files, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Code::DiskFailed, format!("cannot read {}", root.display())).because(&error)
@@ -124,7 +125,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         let text = match project::READ.contains(&name.as_str()) {
             true => plain_file::read(&root.join(&name)).unwrap_or_else(|error| {
-                warning!(FileNotRead, "`{name}` is not looked at: {error}");
+                warning!(FileNotRead, "`{name}` is ignored: {error}");
                 String::new()
             }),
             false => String::new(),
@@ -134,7 +135,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
     Ok(files)
 }
 
-impl Found {
+impl Survey {
     fn proposal(&self) -> Proposal<'_> {
         let first = |pick: fn(&Guess) -> &Option<String>| {
             self.guesses.iter().find_map(|guess| Some((guess.from, pick(guess).as_deref()?)))
@@ -151,7 +152,7 @@ impl Found {
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 
-    /// How far a guess can be relied on. None is tried: a test may take an hour, and runs what nobody has agreed to.
+    /// How far a guess can be relied on. None is run: a test may take an hour, and is not approved.
     fn guessed(&self, from: &str, command: &str) -> String {
         let missing = project::program(command).filter(|program| self.missing.contains(*program));
         let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();
@@ -183,13 +184,13 @@ impl Found {
     }
 }
 
-/// Nobody should learn from a bill that an agent has gone round in circles.
+/// A bill should not be the first sign of a looping agent.
 const BUDGET: &str =
     "\n# What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.\nbudget:\n  usd: 10\n";
 
 impl Proposal<'_> {
     /// The file.
-    fn text(&self, found: &Found) -> String {
+    fn text(&self, found: &Survey) -> String {
         let mut text = "# Settings of pleach for this repository; `pleach config` shows all there are.\n".to_owned();
         let names: Vec<&str> = found.agents.iter().map(|agent| agent.name).collect();
         let keys: Vec<&str> = found.keys.iter().map(|(_, name)| *name).collect();
@@ -232,7 +233,7 @@ fn scalar(text: &str) -> String {
 
 /// Makes sure that pleach can read what it is about to write.
 fn check(root: &Path, text: &str) -> Result<(), Failure> {
-    let layer = Layer::file(Level::Project, root.join(PROJECT_FILES[0]), text.to_owned());
+    let layer = Layer::file(Precedence::Project, root.join(PROJECT_FILES[0]), text.to_owned());
     config::resolve(vec![layer]).map(drop).map_err(|errors| settings::failure(&errors, root))
 }
 
@@ -246,7 +247,7 @@ fn agreed() -> Result<bool, Failure> {
     match confirm("Write this to pleach.yaml? [y/N] ") {
         Ok(true) => Ok(true),
         Ok(false) => Err(refused("nothing was written").hint("run `pleach init` again, or write the file by hand")),
-        Err(error) => Err(refused("the answer cannot be read").because(&error).hint("agree with -y")),
+        Err(error) => Err(refused("the answer cannot be read").because(&error).hint("pass -y to approve")),
     }
 }
 
@@ -263,11 +264,11 @@ fn write(root: &Path, text: &str) -> Result<(), Failure> {
 /// A file is there: what would be different in it.
 fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
     let failure = |message: String| Failure::new(Code::SettingsExist, message);
-    let kept = format!("`{name}` is there already and is left as it is");
+    let kept = format!("`{name}` already exists and was not changed");
     let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
         Ok(settings) => settings.resolved.config,
         Err(mistakes) => {
-            return failure(format!("{kept}; it has mistakes: {}", mistakes.message)).hint("mend them first");
+            return failure(format!("{kept}; it has errors: {}", mistakes.message)).hint("fix them first");
         }
     };
     let agent = config.agent.as_ref().map(ToString::to_string);
@@ -281,7 +282,7 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
     .filter(|(_, is, found)| found.is_some() && is != found)
     .map(|(key, is, found)| {
         let is = is.map_or_else(|| "is not set".to_owned(), |is| format!("is `{is}`"));
-        format!("`{key}` {is}, found was `{}`", found.unwrap_or_default())
+        format!("`{key}` {is}, but `{}` was found", found.unwrap_or_default())
     })
     .collect();
     match different.is_empty() {
@@ -294,7 +295,7 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
 mod tests {
     use super::*;
 
-    fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Found {
+    fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Survey {
         let agents = agents.iter().map(|(name, is_ready)| Installed {
             name,
             path: "/bin/x".into(),
@@ -302,7 +303,7 @@ mod tests {
             has_login: *is_ready,
             has_key: false,
         });
-        Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
+        Survey { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
     }
 
     #[test]
@@ -324,7 +325,7 @@ mod tests {
         for command in ["npm ci", "make: it", "a # b", "go test ./...", "x 'y' \"z\"", "true", "- a", "p && q"] {
             let found = found(&[], &[]);
             let proposal = Proposal { test: Some(("Makefile", command)), ..Proposal::default() };
-            let layer = Layer::file(Level::Project, "pleach.yaml", proposal.text(&found));
+            let layer = Layer::file(Precedence::Project, "pleach.yaml", proposal.text(&found));
             let resolved = config::resolve(vec![layer]).unwrap_or_else(|errors| panic!("{command}: {errors:?}"));
             assert_eq!(resolved.config.tree.test_command.as_deref(), Some(command));
         }

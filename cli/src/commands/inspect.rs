@@ -8,28 +8,29 @@ use pleach::engine::tree::{self, logs};
 use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::{Found, OpenBranch, Place, Status, TaskState};
+use pleach::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
 use pleach::state::Phase;
 use pleach::step::{Feedback, FeedbackKind, shown_name};
 use pleach::text::{first_line, shorten};
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::commands::logs::{gone, shown_by};
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git, of_tree};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
 use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
 use crate::render::{Out, Table, duration};
-use crate::tree::look::{Ground, Grown};
+use crate::tree::overview::{TreeContext, TreeWithProgress};
 
-/// How many tasks of a phase are named.
+/// The most tasks of a phase that are named.
 const MOST: usize = 20;
 
-/// Show everything about a task: its steps, what they said, and what the next attempt will be told.
+/// Show everything about a task: its steps, their output, and the feedback for the next attempt.
 ///
 /// For a phase or a group, its tasks that are not done, and the runs of its own tests.
 #[derive(Debug, Args)]
@@ -37,21 +38,21 @@ pub struct InspectArgs {
     /// The task, or a phase.
     #[arg(value_name = "TASK")]
     task: TaskId,
-    /// The tree, where several have the task.
+    /// The tree, if several have the task.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     show(globals, &ground, &grown, &args.task)?;
     Ok(Exit::Done)
 }
 
 /// Shows a task of a tree.
-pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) -> Result<(), Failure> {
-    let seen = Seen::of(ground, grown, task)?;
+pub fn show(globals: &Globals, ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
+    let seen = TaskView::of(ground, grown, task)?;
     let mut out = Out::new();
     if globals.json {
         return out.json(&seen.json(ground)?);
@@ -62,8 +63,8 @@ pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) ->
 }
 
 /// A task and all that is known of it.
-struct Seen<'a> {
-    grown: &'a Grown,
+struct TaskView<'a> {
+    grown: &'a TreeWithProgress,
     task: &'a TaskId,
     state: &'a TaskState,
     /// Its branch, where there is one.
@@ -72,8 +73,8 @@ struct Seen<'a> {
     logs: Vec<pleach::engine::tree::TaskLog>,
 }
 
-impl<'a> Seen<'a> {
-    fn of(ground: &Ground, grown: &'a Grown, task: &'a TaskId) -> Result<Self, Failure> {
+impl<'a> TaskView<'a> {
+    fn of(ground: &TreeContext, grown: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
         let repo = &ground.place.repo;
         let state = grown.progress.task(task);
         let branch = own_branch(ground, grown, task)?;
@@ -85,7 +86,7 @@ impl<'a> Seen<'a> {
         Ok(Self { grown, task, state, branch, feedback, logs })
     }
 
-    fn fields(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+    fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
         let node = self.grown.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
         fields.push(("tree", format!("{} on {}", self.grown.file.path, ground.target)));
@@ -118,12 +119,12 @@ impl<'a> Seen<'a> {
         fields
     }
 
-    /// The tasks of an inner node that are not done, with where they stand, and how many tasks it has.
+    /// The tasks of an inner node that are not done, with where they are, and how many tasks it has.
     fn not_done(&self) -> (Vec<(&TaskId, &TaskState)>, usize) {
         let leaves = self.grown.file.tree.leaves_below(self.task);
         let all = leaves.len();
         let states = leaves.into_iter().map(|leaf| (leaf, self.grown.progress.task(leaf)));
-        let is_done = |state: &TaskState| state.status == Status::Complete && state.landed;
+        let is_done = |state: &TaskState| state.status == TaskStatus::Complete && state.landed;
         (states.filter(|(_, state)| !is_done(state)).collect(), all)
     }
 
@@ -132,7 +133,7 @@ impl<'a> Seen<'a> {
         gate(&self.grown.file.tree, &self.grown.progress, self.task)
     }
 
-    /// What the tests of an inner node say.
+    /// The test results of an inner node.
     fn gate(&self) -> String {
         let (not_done, all) = self.not_done();
         let done = format!("{} of {all} tasks done", all - not_done.len());
@@ -140,13 +141,13 @@ impl<'a> Seen<'a> {
         format!("{done}, its tests {tests}")
     }
 
-    /// What the fields of a task are in a phase: its steps are runs of its tests, and no attempts at it.
-    fn say_phase(&self, document: &mut Value) {
+    /// Adapts the fields of a task to a phase: its steps are runs of its tests, not attempts.
+    fn phase_fields(&self, document: &mut Value) {
         let (not_done, _) = self.not_done();
         let status = match self.tests() {
-            Some("fail") => Status::Failed,
-            None | Some("pass") if not_done.is_empty() => Status::Complete,
-            _ => Status::Pending,
+            Some("fail") => TaskStatus::Failed,
+            None | Some("pass") if not_done.is_empty() => TaskStatus::Complete,
+            _ => TaskStatus::Pending,
         };
         let not_done = not_done.into_iter().map(|(task, state)| json!({"id": task, "status": state.status.as_str()}));
         document["not_done"] = not_done.collect();
@@ -157,9 +158,9 @@ impl<'a> Seen<'a> {
     }
 
     /// The tasks of an inner node that are not done, those that failed first.
-    fn in_the_way(&self, ground: &Ground) -> String {
+    fn unfinished_tasks(&self, ground: &TreeContext) -> String {
         let (mut not_done, _) = self.not_done();
-        not_done.sort_by_key(|(_, state)| state.status != Status::Failed);
+        not_done.sort_by_key(|(_, state)| state.status != TaskStatus::Failed);
         if self.grown.node(self.task).is_leaf() || not_done.is_empty() {
             return String::new();
         }
@@ -169,20 +170,20 @@ impl<'a> Seen<'a> {
             text.push_str(&format!("  {task} {name}: {}\n", standing(state, &ground.limits)));
         }
         if not_done.len() > MOST {
-            text.push_str(&format!("  and {} more, which `pleach status -v` lists\n", not_done.len() - MOST));
+            text.push_str(&format!("  and {} more; `pleach status -v` lists them\n", not_done.len() - MOST));
         }
         text
     }
 
-    fn text(&self, ground: &Ground) -> Result<String, Failure> {
-        let mut text = self.in_the_way(ground);
+    fn text(&self, ground: &TreeContext) -> Result<String, Failure> {
+        let mut text = self.unfinished_tasks(ground);
         if !self.grown.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
             return Ok(text);
         }
         if self.state.steps.is_empty() {
             text.push_str(match self.grown.progress.cut_off {
-                true => "\nNo step is in the history that is here.\n",
-                false => "\nNo step was done yet.\n",
+                true => "\nNo steps in the history of this shallow clone.\n",
+                false => "\nNo steps yet.\n",
             });
             return Ok(text);
         }
@@ -206,8 +207,8 @@ impl<'a> Seen<'a> {
         }
         if !self.feedback.is_empty() {
             let who =
-                if self.grown.node(self.task).is_leaf() { "The next attempt" } else { "A task of it that is reset" };
-            text.push_str(&format!("\n{who} will be told:\n"));
+                if self.grown.node(self.task).is_leaf() { "the next attempt" } else { "a task of it that is reset" };
+            text.push_str(&format!("\nFeedback for {who}:\n"));
             for feedback in &self.feedback {
                 text.push_str(&format!("  {}\n{}\n", what_failed(feedback), indented(&indented(&feedback.text))));
             }
@@ -222,7 +223,7 @@ impl<'a> Seen<'a> {
         Ok(text)
     }
 
-    fn json(&self, ground: &Ground) -> Result<Value, Failure> {
+    fn json(&self, ground: &TreeContext) -> Result<Value, Failure> {
         let node = self.grown.node(self.task);
         let repo = &ground.place.repo;
         let mut document = task_json(node, &self.grown.file.tree, &self.grown.progress);
@@ -241,7 +242,7 @@ impl<'a> Seen<'a> {
         document["test_commands"] = tests.collect();
         document["in_budget"] = json!(self.state.in_budget);
         if !node.is_leaf() {
-            self.say_phase(&mut document);
+            self.phase_fields(&mut document);
         }
         document["branch"] = json!(self.branch.as_ref().map(|own| json!({"name": own.name, "commit": own.tip})));
         document["steps"] = json!(steps);
@@ -252,14 +253,14 @@ impl<'a> Seen<'a> {
 }
 
 /// The branch of a task, unless it is that of another tree's task of the same name.
-fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
+fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
     let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.refs().find(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
-    let branch = OpenBranch { name, place: Place::Task(task.clone()), tip };
+    let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
     let is_own = match grown.progress.unread(task) {
-        // Nobody knows whose it is.
+        // It is unknown whose it is.
         Some(_) => true,
         None => match ground.reader().is_of_tree(branch.clone(), task, tree).map_err(|error| of_tree(&error.into()))? {
             Some(is_own) => is_own,
@@ -273,10 +274,10 @@ fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<Op
     Ok(is_own.then_some(branch))
 }
 
-/// What the next attempt is told: by the session that goes on with the task, where there is one, else as a new one would be.
-fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> {
+/// The feedback for the next attempt: of the session that resumes the task, else of a new one.
+fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
     let repo = &ground.place.repo;
-    if state.status.is_over() && state.status != Status::Failed {
+    if state.status.is_over() && state.status != TaskStatus::Failed {
         return Vec::new();
     }
     let session = state.session.as_ref().and_then(|session| Summary::newest(repo, session).ok());
@@ -285,12 +286,12 @@ fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> 
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => tree::feedback(repo, &grown.progress, &ground.settings.redactor(), state.telling()),
+        _ => tree::feedback(repo, &grown.progress, &ground.settings.redactor(), state.feedback_steps()),
     }
 }
 
-/// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
-fn gate_feedback(ground: &Ground, grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
+/// The feedback for a task that is reset because the tests of its phase fail: their newest output.
+fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
     tree::feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
@@ -305,7 +306,7 @@ fn what_failed(feedback: &Feedback) -> String {
 }
 
 /// `15 passed, 1 failed in 3.2s`
-fn tests(found: &Found) -> String {
+fn tests(found: &StepCommit) -> String {
     let Some(test) = &found.step.test else { return String::new() };
     let counts = test.counts.map(|counts| {
         let skipped = if counts.skipped > 0 { format!(", {} skipped", counts.skipped) } else { String::new() };
@@ -315,11 +316,11 @@ fn tests(found: &Found) -> String {
     counts.into_iter().chain(took).collect::<Vec<_>>().join(" ")
 }
 
-fn place(found: &Found, ground: &Ground) -> String {
+fn place(found: &StepCommit, ground: &TreeContext) -> String {
     match &found.on {
-        Place::Target => ground.target.to_string(),
-        Place::Phase(phase) => format!("the branch of {phase}"),
-        Place::Task(_) => "its branch".to_owned(),
+        StepPlace::Target => ground.target.to_string(),
+        StepPlace::Phase(phase) => format!("the branch of {phase}"),
+        StepPlace::Task(_) => "its branch".to_owned(),
     }
 }
 
@@ -328,12 +329,12 @@ fn indented(text: &str) -> String {
 }
 
 /// All a step's commit says.
-fn message(repo: &Repo, found: &Found) -> Result<Message, Failure> {
+fn message(repo: &Repo, found: &StepCommit) -> Result<CommitMessage, Failure> {
     let commit = repo.commit(found.commit).map_err(|error| of_git(&error))?;
-    Ok(Message::read(&commit.text()))
+    Ok(CommitMessage::read(&commit.text()))
 }
 
-fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
+fn step_json(repo: &Repo, found: &StepCommit) -> Result<Value, Failure> {
     let message = message(repo, found)?;
     let step = &found.step;
     let test = step.test.as_ref().map(|test| {
@@ -341,9 +342,9 @@ fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
         json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": runtime, "log": test.log})
     });
     let on = match &found.on {
-        Place::Target => "target",
-        Place::Phase(_) => "phase",
-        Place::Task(_) => "task",
+        StepPlace::Target => "target",
+        StepPlace::Phase(_) => "phase",
+        StepPlace::Task(_) => "task",
     };
     let extra: serde_json::Map<String, Value> =
         step.extra.iter().map(|(key, value)| (key.clone(), json!(value))).collect();

@@ -10,33 +10,34 @@ use pleach::text::listed;
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_git, of_record};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_git, of_record};
 use crate::render::tree::CUT_OFF;
 use crate::render::{Out, Table};
-use crate::tree::look::{Ground, Withered, Worked};
+use crate::tree::overview::{BrokenTree, TreeContext, TreeHistory};
 
 /// List the logs of tasks, or print one.
 ///
-/// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well; with
-/// `tree.commit_logs: false` from the records of their sessions. They are there also where a tree's file is not; one that is
-/// not valid is told, and makes the exit code 2.
+/// They are read from the commits of the steps that wrote them, so those of failed attempts are listed too; with
+/// `tree.commit_logs: false` from the records of their sessions. A tree's file need not exist; one that is not valid is
+/// reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Those of this task.
+    /// Only those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// Print this one: its path, its name alone where no other has that, or the commit of its step.
+    /// Print this log: its path, its name if that is unique, or the commit of its step.
     #[arg(long, value_name = "FILE")]
     show: Option<String>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
@@ -59,20 +60,20 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
             document["task"] = json!(task);
             document
         });
-        let cut_off = trees.iter().any(Worked::is_cut_off);
+        let cut_off = trees.iter().any(TreeHistory::is_cut_off);
         out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
-        return Ok(tell_lacking(&trees));
+        return Ok(warn_incomplete(&trees));
     }
     if found.is_empty() {
-        out.line("There is no log yet.")?;
-        return Ok(tell_lacking(&trees));
+        out.line("No logs yet.")?;
+        return Ok(warn_incomplete(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
     for (task, log) in &found {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
     out.line(table)?;
-    Ok(tell_lacking(&trees))
+    Ok(warn_incomplete(&trees))
 }
 
 /// A mark for a log that is not where its step says.
@@ -85,21 +86,25 @@ pub fn log_json(log: &TaskLog) -> Value {
     json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
 }
 
-/// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
-pub fn tell_lacking(trees: &[Worked]) -> Exit {
-    if trees.iter().any(Worked::is_cut_off) {
+/// Warns of a shallow history and of invalid trees; for those the exit code is 2, as that of `status`.
+pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
+    if trees.iter().any(TreeHistory::is_cut_off) {
         warning!(ShallowClone, "{CUT_OFF}");
     }
     let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
-    let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
+    let invalid: Vec<&BrokenTree> = withered.filter(|tree| tree.invalid).collect();
     invalid.iter().for_each(|tree| warning!(TreeUnusable, "{}: {}", tree.path, tree.why));
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
-fn collect(ground: &Ground, task: Option<&TaskId>, trees: &[Worked]) -> Result<Vec<(TaskId, TaskLog)>, Failure> {
+fn collect(
+    ground: &TreeContext,
+    task: Option<&TaskId>,
+    trees: &[TreeHistory],
+) -> Result<Vec<(TaskId, TaskLog)>, Failure> {
     let mut found = Vec::new();
-    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
+    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
         for log in logs(&ground.place.repo, state).map_err(|error| of_git(&error))? {
             let log = (id.clone(), log);
             if !found.contains(&log) {
@@ -110,14 +115,15 @@ fn collect(ground: &Ground, task: Option<&TaskId>, trees: &[Worked]) -> Result<V
     Ok(found)
 }
 
-/// What `--show` knows a log by: its path, or the commit of its step where that is the record of all logs of a session.
+/// The name of a log for `--show`: its path, or the commit of its step where that is the record of all logs of a
+/// session.
 pub fn shown_by(log: &TaskLog) -> String {
     if log.session().is_some() { log.commit.short() } else { log.path.clone() }
 }
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
-    ground: &Ground,
+    ground: &TreeContext,
     found: &'a [(TaskId, TaskLog)],
     name: &str,
 ) -> Result<(&'a TaskId, &'a TaskLog, Vec<u8>), Failure> {
@@ -132,8 +138,8 @@ fn find<'a>(
     let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();
     if names.len() > 1 {
         let names = listed(names.iter().map(|name| format!("`{name}`")), 20);
-        return Err(Failure::new(Code::LogAmbiguous, format!("there are several logs `{name}`"))
-            .hint(format!("say which one with --show: {names}")));
+        return Err(Failure::new(Code::LogAmbiguous, format!("several logs are named `{name}`"))
+            .hint(format!("pass one to --show: {names}")));
     }
     let Some((task, log)) = named.first() else {
         return Err(Failure::new(Code::NoSuchLog, format!("there is no log `{name}`"))

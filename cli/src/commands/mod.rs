@@ -38,7 +38,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pleach::config::Environment;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::{GlobalArgs, Globals};
 use crate::say;
 
@@ -115,13 +116,13 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),
         Command::Validate(args) => validate::run(globals, args),
-        Command::Completions(args) => completions::run(globals, args),
-        Command::Complete(args) => complete::run(globals, args),
-        Command::HelpMarkdown(args) => help_markdown::run(globals, args),
+        Command::Completions(args) => completions::run(globals, args, Cli::command()),
+        Command::Complete(args) => complete::run(globals, args, &Cli::command()),
+        Command::HelpMarkdown(args) => help_markdown::run(globals, args, Cli::command()),
     }
 }
 
-/// Parses the command line, runs the command and tells how it ended.
+/// Parses the command line, runs the command and reports its exit.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Known before parsing, because a usage error must be reported as JSON too.
     let json = args.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
@@ -146,7 +147,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// clap's own answers: help and version on stdout with exit 0, everything else is the user's mistake.
+/// clap's own answers: help and version on stdout with exit 0, everything else is the user's error.
 fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
@@ -163,7 +164,7 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
     failure.exit().into()
 }
 
-/// What clap says, for programs: the mistake in one line, and what was likely meant.
+/// clap's error for `--json`: one line, and the suggestion.
 fn misuse(error: &clap::Error) -> Failure {
     let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
     if without_command.contains(&error.kind()) {

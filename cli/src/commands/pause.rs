@@ -8,29 +8,30 @@ use pleach::workspace::LockHolder;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::next_commands::about;
 use crate::render::{Out, session as show};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
 
 /// Pause a session that runs in another terminal.
 ///
-/// The process that works on it finishes the turn in flight, records it and exits with code 3, as with Ctrl-C there. This
-/// command waits for that. `pleach resume` continues the session.
+/// Its process finishes the turn in flight, records it and exits with code 3, as with Ctrl-C there. This command waits
+/// for that. `pleach resume` continues the session.
 #[derive(Debug, Args)]
 pub struct PauseArgs {
-    /// The session, or the beginning of its id; without one the newest that runs.
+    /// The session, or the beginning of its id; by default the newest that runs.
     session: Option<String>,
-    /// Stop the turn in flight after so many seconds; it is lost then. Without this it may take as long as it needs.
+    /// Stop the turn in flight after this many seconds and lose it; by default it may take as long as it needs.
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
 }
 
 pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
     let mut signals = 0;
     let asked = &mut |holder: &LockHolder| {
         signals += 1;
@@ -42,7 +43,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let interrupted = pause_session(&repo, &id, args.grace.map(Duration::from_secs), asked);
     let interrupted = interrupted.map_err(|error| match of_engine(&error) {
         held if held.exit() == Exit::Locked => {
-            held.hint("it did not pause when asked, or runs on another machine or for another user; stop it there")
+            held.hint("it did not pause when asked, or runs on another machine or as another user; stop it there")
         }
         failure => failure,
     })?;
@@ -60,7 +61,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
         out.json(&json!({"session": id, "standing": standing, "node": summary.node(), "interrupted": interrupted}))?;
         return Ok(Exit::Done);
     }
-    // It may have come to its end with the turn in flight.
+    // It may have reached its end with the turn in flight.
     let at = summary.node().filter(|_| is_paused).map(|node| format!(" at `{node}`")).unwrap_or_default();
     out.line(format!("{}: session {id}{at}", standing.word()))?;
     let command = if summary.started.task.is_some() { "gardener".to_owned() } else { format!("resume {id}") };

@@ -5,35 +5,36 @@ use std::path::PathBuf;
 use clap::Args;
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::{Found, TaskState};
+use pleach::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
-use crate::commands::logs::tell_lacking;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_record;
+use crate::commands::logs::warn_incomplete;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_record;
 use crate::render::{Out, Table};
-use crate::tree::look::{Ground, Worked};
+use crate::tree::overview::{TreeContext, TreeHistory};
 
 /// List the reports of completed tasks.
 ///
-/// They are there also where a tree's file is not; one that is not valid is told, and makes the exit code 2.
+/// A tree's file need not exist; one that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct ReportsArgs {
-    /// Those of this task.
+    /// Only those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
 }
 
 pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let mut reports = Vec::new();
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);
-    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(is_meant) {
+    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(is_meant) {
         for found in &state.steps {
             let Some(path) = &found.step.report else { continue };
             let report = report(&ground.place.repo, id, found, path)?;
@@ -44,12 +45,12 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     }
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"reports": reports, "cut_off": trees.iter().any(Worked::is_cut_off)}))?;
-        return Ok(tell_lacking(&trees));
+        out.json(&json!({"reports": reports, "cut_off": trees.iter().any(TreeHistory::is_cut_off)}))?;
+        return Ok(warn_incomplete(&trees));
     }
     if reports.is_empty() {
-        out.line("There is no report yet.")?;
-        return Ok(tell_lacking(&trees));
+        out.line("No reports yet.")?;
+        return Ok(warn_incomplete(&trees));
     }
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
     for report in &reports {
@@ -70,11 +71,11 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
     }
     out.line(table)?;
-    Ok(tell_lacking(&trees))
+    Ok(warn_incomplete(&trees))
 }
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.
-fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value, Failure> {
+fn report(repo: &Repo, task: &TaskId, found: &StepCommit, path: &str) -> Result<Value, Failure> {
     let holds = match pleach::engine::tree::report(repo, found) {
         // What is there is listed also where the remote that has the rest cannot be reached.
         Err(error) if repo.is_partial() => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{Config, Level, Resolved, Source};
+use pleach::config::{Config, Precedence, Resolved, Source};
 use pleach::engine::{Copy, Session, SessionStatus, Summary, recorded_pipeline, resume_session, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
@@ -15,28 +15,29 @@ use pleach::trust::for_inputs;
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
+use crate::preflight::{any_unproxied, check_agents, check_answers, check_prices, require_trust, warn_simulated};
 use crate::prompt::BUILT_IN;
-use crate::ready::{any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
-use crate::render::show_waiting;
+use crate::render::show_git_progress;
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_unmetered, see_through};
-use crate::sessions::{self, Fit};
+use crate::session::{Place, Protection, build, print_agents, run_to_end, warn_unmetered};
+use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Search};
 
 /// Resume a paused, interrupted or failed session.
 ///
-/// The session goes on after its last recorded turn, a failed one at the node it failed at, with the pipeline and the settings it was started with; only keys and
-/// addresses, the budget and the names of models (`providers.NAME.models`) are today's. What a killed run left uncommitted
-/// is kept first.
+/// The session continues after its last recorded turn, a failed one at the node it failed at, with the pipeline and the
+/// settings it was started with; only keys and addresses, the budget and the names of models (`providers.NAME.models`)
+/// are today's. Uncommitted work of a killed run is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session, or the beginning of its id; without one the newest that can be resumed.
+    /// The session, or the beginning of its id; by default the newest that can be resumed.
     session: Option<String>,
-    /// Start again at this node, which the session has come to before.
+    /// Restart at this node, which the session has reached before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
     #[command(flatten)]
@@ -45,14 +46,14 @@ pub struct ResumeArgs {
 
 pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
-    let local = settings::below(globals, &globals.dir)?;
+    let local = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), Fit::Resumable)?;
+    let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
         return Err(Failure::new(Code::SessionOfTask, message).hint(format!(
-            "`pleach gardener --tree {}` on branch `{}` goes on with it",
+            "`pleach gardener --tree {}` on branch `{}` resumes it",
             shell_word(&task.tree),
             task.target
         )));
@@ -71,34 +72,34 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         Some(from) => from,
         None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
     };
-    let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
+    let record = Source::named(Precedence::Recorded, format!("as session {id} recorded it"));
     let inputs = for_inputs(&history.started.inputs, &record);
     require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
     let built = build(globals, &settings, &settings.resolved.config, answers)?;
-    let alone = any_alone(&pipeline, &built.engine.agents);
+    let alone = any_unproxied(&pipeline, &built.engine.agents);
     if history.started.simulated {
-        say_simulated();
+        warn_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
     check_prices(&built.engine, [&pipeline])?;
-    show_waiting(globals, &place.repo);
+    show_git_progress(globals, &place.repo);
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
-        introduce(globals, &built.engine, pipeline.agent_nodes()).await;
-        say_unmetered(built.engine.unmetered([&pipeline]));
+        print_agents(globals, &built.engine, pipeline.agent_nodes()).await;
+        warn_unmetered(built.engine.unmetered([&pipeline]));
         let is_back = node.is_some() || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
         let resumed = resume_session(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
-            warning!(WorkKept, "what the last run left uncommitted is kept at {kept}");
+            warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");
         }
         let simulated = history.started.simulated;
-        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 
-/// Whoever has corrected the pipeline is told that the session does not run it.
+/// Warns that the session runs its recorded pipeline, not the changed file.
 fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted) {
     let Some(root) = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN) else { return };
     let name = Path::new(&started.dot_path);
@@ -108,7 +109,8 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
         let run = shell_word(&started.dot_path);
         warning!(
             PipelineChanged,
-            "`{}` has changed: session {id} goes on with the pipeline it began with; `pleach run {run}` starts anew with the file of today",
+            "`{}` has changed: session {id} continues with the pipeline it started with; `pleach run {run}` uses the \
+             new file",
             name.display()
         );
     }
@@ -134,7 +136,7 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
     })
 }
 
-/// Says which session goes on, before its files are brought back, and where if that is not where it stopped.
+/// Says which session continues, before its files are restored, and where if that is not where it stopped.
 fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
         let at =
@@ -150,7 +152,7 @@ fn refuse_unknown_agent(id: &SessionId, config: &Config) -> Result<(), Failure> 
         None => Ok(()),
         Some(agent) => {
             let message = format!("the record of session {id} leaves a secret out of its agent: `{agent}`");
-            let hint = "start it anew with `pleach run`, and an agent whose command holds no secret";
+            let hint = "start a new run with an agent whose command holds no secret";
             Err(Failure::new(Code::SecretFound, message).hint(hint))
         }
     }

@@ -16,20 +16,21 @@ use serde_json::{Value, json};
 use self::select::{Selectors, select};
 use crate::code::Code;
 use crate::commands::cancel::cancel_and_wait;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::render::Out;
 use crate::sessions;
 use crate::settings::{self, state_dir};
 
-/// Remove sessions: their branches, their records and their working copies.
+/// Remove sessions: their branches, records and worktrees.
 ///
-/// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist; one that
-/// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the
-/// name is printed. The working copy that the tasks of a branch share stays.
+/// A running session and one whose commits are on no other branch are only removed with --force; a running one is then
+/// cancelled first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the name is
+/// printed. The worktree that the tasks of a branch share stays.
 ///
-/// Instead of ids, options such as `--merged` choose the sessions, those that fit all of them; one that cannot be removed
+/// Instead of ids, options such as `--merged` choose the sessions that match all of them; one that cannot be removed
 /// stays, with a warning.
 #[derive(Debug, Args)]
 pub struct RmArgs {
@@ -38,10 +39,10 @@ pub struct RmArgs {
     sessions: Vec<String>,
     #[command(flatten)]
     select: Selectors,
-    /// Remove also what is not merged, and what runs.
+    /// Also remove sessions that are not merged or still running.
     #[arg(long)]
     force: bool,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -51,11 +52,11 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let worktrees = settings::below(globals, &globals.dir)?.resolved.config.worktrees;
+    let worktrees = settings::load_for(globals, &globals.dir)?.resolved.config.worktrees;
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
     let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
     let selectors = args.select.given();
-    let mut told = Told { out: Out::new(), documents: Vec::new() };
+    let mut told = RemovalMessage { out: Out::new(), documents: Vec::new() };
     if args.select.keeps {
         return remover.remove_keeps(told.out);
     }
@@ -80,15 +81,15 @@ struct Remover<'a> {
     args: &'a RmArgs,
 }
 
-/// What was printed, and what is.
-struct Told {
+/// The messages of a removal, done or planned.
+struct RemovalMessage {
     out: Out,
     documents: Vec<Value>,
 }
 
 impl Remover<'_> {
     /// Removes the sessions the user names, or none where one of them must not go.
-    fn remove_named(&self, told: &mut Told) -> Result<(), Failure> {
+    fn remove_named(&self, told: &mut RemovalMessage) -> Result<(), Failure> {
         let named = self.args.sessions.iter().map(|given| sessions::resolve(&self.repo, given));
         let mut ids = named.collect::<Result<Vec<_>, _>>()?;
         ids.sort();
@@ -103,7 +104,7 @@ impl Remover<'_> {
 
     /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not
     /// go is left.
-    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut Told) -> Result<(), Failure> {
+    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut RemovalMessage) -> Result<(), Failure> {
         for id in ids {
             let removal = self.prepare(&id).and_then(|removal| match self.args.force {
                 true => Ok(removal),
@@ -149,11 +150,11 @@ impl Remover<'_> {
     /// Looks into the removal of a session.
     fn prepare(&self, id: &SessionId) -> Result<Removal, Failure> {
         match self.look(id) {
-            // What runs is called off first, when the user insists.
+            // What runs is cancelled first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
                 match cancel_and_wait(self.globals, &self.repo, id, GRACE) {
                     Err(held) if held.exit() == Exit::Locked => Err(held),
-                    // One whose record nobody can read has ended all the same.
+                    // One whose record cannot be read has ended all the same.
                     Ok(_) | Err(_) => self.look(id),
                 }
             }
@@ -161,7 +162,7 @@ impl Remover<'_> {
         }
     }
 
-    fn remove(&self, removal: Removal, told: &mut Told) -> Result<(), Failure> {
+    fn remove(&self, removal: Removal, told: &mut RemovalMessage) -> Result<(), Failure> {
         let (globals, dry_run) = (self.globals, self.args.dry_run);
         let session = removal.session.clone();
         let is_lost = |found: &&Obstacle| {
@@ -196,18 +197,18 @@ impl Remover<'_> {
     }
 }
 
-/// What the user must insist on.
+/// Refuses what needs `--force`.
 fn refuse(removal: &Removal) -> Result<(), Failure> {
     if removal.obstacles.is_empty() {
         return Ok(());
     }
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
     let message = format!("session {} was not removed: {}", removal.session, all.join("; "));
-    Err(Failure::new(Code::RemovalRefused, message).hint(way_out(removal)))
+    Err(Failure::new(Code::RemovalRefused, message).hint(removal_hint(removal)))
 }
 
-/// How the user gets on, with all that stands in the way: nothing is promised that insisting would not keep.
-fn way_out(removal: &Removal) -> String {
+/// The hint for a refused removal: it promises nothing that `--force` would not keep.
+fn removal_hint(removal: &Removal) -> String {
     let id = &removal.session;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
@@ -225,11 +226,11 @@ fn way_out(removal: &Removal) -> String {
     let force = format!("`pleach rm --force {id}`{which}");
     match unmerged {
         _ if any(|obstacle| matches!(obstacle, Obstacle::Unsaved { .. })) => {
-            format!("copy what you need of what cannot be saved, then {force}")
+            format!("copy what you need, then {force}")
         }
         // Nothing lands or merges what cannot be read.
         Some(_) if any(|obstacle| matches!(obstacle, Obstacle::Lost { .. })) => force,
-        Some(_) if removal.goes_on => format!("`pleach gardener` goes on with the task and lands it; or {force}"),
+        Some(_) if removal.goes_on => format!("`pleach gardener` resumes the task and lands it; or {force}"),
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
         None => {
             let branch = leaves.map(|leaves| format!(" and {leaves}")).unwrap_or_default();
@@ -267,7 +268,7 @@ fn text(step: &RemovalStep, dry_run: bool) -> String {
             format!("{} {} at {reference}{number}", done("kept", "would keep"), what.join(" and "))
         }
         RemovalStep::RemoveWorktree { path } => {
-            format!("{} the working copy {}", done("removed", "would remove"), path.display())
+            format!("{} the worktree {}", done("removed", "would remove"), path.display())
         }
         RemovalStep::RemoveBranch { branch, at } => {
             format!("{} branch {branch} ({} {})", done("removed", "would remove"), done("was", "is"), at.short())

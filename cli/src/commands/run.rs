@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Level, Source as Origin};
+use pleach::config::{AgentChoice, Precedence, Source as Origin};
 use pleach::engine::{StartRequest, start_session};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::text::{first_line, listed};
@@ -14,46 +14,47 @@ use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
-use crate::prompt;
-use crate::ready::{
-    Runnable, any_alone, check_agents, check_answers, check_prices, require_trust, runnable, say_simulated,
-    warn_of_dirty_files, warn_of_skipped,
+use crate::preflight::{
+    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, require_trust,
+    warn_of_dirty_files, warn_of_skipped, warn_simulated,
 };
+use crate::prompt;
 use crate::render::node::kind;
-use crate::render::{Out, show_waiting};
+use crate::render::{Out, show_git_progress};
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, introduce, say_opened, say_unmetered, see_through};
+use crate::session::{Place, Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
 use crate::settings::{self, Search, Settings};
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
 /// Run a prompt or a pipeline on this repository.
 ///
 /// A prompt such as "Fix the failing test" runs the built-in pipeline: an agent does what is asked, `tree.test_command`
-/// tests it where it is set, and an agent reviews it. A session branch and a working copy of its own are made; your checkout is never touched. Every turn of an agent
-/// that changes files becomes a commit on the branch. Interrupt it with Ctrl-C whenever you like: `pleach resume`
-/// goes on.
+/// tests it where it is set, and an agent reviews it. The session gets its own branch and worktree; your checkout is
+/// never touched. Every turn of an agent that changes files becomes a commit on the branch. Interrupt it with Ctrl-C at
+/// any time: `pleach resume` continues.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What is to be done, in quotes; or a pipeline, a DOT file.
+    /// The prompt, in quotes; or a pipeline, a DOT file.
     #[arg(value_name = "PROMPT|FILE")]
     file: PathBuf,
-    /// Values for the variables of the pipeline.
+    /// Inputs: values for the variables of the pipeline.
     #[arg(value_name = "KEY=VALUE")]
     inputs: Vec<String>,
-    /// Work in the repository at this path.
+    /// Run in the repository at this path.
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
-    /// The agent of nodes that name none, as `agent` in pleach.yaml names it.
+    /// The agent for nodes that name none, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The model of that agent, for nodes that name none.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -71,9 +72,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
     let mut settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
     let file = match prompt {
-        None => {
-            PipelineFile::read_given(&args.file, &path).map_err(|failure| prompt::or_one(&args.file, &path, failure))?
-        }
+        None => PipelineFile::read_given(&args.file, &path)
+            .map_err(|failure| prompt::with_prompt_hint(&args.file, &path, failure))?,
         Some(prompt) => {
             prompt::choose_agent(&mut settings)?;
             prompt::pipeline(prompt, &settings.resolved.config)
@@ -86,7 +86,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         Some(prompt) => prompt::inputs(prompt, head.commit, inputs),
     };
     let config = &settings.resolved.config;
-    let Runnable { pipeline, diagnostics } = runnable(globals, &file, inputs.clone(), config)?;
+    let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), config)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
         require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
@@ -98,7 +98,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     check_agents(&pipeline, agents)?;
     check_prices(&built.engine, [&pipeline])?;
     if simulated {
-        say_simulated();
+        warn_simulated();
     }
     if args.dry_run {
         return dry_run(globals, &pipeline, &place, agents, &diagnostics);
@@ -107,14 +107,14 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         let mut out = Out::new();
         diagnostics.iter().try_for_each(|found| out.json(&json!({"v": 1, "type": "Diagnostic", "data": found})))?;
     }
-    let alone = any_alone(&pipeline, agents);
+    let alone = any_unproxied(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
-    show_waiting(globals, &place.repo);
+    show_git_progress(globals, &place.repo);
     warn_of_dirty_files(globals, &place)?;
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();
-    let unmetered = built.engine.unmetered([&pipeline]);
+    let unheld = built.engine.unmetered([&pipeline]);
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
@@ -131,15 +131,15 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         config: config.recordable(),
     };
     block_on(built.stopped_by(), async {
-        introduce(globals, &built.engine, &workers).await;
-        say_unmetered(unmetered);
-        let session = start_session(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        print_agents(globals, &built.engine, &workers).await;
+        warn_unmetered(unheld);
+        let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 
-/// The pipeline's path as records have it: from the root of the repository, or its name alone when it lies elsewhere.
+/// The pipeline's path as records have it: from the root of the repository, or its name alone when it is elsewhere.
 fn shown_path(path: &Path, root: Option<&Path>) -> String {
     let (path, root) = (path.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
     let below = path.as_deref().zip(root.as_deref()).and_then(|(path, root)| path.strip_prefix(root).ok());
@@ -171,19 +171,19 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     inputs.iter().map(read).collect()
 }
 
-/// What the user gives here they are not asked about when the session goes on, which only has them from its record.
+/// What the user gives here they are not asked about when the session continues, which only has them from its record.
 fn agree_to_inputs(
     globals: &Globals,
     settings: &Settings,
     place: &Place,
     inputs: &BTreeMap<String, String>,
 ) -> Result<(), Failure> {
-    let here = Origin::named(Level::Flag, "given to `pleach run`");
-    let user = User::of(globals, settings, place.repo.common_dir());
+    let here = Origin::named(Precedence::Flag, "given to `pleach run`");
+    let user = TerminalTruster::of(globals, settings, place.repo.common_dir());
     user.keep_given(for_inputs(inputs, &here), &settings.redactor())
 }
 
-/// What would be run, and by whom, without running it.
+/// The pipeline and its agents, without running it.
 fn dry_run(
     globals: &Globals,
     pipeline: &Pipeline,
@@ -231,7 +231,7 @@ fn agent_of(node: &Node, agents: &Roster) -> Option<String> {
     })
 }
 
-/// What a node would do, in one line.
+/// The work of a node, in one line.
 fn work_of(node: &Node) -> String {
     match &node.handler {
         HandlerKind::Tool => node.tool_command.clone().unwrap_or_default(),

@@ -1,26 +1,28 @@
 //! `pleach show`
 
 mod step;
+mod turn_text;
 
 use clap::Args;
 use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, SessionId, TurnId};
-use pleach::llm;
 use pleach::record;
-use pleach::trailer::{Message, TurnFacts};
+use pleach::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::commands::diff::plain_patch;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
 use crate::render::{Out, duration, session as show, tokens};
-use crate::sessions::{self, Fit};
+use crate::sessions::{self, SessionFilter};
+use turn_text::TurnText;
 
-/// Show a turn: what was said, which tools were used, what was changed, what it cost.
+/// Show a turn: its messages, tools, changes and cost.
 ///
 /// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. The commit of a
 /// task's step shows the step and its turns. Long texts are cut unless -v is given.
@@ -32,45 +34,14 @@ pub struct ShowArgs {
 }
 
 /// A turn with all that is known of it.
-struct Shown {
+struct TurnPage {
     session: SessionId,
     /// None when only the commit is left.
-    turn: Option<Spoken>,
+    turn: Option<TurnText>,
     commit: Option<(CommitId, TurnFactsOf, String)>,
 }
 
-/// A turn, what was said in it, and what its agent's program wrote to standard error where it is the last of its node.
-struct Spoken {
-    turn: TurnView,
-    messages: Vec<llm::Message>,
-    stderr: Option<String>,
-}
-
-impl Spoken {
-    fn read(repo: &Repo, view: &View, turn: TurnView) -> Result<Self, Failure> {
-        let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
-        let stderr = view.stderr(repo, &turn.turn).map_err(|error| of_engine(&error))?;
-        Ok(Self { turn, messages, stderr })
-    }
-
-    fn json(&self) -> Value {
-        let mut document = json!(self.turn);
-        document["messages"] = json!(self.messages);
-        if let Some(stderr) = &self.stderr {
-            document["stderr"] = json!(stderr);
-        }
-        document
-    }
-
-    /// What was said, for people.
-    fn text(&self, whole: bool) -> String {
-        let messages = self.messages.iter().map(|message| show::message(message, whole));
-        let stderr = self.stderr.iter().map(|stderr| show::stderr(stderr, whole));
-        messages.chain(stderr).map(|said| format!("\n{said}\n")).collect()
-    }
-}
-
-/// What a commit says of its turn by itself.
+/// The facts of a turn from its commit's trailers.
 type TurnFactsOf = Option<TurnFacts>;
 
 pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
@@ -107,12 +78,12 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     match turn(text) {
         // The beginning of a commit's id can be all digits; no session has so many turns.
         Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
-        Some(turn) => Ok(Some((sessions::newest(repo, Fit::Any)?.session, turn))),
+        Some(turn) => Ok(Some((sessions::newest(repo, SessionFilter::Any)?.session, turn))),
         None => Ok(None),
     }
 }
 
-fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failure> {
+fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
@@ -122,10 +93,10 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };
-    Ok(Shown { session, turn: Some(Spoken::read(repo, &view, turn)?), commit })
+    Ok(TurnPage { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
 }
 
-/// What is to be shown of a commit, for programs and for people.
+/// A commit as JSON and as text.
 fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Failure> {
     let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
         Ok(session) => Failure::new(Code::NoSuchTurn, format!("`{text}` is a session, not a turn"))
@@ -134,10 +105,10 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
     })?;
     let (commit, facts, patch) = read_commit(repo, id)?;
     let Some(facts) = facts else {
-        if let Some(step) = step::Shown::read(repo, id, &patch)? {
+        if let Some(step) = step::StepView::read(repo, id, &patch)? {
             return Ok((step.json(), step.text(whole)));
         }
-        return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is no turn of a session", id.short()))
+        return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is not a turn of a session", id.short()))
             .hint(format!("`git show {}` shows it", id.short())));
     };
     match View::load(repo, &facts.session) {
@@ -150,7 +121,7 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
-            Ok(Shown { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
+            Ok(TurnPage { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
@@ -164,20 +135,20 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
             Some(before) => git::diff::patch(repo, before, commit.tree, &[])?,
             None => {
                 if !commit.parents.is_empty() {
-                    warning!(ShallowClone, "a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
+                    warning!(ShallowClone, "shallow clone: what {} changed is unknown; {UNSHALLOW}", id.short());
                 }
                 String::new()
             }
         };
-        Ok((id, TurnFacts::read(&Message::read(&commit.text())), patch))
+        Ok((id, TurnFacts::read(&CommitMessage::read(&commit.text())), patch))
     };
     read().map_err(|error| of_git(&error))
 }
 
-/// How to get what a shallow clone has left behind.
-const UNSHALLOW: &str = "`git fetch --unshallow` brings the rest";
+/// The hint to unshallow a clone.
+const UNSHALLOW: &str = "`git fetch --unshallow` fetches the rest";
 
-impl Shown {
+impl TurnPage {
     /// For programs and for people.
     fn both(&self, whole: bool) -> (Value, String) {
         (self.json(), self.text(whole))

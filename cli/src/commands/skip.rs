@@ -8,32 +8,33 @@ use pleach::ids::TaskId;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::of_tree;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_tree;
 use crate::render::Out;
-use crate::tree::look::Ground;
+use crate::tree::overview::TreeContext;
 
 /// Count a task as complete without doing it.
 ///
-/// What depends on it may start then. The decision is a commit on the branch that is checked out, which changes no file;
-/// `pleach reset` takes it back.
+/// What depends on it may start then. The decision is a commit on the branch that is checked out, which changes no
+/// file; `pleach reset` undoes it.
 #[derive(Debug, Args)]
 pub struct SkipArgs {
     #[command(flatten)]
     task: MarkArgs,
 }
 
-/// What `skip` and `reset` take.
+/// The arguments of `skip` and `reset`.
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// The task.
     #[arg(value_name = "TASK")]
     task: TaskId,
-    /// The tree, where several have the task.
+    /// The tree, if several have the task.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
-    /// Show what would be committed, and do nothing.
+    /// Show what would be committed, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -44,13 +45,13 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
-    let ground = Ground::find(globals)?;
+    let ground = TreeContext::find(globals)?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     let marking = ground.marking(&grown.file);
     let task = &args.task;
     if !grown.node(task).is_leaf() {
-        return Err(Failure::new(Code::TaskIsGroup, format!("`{task}` is no task of its own: others are part of it"))
-            .hint("name one of those; `pleach status -v` lists them"));
+        return Err(Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks"))
+            .hint("name one of its tasks; `pleach status -v` lists them"));
     }
     let (done, already) = match mark {
         Mark::Skip => ("skipped", "complete"),
@@ -80,7 +81,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
                 }
                 out.text(&message.write())?;
                 if let Some(session) = session {
-                    out.line(format!("\nand call off session {session}, which works on it"))?;
+                    out.line(format!("\nand cancel session {session}, which works on it"))?;
                 }
                 if let Some(branch) = removed {
                     out.line(format!("\nand remove branch `{branch}`, which cannot be read"))?;
@@ -101,10 +102,10 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Some(marked) => {
             out.line(format!("{done}: {task} on `{}` ({})", ground.target, marked.commit.short()))?;
             if let Some(session) = marked.session {
-                out.line(format!("called off: session {session}, which worked on it"))?;
+                out.line(format!("cancelled: session {session}, which worked on it"))?;
             }
             if let Some((branch, at)) = marked.removed {
-                out.line(format!("removed: branch `{branch}`, which could not be read (it stood at {at})"))?;
+                out.line(format!("removed: branch `{branch}`, which could not be read (it was at {at})"))?;
             }
         }
     }

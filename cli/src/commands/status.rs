@@ -16,45 +16,46 @@ use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
 use crate::commands::inspect;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git, of_tree};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::next_commands::about;
-use crate::render::tree::{Shown, withered_json};
+use crate::render::tree::{TreeView, withered_json};
 use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
 use crate::settings;
-use crate::tree::look::{Ground, Grown, Withered};
+use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
 use crate::tree::plan::target;
-use crate::tree::watch::{Picture, watch};
+use crate::tree::watch::{StatusPage, watch};
 
 /// Show the task trees of this branch and the sessions of this repository, or one task or session.
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
-/// is in the way. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// goes on with one that is dead, paused or failed, `pleach gardener` with one of a task. Sessions of tasks that have
-/// ended are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are
-/// listed with their commits; with a task, its steps. A tree that is not valid is told, and makes the exit code 2.
+/// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
+/// continues one that is dead, paused or failed, `pleach gardener` one of a task. Sessions of tasks that have ended are
+/// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
+/// their commits; with a task, its steps. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// The tree; without it, all of this branch.
+    /// The tree; by default all of this branch.
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
-    /// Show it again whenever something changes. Ends when what was running has ended, or with Ctrl-C; both are exit 0.
+    /// Refresh whenever something changes. Ends when nothing runs any more, or with Ctrl-C; both are exit 0.
     #[arg(long, conflicts_with = "id")]
     watch: bool,
 }
 
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
-    let settings = settings::below(globals, &globals.dir)?;
+    let settings = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {
-        Ok(target) => Some(Ground::on(globals, settings, place, target)),
+        Ok(target) => Some(TreeContext::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
         Err(_) => None,
     };
@@ -82,14 +83,14 @@ fn picked(
     globals: &Globals,
     args: &StatusArgs,
     repo: &Repo,
-    ground: Option<&Ground>,
+    ground: Option<&TreeContext>,
     given: &str,
 ) -> Result<(), Failure> {
     let (trees, withered) = match ground {
         Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
         None => Default::default(),
     };
-    let with_task = |grown: &Grown, task: &TaskId| grown.file.tree.node(task).is_some();
+    let with_task = |grown: &TreeWithProgress, task: &TaskId| grown.file.tree.node(task).is_some();
     if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
         && trees.iter().any(|grown| with_task(grown, &task))
     {
@@ -120,7 +121,7 @@ fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
     };
     let target = target_of(prefix, &branch)?;
     Some(format!(
-        "`{branch}` is on its way to `{target}`, so no tree is shown; `git switch {}` first to see its trees.",
+        "`{branch}` gathers work for `{target}`, so no tree is shown; `git switch {}` first to see its trees.",
         shell_word(&target)
     ))
 }
@@ -130,10 +131,10 @@ fn all(
     globals: &Globals,
     args: &StatusArgs,
     (repo, prefix): (&Repo, &str),
-    ground: Option<&Ground>,
-) -> Result<Picture, Failure> {
+    ground: Option<&TreeContext>,
+) -> Result<StatusPage, Failure> {
     let whole = globals.verbosity > 0;
-    let mut reader = ground.map(Ground::reader);
+    let mut reader = ground.map(TreeContext::reader);
     let (grown, withered) = match ground.zip(reader.as_mut()) {
         Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
@@ -148,8 +149,8 @@ fn all(
     };
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
-    let worked = ground.and_then(Ground::worked_by);
-    let mut picture = Picture::default();
+    let worked = ground.and_then(TreeContext::holder);
+    let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
             picture.locks.push(lock_name(id));
@@ -160,17 +161,17 @@ fn all(
     }
     picture.invalid = withered.iter().any(|tree| tree.invalid);
     picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
-    let trees: Vec<Shown<'_>> = ground
+    let trees: Vec<TreeView<'_>> = ground
         .into_iter()
         .flat_map(|ground| {
-            let shown = |grown| Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
+            let shown = |grown| TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
             grown.iter().map(shown)
         })
         .collect();
     picture.document = json!({
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
-        "trees": trees.iter().map(Shown::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
+        "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
         "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
@@ -200,7 +201,7 @@ fn gone(
     Ok(gone)
 }
 
-/// A session and where it stands, or why that cannot be read.
+/// A session and where it is, or why that cannot be read.
 type Listed = (SessionId, Result<Summary, String>);
 
 fn session_json((id, summary): &Listed) -> Value {
@@ -211,8 +212,8 @@ fn session_json((id, summary): &Listed) -> Value {
 }
 
 fn text(
-    trees: &[Shown<'_>],
-    withered: &[Withered],
+    trees: &[TreeView<'_>],
+    withered: &[BrokenTree],
     (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
@@ -243,15 +244,15 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         document["worktrees"] = json!(copies);
         let asked = Question::waiting(&summary.pipeline, &summary.state);
         document["question"] = asked.as_ref().map_or(Value::Null, question::json);
-        document["go_on"] = go_on(globals, repo, summary).map_or(Value::Null, Value::String);
+        document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
     let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
-    let go_on = go_on(globals, repo, summary);
-    out.line(show::fields(&details(summary, go_on, missing, &standing_of_branch(summary, missing, repo)?, copies)))?;
+    let resume_hint = resume_hint(globals, repo, summary);
+    out.line(show::fields(&details(summary, resume_hint, missing, &branch_line(summary, missing, repo)?, copies)))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -261,7 +262,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
 
 fn details(
     summary: &Summary,
-    go_on: Option<String>,
+    resume_hint: Option<String>,
     missing: Option<CommitId>,
     stands: &str,
     copies: Vec<String>,
@@ -285,7 +286,7 @@ fn details(
         fields.push(("choices", show::plain(&asked.choices_in_words())));
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
     }
-    fields.extend(go_on.map(|command| ("go on", command)));
+    fields.extend(resume_hint.map(|command| ("go on", command)));
     fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         fields.push(("branch", format!("{branch}{stands}")));
@@ -301,8 +302,8 @@ fn details(
     fields
 }
 
-/// Where the session's branch stands, and what it lacks.
-fn standing_of_branch(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
+/// The session's branch, and the commits it lacks.
+fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
     let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
     let Some(at) = at else { return Ok(" (removed)".to_owned()) };
     let lacks = missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));
@@ -319,8 +320,8 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
     Some(format!("{switch}git merge {what}"))
 }
 
-/// The command that goes on with a session that can go on.
-fn go_on(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
+/// The command that continues with a session that can continue.
+fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
     let answer = match (summary.standing(), summary.node()) {
         (SessionStatus::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {

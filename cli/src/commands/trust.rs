@@ -5,25 +5,26 @@ use pleach::text::{first_line, visible};
 use serde_json::json;
 
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;
-use crate::trust::{Agreement, Store};
+use crate::trust::{Approval, Store};
 
-/// How many digits of a key are shown.
+/// The digits of a key that are shown.
 const SHOWN_KEY: usize = 10;
 
-/// List what you have agreed to: commands that repositories supply, and settings of theirs that touch your keys.
+/// List what you have approved: commands that repositories supply, and settings of theirs that touch your keys.
 ///
-/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An agreement holds
-/// for one repository and one exact text; when the text changes you are asked again.
+/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An approval
+/// holds for one repository and one exact text; when the text changes you are asked again.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// Take these agreements back, by the beginning of their key.
+    /// Revoke these approvals, by the beginning of their key.
     #[arg(long, value_name = "KEY", num_args = 0..)]
     revoke: Option<Vec<String>>,
-    /// Take all agreements back.
+    /// Revoke all approvals.
     #[arg(long, requires = "revoke")]
     all: bool,
 }
@@ -34,7 +35,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
         return list(globals, &store.list()?).map(|()| Exit::Done);
     };
     if keys.is_empty() != args.all {
-        return Err(Failure::new(Code::CommandLine, "say which agreements to take back")
+        return Err(Failure::new(Code::CommandLine, "name the approvals to revoke")
             .hint("`pleach trust --revoke KEY`, or `pleach trust --revoke --all`"));
     }
     let chosen = keys.iter().map(|key| pick(&store, key)).collect::<Result<Vec<_>, _>>()?;
@@ -43,21 +44,21 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
     if globals.json {
         out.json(&json!({"revoked": revoked}))?;
     } else if revoked.is_empty() {
-        out.line("Nothing to take back.")?;
+        out.line("Nothing to revoke.")?;
     }
     for agreement in revoked.iter().filter(|_| !globals.json) {
-        out.line(format!("Taken back: {} {}", short(agreement), headline(agreement)))?;
+        out.line(format!("Revoked: {} {}", short(agreement), headline(agreement)))?;
     }
     Ok(Exit::Done)
 }
 
-fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
+fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
     let mut out = Out::new();
     if globals.json {
         return out.json(&json!({"trusted": agreements}));
     }
     if agreements.is_empty() {
-        return out.line("You have agreed to nothing yet.");
+        return out.line("You have approved nothing yet.");
     }
     let mut table = Table::new(["key", "repository", "kind", "from", "text"]);
     for agreement in agreements {
@@ -72,26 +73,26 @@ fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
     out.line(table)
 }
 
-fn short(agreement: &Agreement) -> String {
+fn short(agreement: &Approval) -> String {
     agreement.key.chars().take(SHOWN_KEY).collect()
 }
 
-fn headline(agreement: &Agreement) -> String {
+fn headline(agreement: &Approval) -> String {
     let first = visible(first_line(&agreement.text));
     if agreement.text.trim().lines().nth(1).is_some() { format!("{first} …") } else { first }
 }
 
-/// The one agreement a key stands for.
-fn pick(store: &Store, key: &str) -> Result<Agreement, Failure> {
-    let mut found: Vec<Agreement> =
+/// The one approval a key stands for.
+fn pick(store: &Store, key: &str) -> Result<Approval, Failure> {
+    let mut found: Vec<Approval> =
         store.list()?.into_iter().filter(|agreement| !key.is_empty() && agreement.key.starts_with(key)).collect();
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),
         (Some(_), more) => {
-            Err(Failure::new(Code::NoSuchAgreement, format!("{} agreements begin with `{key}`", more + 1))
+            Err(Failure::new(Code::NoSuchAgreement, format!("{} approvals begin with `{key}`", more + 1))
                 .hint("give more digits; `pleach trust --json` shows whole keys and repositories"))
         }
-        (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no agreement begins with `{key}`"))
+        (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no approval begins with `{key}`"))
             .hint("`pleach trust` lists them")),
     }
 }

@@ -4,7 +4,8 @@ use clap::Args;
 use pleach::engine::Moment;
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, session as show};
 use crate::sessions;
@@ -12,10 +13,10 @@ use crate::sessions;
 /// List the turns of a session.
 ///
 /// A turn is one model call of an agent and the tools it asked for, or one run of a tool node. A turn that changed
-/// files has a commit; `pleach show` shows it whole. An attempt that failed is followed by the reason.
+/// files has a commit; `pleach show` shows all of it. A failed attempt is followed by the reason.
 #[derive(Debug, Args)]
 pub struct TurnsArgs {
-    /// The session, or the beginning of its id; without one the newest.
+    /// The session, or the beginning of its id; by default the newest.
     session: Option<String>,
 }
 
@@ -31,7 +32,7 @@ pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let moments: Vec<Moment> =
         view.timeline().into_iter().filter(|moment| !matches!(moment, Moment::Checkpoint(_))).collect();
     if moments.is_empty() {
-        out.line("No turn yet.")?;
+        out.line("No turns yet.")?;
     } else {
         out.line(show::turns(&moments))?;
     }

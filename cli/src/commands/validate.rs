@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::plan::diagnostic::{Diagnostic, Severity};
-use pleach::plan::lint::{Known, unsupported};
+use pleach::plan::lint::{KnownNames, unsupported};
 use pleach::plan::validate;
 use pleach::text::counted;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
@@ -18,9 +19,9 @@ use crate::settings;
 
 /// Check pipelines without running them.
 ///
-/// Every file is read and linted; every finding is shown with its place and, where it is known, how to fix it. Errors
-/// mean that the pipeline cannot be run; warnings and notes do not. With -q only errors are shown, with -v also where
-/// names of other engines are understood.
+/// Every file is read and linted; every finding is shown with its location and, if known, its fix. A pipeline with
+/// errors cannot be run; one with warnings can. With -q only errors are shown, with -v also where names of other
+/// engines are understood.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// The pipelines to check.
@@ -28,7 +29,7 @@ pub struct ValidateArgs {
     files: Vec<PathBuf>,
 }
 
-/// What came of one file.
+/// The result for one file.
 struct Checked {
     file: PipelineFile,
     findings: Vec<Diagnostic>,
@@ -44,7 +45,7 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
     for name in &args.files {
         let path = globals.path(name);
         let dir = path.parent().unwrap_or(&globals.dir);
-        // A configuration with mistakes is told once, and the pipelines are checked without it.
+        // A configuration with errors is told once, and the pipelines are checked without it.
         let known = configured.entry(dir.to_owned()).or_insert_with(|| offered(globals, dir, &mut errors));
         let document = match PipelineFile::read_given(name, &path).map(|file| check(file, known)) {
             Ok(checked) => {
@@ -71,18 +72,18 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
 }
 
 /// The agents and models configured for a directory.
-fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> Known {
-    match settings::below(globals, dir) {
+fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> KnownNames {
+    match settings::load_for(globals, dir) {
         Ok(settings) => known(&settings.resolved.config),
         Err(failure) => {
             failure.report(false);
             errors.push(failure.sentence());
-            Known::default()
+            KnownNames::default()
         }
     }
 }
 
-fn check(file: PipelineFile, known: &Known) -> Checked {
+fn check(file: PipelineFile, known: &KnownNames) -> Checked {
     let (pipeline, mut findings) = validate(&file.source, &file.inputs(BTreeMap::new()), known);
     if let Some(pipeline) = &pipeline {
         // The file is right; it is pleach that cannot run it yet.

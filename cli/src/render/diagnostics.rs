@@ -19,13 +19,13 @@ impl<'t> Source<'t> {
         Self { path, text, starts }
     }
 
-    /// The line a byte stands on, from 0, and the byte it begins at.
+    /// The line a byte is on, from 0, and the byte it starts at.
     fn line(&self, offset: usize) -> (usize, usize) {
         let line = self.starts.partition_point(|start| *start <= offset).saturating_sub(1);
         (line, self.starts[line])
     }
 
-    /// The finding in words, with the line it is about and how to mend it.
+    /// The finding in words, with the line it is about and how to fix it.
     pub fn show(&self, found: &Diagnostic) -> String {
         let level = match found.severity {
             Severity::Error => Level::ERROR,

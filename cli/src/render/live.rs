@@ -12,7 +12,7 @@ use crate::say;
 /// How often it moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// What goes on right now.
+/// The current activity.
 #[derive(Debug, Default, Clone)]
 pub struct Now {
     /// The task or the node.
@@ -21,7 +21,7 @@ pub struct Now {
     pub step: String,
     /// Which attempt, from 1.
     pub attempt: u32,
-    /// What has been spent so far.
+    /// The spending so far.
     pub spent: Amount,
 }
 
@@ -76,7 +76,7 @@ impl Live {
         }
     }
 
-    /// Changes what goes on.
+    /// Changes what continues.
     pub fn set(&mut self, change: impl FnOnce(&mut Now)) {
         change(&mut self.now);
         self.show();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_there_is_to_say_is_said() {
+    fn empty_parts_are_left_out() {
         let mut now = Now { id: "T003".into(), step: "test".into(), attempt: 1, ..Now::default() };
         assert_eq!(now.words(), "T003 · test");
         now.attempt = 2;

@@ -1,31 +1,31 @@
 //! Text for people: where results go, and how numbers and tables look.
 
+pub mod agent_output;
 mod diagnostics;
+mod git_progress;
 pub mod graph;
 pub mod live;
 pub mod node;
 pub mod progress;
 pub mod question;
 pub mod session;
-pub mod spoken;
 pub mod stream;
 pub mod style;
 mod table;
 pub mod tree;
 mod units;
-mod waiting;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
 pub use self::{
     diagnostics::Source,
+    git_progress::show_git_progress,
     table::Table,
     units::{cost, duration, spent, tokens},
-    waiting::show_waiting,
 };
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Standard output, where results go. A reader that stops reading ends the command quietly.
 #[derive(Debug, Default)]

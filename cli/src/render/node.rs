@@ -1,4 +1,4 @@
-//! What works on a node, in words people use.
+//! The worker of a node, in plain words.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn kind(handler: &HandlerKind) -> &str {
 pub struct Workers(BTreeMap<NodeId, String>);
 
 impl Workers {
-    /// Who works on the nodes of a pipeline.
+    /// The workers of a pipeline's nodes.
     pub fn of(pipeline: &Pipeline, agents: &Roster) -> Self {
         let words = |node: &pleach::plan::pipeline::Node| match node.handler {
             HandlerKind::Codergen if agents.simulates(node) => "agent, simulated".to_owned(),
@@ -41,7 +41,7 @@ impl Workers {
         Self(pipeline.nodes().iter().map(|node| (node.id.clone(), words(node))).collect())
     }
 
-    /// Who works on a node; of one that is not known, what its handler says.
+    /// The worker of a node; its handler where the worker is unknown.
     pub fn of_node<'a>(&'a self, id: &NodeId, handler: &'a HandlerKind) -> &'a str {
         self.0.get(id).map_or_else(|| kind(handler), String::as_str)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_that_is_a_command_is_named_after_its_program() {
+    fn a_command_agent_is_named_after_its_program() {
         let names = ["claude", "checker", "command:/usr/bin/my-agent --print", "acp:gemini --acp"].map(short);
         assert_eq!(names, ["claude", "checker", "my-agent", "gemini"]);
     }

@@ -1,4 +1,4 @@
-//! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
+//! A run while it continues: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
-use pleach::event::{Event, NodeExecution, Route, Snapshot, Told};
+use pleach::event::{Event, NodeExecution, Notification, Route, Snapshot};
 use pleach::ids::RepoPath;
 use pleach::plan::pipeline::HandlerKind;
 use pleach::text::counted;
 
+use super::agent_output::AgentOutput;
 use super::live::Live;
 use super::node::Workers;
-use super::spoken::Spoken;
 use super::stream::Stream;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
 use super::{duration, question, spent};
@@ -26,10 +26,10 @@ pub struct Progress {
     json: Option<Stream>,
     quiet: bool,
     verbose: bool,
-    spoken: Spoken,
+    spoken: AgentOutput,
     live: Live,
     workers: Workers,
-    /// What the node that runs has cost so far.
+    /// The cost of the running node so far.
     node: Amount,
 }
 
@@ -41,7 +41,7 @@ impl Progress {
             json: globals.json.then(Stream::default),
             quiet,
             verbose: globals.verbosity > 0,
-            spoken: Spoken::new(globals),
+            spoken: AgentOutput::new(globals),
             live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
             workers: Workers::of(session.pipeline(), session.agents()),
             node: Amount::default(),
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Takes one event.
-    pub fn event(&mut self, told: &Told) {
+    pub fn event(&mut self, told: &Notification) {
         let event = &told.recorded.event;
         self.json.iter_mut().for_each(|stream| stream.print(told));
         self.spoken.hear(event);

@@ -1,4 +1,4 @@
-//! What a person is asked at a gate, and what there is to judge.
+//! The question at a gate, and the work to judge.
 
 use pleach::engine::{Question, ReviewedWork};
 use pleach::event::HumanInteraction;
@@ -12,11 +12,11 @@ use super::session::plain;
 use crate::globals::Globals;
 use crate::next_commands::about;
 
-/// How much of the newest answer is shown.
+/// The most lines of the newest answer that are shown.
 const LINES: usize = 12;
 const CHARACTERS: usize = 1_000;
 
-/// How many changed files are named.
+/// The most changed files that are named.
 const FILES: usize = 10;
 
 /// A question as it is put at the terminal: what is to be judged, how to see more, the choices, and what happens without an
@@ -45,13 +45,13 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
 
 /// What happens without an answer, where that is not simply to wait.
 pub fn unanswered(question: &Question) -> Option<String> {
-    let default = question.default.map(|index| format!("`{}` is taken", plain(&question.choices[index].label)));
+    let default = question.default.map(|index| format!("`{}` is chosen", plain(&question.choices[index].label)));
     match (question.timeout, default) {
         (Some(timeout), default) => {
             let then = default.unwrap_or_else(|| "the run pauses".to_owned());
             Some(format!("without an answer within {}, {then}", duration(timeout)))
         }
-        (None, Some(default)) => Some(format!("where nobody can be asked, {default}")),
+        (None, Some(default)) => Some(format!("without a terminal, {default}")),
         (None, None) => None,
     }
 }

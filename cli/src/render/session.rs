@@ -52,7 +52,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<Se
         match summary {
             Ok(summary) => table.row([
                 id.to_string(),
-                what_for(summary),
+                title(summary),
                 style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
@@ -67,7 +67,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<Se
 }
 
 /// The pipeline, or the task it works on.
-pub fn what_for(summary: &Summary) -> String {
+pub fn title(summary: &Summary) -> String {
     let simulated = if summary.started.simulated { " (simulated)" } else { "" };
     match &summary.started.task {
         Some(task) => format!("task {}", task.id),
@@ -85,7 +85,7 @@ fn word(summary: &Summary) -> &'static str {
     }
 }
 
-/// Tokens, and that nobody is billed for them where that is so.
+/// Tokens, with a note where they are not billed.
 fn tokens_of(amount: &Amount) -> String {
     let count = tokens(amount.tokens.total());
     if amount.unbilled > 0 && amount.unbilled == amount.turns { format!("{count} not billed") } else { count }
@@ -149,7 +149,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 String::new(),
                 String::new(),
                 short(checkpoint.commit.values().copied()),
-                whither(&checkpoint),
+                next_words(&checkpoint),
             ]),
         }
     }
@@ -208,7 +208,7 @@ fn visited(node: &NodeId, visit: u32, attempt: u32) -> String {
     }
 }
 
-fn whither(checkpoint: &Milestone) -> String {
+fn next_words(checkpoint: &Milestone) -> String {
     let outcome = checkpoint.outcome.as_ref().map(ToString::to_string).unwrap_or_default();
     match &checkpoint.next_node {
         Some(next) => format!("{outcome}, next {next}"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_by_an_agent_steers_the_terminal() {
+    fn agent_output_cannot_control_the_terminal() {
         assert_eq!(plain("a\x1b[31mb\r\nc\td\u{7}"), "a\u{fffd}[31mb\nc\td\u{fffd}");
     }
 

@@ -1,9 +1,9 @@
-//! What happens in a run, as lines of JSON: what is recorded, what becomes of a tree's tasks, and warnings.
+//! The events of a run as lines of JSON, recorded or not.
 
 use std::io::Write as _;
 
 use jiff::Timestamp;
-use pleach::event::{Event, Told, to_the_millisecond};
+use pleach::event::{Event, Notification, to_the_millisecond};
 use pleach::ids::{ContextId, SessionId};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ struct Line<'a> {
 
 impl Stream {
     /// Prints an event. What an agent says in a turn that is not over comes with the turn.
-    pub fn print(&mut self, told: &Told) {
+    pub fn print(&mut self, told: &Notification) {
         let event = &told.recorded.event;
         if matches!(event, Event::AgentSpoke(_) | Event::AgentWaits(_)) {
             return;

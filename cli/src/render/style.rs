@@ -2,15 +2,15 @@
 
 use anstyle::{AnsiColor, Style};
 
-/// What went well.
+/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What failed.
+/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// What waits for somebody.
+/// Waiting for a person.
 pub const WAITS: Style = AnsiColor::Yellow.on_default();
-/// What begins.
+/// A start.
 pub const BEGINS: Style = AnsiColor::Cyan.on_default();
-/// What matters less than the rest.
+/// Less important text.
 pub const FAINT: Style = Style::new().dimmed();
 
 /// A text in a style.
@@ -18,7 +18,7 @@ pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A word for how something stands, in its colour.
+/// A word for how something is, in its colour.
 pub fn standing(word: &str) -> String {
     let style = match word.split([' ', ':']).next().unwrap_or_default() {
         "done" | "landed" | "complete" | "pass" => GOOD,

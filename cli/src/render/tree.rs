@@ -1,18 +1,20 @@
-//! Trees and what has become of them, as text and as JSON.
+//! Trees and what happened to them, as text and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Found, Place, Progress, Status, Stray, Taken, TaskState, Unread};
-use pleach::schedule::{self, Blocked, Limits, Next};
+use pleach::progress::{
+    OtherTreeWork, Progress, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, UnreadableBranch,
+};
+use pleach::schedule::{self, Blocked, NextAction, ScheduleOptions};
 use pleach::step::{short_id, shown_name};
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
 use super::session::plain;
-use crate::tree::look::{Grown, Withered};
+use crate::tree::overview::{BrokenTree, TreeWithProgress};
 
 /// How long a bar is.
 const BAR: usize = 20;
@@ -20,55 +22,57 @@ const BAR: usize = 20;
 /// How far names go.
 pub const NAME: usize = 50;
 
-/// That not all is known of what was done.
-pub const CUT_OFF: &str = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+/// The warning about a shallow clone.
+pub const CUT_OFF: &str = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
 
-/// That steps count which do not name the branch in full; none where all do.
+/// The warning about steps that name the branch by its short id.
 pub fn short_ids(progress: &Progress, target: &str) -> Option<String> {
     let short = short_id(target).filter(|_| progress.by_short_id > 0)?;
     let steps = counted(progress.by_short_id, "step");
     Some(format!("{steps} of Arborist named by the short id `{short}` count for `{target}`"))
 }
 
-/// That a run has nothing to start, or not the one task it was asked for.
+/// The message of a stalled run.
 pub fn stalled(only: Option<&TaskId>) -> String {
     only.map_or_else(|| "nothing can start".to_owned(), |task| format!("{task} cannot start"))
 }
 
 /// What a run would do next. Where tests have failed on what a merge gives, they run again before it is made.
-pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &Limits) -> Next {
+pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &ScheduleOptions) -> NextAction {
     match schedule::next(tree, progress, limits) {
-        Next::MergePhase(phase) if gate(tree, progress, &phase) == Some("fail") => Next::Gate(phase),
+        NextAction::MergePhase(phase) if gate(tree, progress, &phase) == Some("fail") => NextAction::Gate(phase),
         next => next,
     }
 }
 
 /// What a run would do next, in words; of one task where only that is asked for.
-pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
+pub fn next_words(next: &NextAction, only: Option<&TaskId>) -> String {
     match next {
-        Next::Land(task) => format!("land {task}, which is finished"),
-        Next::Settle(Stray { id, lacks, branch, .. }) => {
-            format!("nothing before you take or drop what is finished on `{}`: {id} {lacks}", branch.name)
+        NextAction::Land(task) => format!("land {task}, which is finished"),
+        NextAction::Stranded(StrandedWork { id, lacks, branch, .. }) => {
+            format!("nothing until you merge or drop the finished work on `{}`: {id} {lacks}", branch.name)
         }
-        Next::Yield(Taken { branch, tree, .. }) => {
-            format!("nothing before what `{tree}` has on `{}` is landed or dropped", branch.name)
+        NextAction::OtherTree(OtherTreeWork { branch, tree, .. }) => {
+            format!("nothing until the work of `{tree}` on `{}` is landed or dropped", branch.name)
         }
-        Next::Mend(unread) => format!("nothing before `{}`, which cannot be read, is done without", unread.branch.name),
-        Next::Gate(gate) => format!("run the tests of {gate}"),
-        Next::MergePhase(phase) => format!("merge {phase}"),
-        Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
-        Next::GiveUp { task, .. } => format!("give {task} up"),
-        Next::Done => "nothing, everything is done".to_owned(),
-        Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
-        Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
-        Next::Stalled(blocked) => {
+        NextAction::Unreadable(unread) => {
+            format!("nothing until `{}`, which cannot be read, is dropped", unread.branch.name)
+        }
+        NextAction::Gate(gate) => format!("run the tests of {gate}"),
+        NextAction::MergePhase(phase) => format!("merge {phase}"),
+        NextAction::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
+        NextAction::GiveUp { task, .. } => format!("give up {task}"),
+        NextAction::Done => "nothing, everything is done".to_owned(),
+        NextAction::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
+        NextAction::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
+        NextAction::Stalled(blocked) => {
             let told = blocked.iter().map(ToString::to_string).chain(another_budget(blocked).map(str::to_owned));
             format!("{}: {}", stalled(only), told.collect::<Vec<_>>().join("; "))
         }
     }
 }
 
-/// How tasks are worked again that others wait for.
+/// The hint to retry failed tasks that block others.
 fn another_budget(blocked: &[Blocked]) -> Option<&'static str> {
     let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
     waits.any(|wait| !wait.failed.is_empty()).then_some("--retry-failed gives what failed another budget")
@@ -84,20 +88,19 @@ pub fn renamed(node: &TaskNode, then: &str) -> String {
     )
 }
 
-/// What is shown of a tree, and of how much of it.
+/// The view of a tree: all of it, or open tasks only.
 #[derive(Debug)]
-pub struct Shown<'a> {
-    /// The tree.
-    pub grown: &'a Grown,
+pub struct TreeView<'a> {
+    pub grown: &'a TreeWithProgress,
     /// The branch.
     pub target: &'a str,
     /// Attempts, gates and branches.
-    pub limits: &'a Limits,
+    pub limits: &'a ScheduleOptions,
     /// Every task, not only those there is something to say about.
     pub whole: bool,
 }
 
-/// How many tasks are what.
+/// The tasks by status.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     all: usize,
@@ -116,14 +119,14 @@ impl Counts {
             let state = progress.task(task);
             counts.all += 1;
             match state.status {
-                Status::Complete | Status::Failed if !state.landed => counts.waiting += 1,
-                Status::Complete => counts.complete += 1,
-                Status::Failed => counts.failed += 1,
-                Status::Pending => {}
-                Status::Implementing | Status::Testing | Status::Reviewing => counts.begun += 1,
+                TaskStatus::Complete | TaskStatus::Failed if !state.landed => counts.waiting += 1,
+                TaskStatus::Complete => counts.complete += 1,
+                TaskStatus::Failed => counts.failed += 1,
+                TaskStatus::Pending => {}
+                TaskStatus::Implementing | TaskStatus::Testing | TaskStatus::Reviewing => counts.begun += 1,
             }
             counts.skipped += usize::from(state.skipped);
-            counts.untested += usize::from(state.untested && state.status == Status::Complete);
+            counts.untested += usize::from(state.untested && state.status == TaskStatus::Complete);
         }
         counts
     }
@@ -160,13 +163,13 @@ fn bar(done: usize, all: usize) -> String {
     format!("[{}{}] {done}/{all}", "█".repeat(full), "░".repeat(BAR - full))
 }
 
-impl Shown<'_> {
+impl TreeView<'_> {
     fn tree(&self) -> &Arc<TaskTree> {
         &self.grown.file.tree
     }
 
     /// What a run would do next.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextAction {
         next(self.tree(), &self.grown.progress, self.limits)
     }
 
@@ -188,7 +191,7 @@ impl Shown<'_> {
             let counts = Counts::of(progress, tasks.iter().copied());
             let gate = phase.and_then(|phase| Some(format!("  {}", self.gate_words(phase)?))).unwrap_or_default();
             text.push_str(&format!("  {title:width$}  {}{gate}\n", bar(counts.complete, counts.all)));
-            if next != Next::Done || self.whole {
+            if next != NextAction::Done || self.whole {
                 text.push_str(&self.tasks(tasks));
                 text.push_str(&self.inner_gates(*phase));
             }
@@ -205,11 +208,11 @@ impl Shown<'_> {
         }
         let left_out = tree.left_out();
         if !left_out.is_empty() {
-            text.push_str(&format!("  left out of execution_order: {}\n", listed(left_out, 10)));
+            text.push_str(&format!("  not in execution_order: {}\n", listed(left_out, 10)));
         }
         match &next {
-            Next::Done => {}
-            Next::Stalled(blocked) => {
+            NextAction::Done => {}
+            NextAction::Stalled(blocked) => {
                 text.push_str("  nothing can start:\n");
                 blocked.iter().for_each(|blocked| text.push_str(&format!("    {blocked}\n")));
                 another_budget(blocked).into_iter().for_each(|how| text.push_str(&format!("  {how}\n")));
@@ -219,8 +222,8 @@ impl Shown<'_> {
         text
     }
 
-    /// The branches of this tree that nobody can read.
-    fn unread(&self) -> impl Iterator<Item = &Unread> {
+    /// The branches of this tree that cannot be read.
+    fn unread(&self) -> impl Iterator<Item = &UnreadableBranch> {
         self.grown.progress.unread.iter().filter(|unread| self.tree().node(&unread.id).is_some())
     }
 
@@ -256,7 +259,7 @@ impl Shown<'_> {
     fn gate_words(&self, id: &TaskId) -> Option<String> {
         let word = self.gate(id)?;
         let newest = self.grown.progress.task(id).newest().filter(|_| word == "fail");
-        let why = newest.and_then(Found::reason).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
+        let why = newest.and_then(StepCommit::reason).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
         Some(format!("tests {word}{why}"))
     }
 
@@ -277,8 +280,8 @@ impl Shown<'_> {
         let mut pending = 0;
         for task in tasks {
             let (Some(node), state) = (self.tree().node(task), self.grown.progress.task(task)) else { continue };
-            let is_plain = state.status == Status::Complete && state.landed && !state.skipped && !state.untested;
-            if !self.whole && (is_plain || state.status == Status::Pending && state.steps.is_empty()) {
+            let is_plain = state.status == TaskStatus::Complete && state.landed && !state.skipped && !state.untested;
+            if !self.whole && (is_plain || state.status == TaskStatus::Pending && state.steps.is_empty()) {
                 pending += usize::from(!is_plain);
                 continue;
             }
@@ -325,12 +328,12 @@ impl Shown<'_> {
     }
 }
 
-/// Whether the tests of an inner node pass; none when it has none. A phase without any is merged by those of its tasks, of
-/// which only their failing there is told.
+/// Whether the tests of an inner node pass; none when it has none. A phase without any is merged by those of its tasks,
+/// of which only failures there are reported.
 pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'static str> {
     let gate = progress.gate(id, tree.leaves_below(id));
     if !tree.gates().iter().any(|gate| gate.id == *id) {
-        let is_red = |found: &Arc<Found>| !found.step.passed && matches!(found.on, Place::Phase(_));
+        let is_red = |found: &Arc<StepCommit>| !found.step.passed && matches!(found.on, StepPlace::Phase(_));
         return gate.newest.filter(is_red).map(|_| "fail");
     }
     Some(match gate.newest {
@@ -342,27 +345,27 @@ pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'stati
 }
 
 /// A tree that cannot be shown, for programs.
-pub fn withered_json(tree: &Withered) -> Value {
+pub fn withered_json(tree: &BrokenTree) -> Value {
     json!({"tree": tree.path, "error": tree.why})
 }
 
-fn next_json(next: &Next) -> Value {
+fn next_json(next: &NextAction) -> Value {
     let (is, task) = match next {
-        Next::Land(task) => ("land", Some(task)),
-        Next::Settle(stray) => ("settle", Some(&stray.id)),
-        Next::Yield(taken) => ("yield", Some(&taken.id)),
-        Next::Mend(unread) => ("mend", Some(&unread.id)),
-        Next::Gate(task) => ("gate", Some(task)),
-        Next::MergePhase(task) => ("merge_phase", Some(task)),
-        Next::Work { task, .. } => ("work", Some(task)),
-        Next::GiveUp { task, .. } => ("give_up", Some(task)),
-        Next::Done => ("done", None),
-        Next::Failed(task) => ("failed", Some(task)),
-        Next::GateRed(task) => ("gate_red", Some(task)),
-        Next::Stalled(_) => ("stalled", None),
+        NextAction::Land(task) => ("land", Some(task)),
+        NextAction::Stranded(stray) => ("settle", Some(&stray.id)),
+        NextAction::OtherTree(taken) => ("yield", Some(&taken.id)),
+        NextAction::Unreadable(unread) => ("mend", Some(&unread.id)),
+        NextAction::Gate(task) => ("gate", Some(task)),
+        NextAction::MergePhase(task) => ("merge_phase", Some(task)),
+        NextAction::Work { task, .. } => ("work", Some(task)),
+        NextAction::GiveUp { task, .. } => ("give_up", Some(task)),
+        NextAction::Done => ("done", None),
+        NextAction::Failed(task) => ("failed", Some(task)),
+        NextAction::GateRed(task) => ("gate_red", Some(task)),
+        NextAction::Stalled(_) => ("stalled", None),
     };
     let blocked: Vec<Value> = match next {
-        Next::Stalled(blocked) => blocked
+        NextAction::Stalled(blocked) => blocked
             .iter()
             .map(|blocked| {
                 let waits = blocked.waits_for.iter().map(|wait| {
@@ -377,21 +380,21 @@ fn next_json(next: &Next) -> Value {
     json!({"is": is, "task": task, "blocked": blocked, "words": next_words(next, None)})
 }
 
-/// What a task is, for people.
-pub fn standing(state: &TaskState, limits: &Limits) -> String {
+/// The status of a task, as text.
+pub fn standing(state: &TaskState, limits: &ScheduleOptions) -> String {
     let mut words = state.status.as_str().to_owned();
     match state.status {
-        Status::Implementing | Status::Testing | Status::Reviewing => {
+        TaskStatus::Implementing | TaskStatus::Testing | TaskStatus::Reviewing => {
             let attempt = state.in_budget + u32::from(!state.unfinished().is_empty());
             words.push_str(&format!(", attempt {} of {}", attempt.max(1), limits.max_retries));
         }
-        Status::Failed => {
+        TaskStatus::Failed => {
             words.push_str(&format!(" after {}", counted(state.attempts, "attempt")));
             if let Some(why) = state.why_failed() {
                 words.push_str(&format!(" ({})", plain(&why)));
             }
         }
-        Status::Pending | Status::Complete => {}
+        TaskStatus::Pending | TaskStatus::Complete => {}
     }
     if state.status.is_over() && !state.landed {
         words.push_str(", waiting to land");
@@ -399,13 +402,13 @@ pub fn standing(state: &TaskState, limits: &Limits) -> String {
     if state.skipped {
         words.push_str(", skipped");
     }
-    if state.untested && state.status == Status::Complete {
+    if state.untested && state.status == TaskStatus::Complete {
         words.push_str(", untested");
     }
     words
 }
 
-/// What a task is, for programs.
+/// A task as JSON.
 pub fn task_json(node: &TaskNode, tree: &TaskTree, progress: &Progress) -> Value {
     let state = progress.task(&node.id);
     json!({

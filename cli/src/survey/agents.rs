@@ -18,7 +18,7 @@ pub struct Installed {
     pub path: PathBuf,
     /// The version it says it has.
     pub version: Option<String>,
-    /// Whether somebody has logged in to it.
+    /// Whether it has a login.
     pub has_login: bool,
     /// Whether a key is there that it would use.
     pub has_key: bool,

@@ -1,4 +1,4 @@
-//! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
+//! The checks of `doctor`: what was checked, what is wrong, and how to fix it.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use pleach::agent::cli::Billing;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
-use pleach::budget::Limits;
+use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine;
-use pleach::engine::{Orphan, OrphanPlaces, SessionStatus, Summary, View};
+use pleach::engine::{self, Orphan, OrphanPlaces, SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
@@ -23,8 +22,8 @@ use serde::Serialize;
 
 use super::agents::Installed;
 use super::project;
-use crate::exit::Failure;
-use crate::failure::{of_git, without_record};
+use crate::failure::Failure;
+use crate::lib_errors::{of_git, without_record};
 use crate::settings::Settings;
 
 /// How long a provider may take to answer.
@@ -34,16 +33,16 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const LITTLE: u64 = 1 << 30;
 const TOO_LITTLE: u64 = 100 << 20;
 
-/// How many names a message holds.
+/// The most names in a message.
 const NAMED: usize = 5;
 
-/// How bad a finding is.
+/// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// All is well.
     Ok,
-    /// It works, but somebody should know.
+    /// It works, with a warning.
     Warn,
     /// It does not work.
     Error,
@@ -52,15 +51,15 @@ pub enum Level {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its level.
     pub level: Level,
-    /// What it is about, in a word.
+    /// Its subject, in a word.
     pub what: &'static str,
-    /// What was found.
+    /// The findings.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub fix: Option<String>,
-    /// Whether it was mended just now.
+    /// Whether it was fixed just now.
     pub fixed: bool,
 }
 
@@ -74,7 +73,7 @@ impl Finding {
         Self::new(Level::Ok, what, message, None)
     }
 
-    /// Somebody should know, and what to do about it.
+    /// A warning and its fix.
     pub fn warn(what: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::new(Level::Warn, what, message, Some(fix.into()))
     }
@@ -110,7 +109,6 @@ pub fn installed(found: &[Installed]) -> Finding {
     }
 }
 
-/// The keys of providers.
 pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
     let told = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
     match found.is_empty() {
@@ -140,11 +138,11 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
     }
 }
 
-/// What it means that the settings name no agent. `of_prompts` is who works prompts then.
+/// The finding that no agent is configured. `of_prompts` is the agent prompts use then.
 pub fn no_agent(of_prompts: Result<&str, Failure>) -> Finding {
     let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
     let (prompts, fix) = match of_prompts {
-        Ok(agent) => (format!("; prompts are worked by `{agent}`"), name.to_owned()),
+        Ok(agent) => (format!("; prompts use `{agent}`"), name.to_owned()),
         Err(failure) => (", and prompts cannot run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
     };
     Finding::warn("agent", format!("no agent is configured: pipelines are simulated{prompts}"), fix)
@@ -169,7 +167,7 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         let name = settings.runner.as_ref()?.to_string();
         Some((format!("tree.steps.{step}.runner"), roster.choice_of(&name).ok()?, Some(name)))
     }));
-    let is_limited = Limits { budget: config.budget.clone(), ..Limits::default() }.is_set();
+    let is_limited = BudgetLimits { budget: config.budget.clone(), ..BudgetLimits::default() }.is_set();
     let mut findings = Vec::new();
     // A program the settings bring along is not even asked for its version: nobody may have agreed to it.
     let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());
@@ -177,13 +175,13 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         let name = name.as_deref();
         let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
         let made = roster.agent(&choice, name);
-        let unmetered = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
+        let unheld = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
         findings.push(agent((&key, &choice), made, is_known, environment).await);
-        if unmetered {
+        if unheld {
             findings.push(Finding::warn(
                 "budget",
-                format!("`{key}` ({choice}) does not tell what it spends, so the budget cannot hold it"),
-                "bound it with `timeout` and `max_visits`, or set `turns: gateway` if it honours a base URL",
+                format!("`{key}` ({choice}) does not report what it spends, so the budget cannot limit it"),
+                "limit it with `timeout` and `max_visits`, or set `turns: gateway` if it honours a base URL",
             ));
         }
     }
@@ -230,7 +228,7 @@ async fn agent(
     }
 }
 
-/// What keeps agents where they belong. `alone`: the agent of the settings reaches its model by itself.
+/// The sandbox of agents. `alone`: the agent of the settings reaches its model by itself.
 pub fn sandbox(chosen: Result<SandboxChoice, String>, alone: bool) -> Finding {
     match chosen {
         Ok(SandboxChoice::On(policy)) => Finding::ok("sandbox", policy.in_words(alone)),
@@ -260,7 +258,7 @@ pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
             let message = format!("{} cannot be written, which {name} needs: {why}", path.display());
             Finding::error("disk", message, "make it writable; `XDG_STATE_HOME` and `worktrees.base` name other places")
         }
-        Err(error) => Finding::warn("disk", format!("cannot look at {}: {error}", path.display()), "look by hand"),
+        Err(error) => Finding::warn("disk", format!("cannot check {}: {error}", path.display()), "check it by hand"),
         Ok(free) => {
             let message = format!("{} free for {name}, {}", bytes(free), path.display());
             let level = match free {
@@ -295,7 +293,7 @@ fn bytes(count: u64) -> String {
     format!("{}.{} {name}", count / unit, count % unit * 10 / unit)
 }
 
-/// Where sessions of a repository leave things.
+/// The directories sessions of a repository use.
 pub fn places(repo: &Repo, settings: &Settings) -> OrphanPlaces {
     let name = repo_name(repo.git_dir(), repo.workdir());
     let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
@@ -308,7 +306,7 @@ pub fn places(repo: &Repo, settings: &Settings) -> OrphanPlaces {
     }
 }
 
-/// Sessions nobody can read, those a killed process left, and locks of processes nobody can see.
+/// Sessions that cannot be read, those of killed processes, and locks of other machines.
 pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let looked = View::open(repo).and_then(|(all, _)| Ok((all, View::unreadable(repo)?)));
     let (all, unreadable) = match looked {
@@ -331,7 +329,7 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
             Ok(SessionStatus::Dead) => findings.push(Finding::warn(
                 "sessions",
                 format!("{id} was killed while it ran"),
-                format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
+                format!("`pleach resume {id}` continues it, `pleach rm {id}` removes it"),
             )),
             _ => {}
         }
@@ -358,46 +356,49 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
     names.iter().filter_map(foreign).collect()
 }
 
-/// What sessions that are gone have left; with `fix` it is removed.
-pub fn leftovers(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
+/// The orphans of sessions that no longer exist; with `fix` they are removed.
+pub fn orphans(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
     let found = match engine::orphans(repo, places) {
         Ok(found) => found,
-        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "look by hand")],
+        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };
     if found.is_empty() {
         return vec![Finding::ok("leftovers", "none")];
     }
     if !fix {
-        return found.iter().map(|left| Finding::warn("leftovers", told(left), "`pleach doctor --fix`")).collect();
+        return found
+            .iter()
+            .map(|left| Finding::warn("leftovers", describe_orphan(left), "`pleach doctor --fix`"))
+            .collect();
     }
-    // Removing a working copy removes the locks of its session too.
+    // Removing a worktree removes the locks of its session too.
     let remove = |left: &Orphan| match left.remove(repo, places) {
         Ok(kept) => {
             let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
-            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", told(left))) }
+            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", describe_orphan(left))) }
         }
-        Err(error) => Finding::warn("leftovers", format!("{}: {error}", told(left)), "remove it by hand"),
+        Err(error) => Finding::warn("leftovers", format!("{}: {error}", describe_orphan(left)), "remove it by hand"),
     };
     found.iter().map(remove).collect()
 }
 
-fn told(left: &Orphan) -> String {
+fn describe_orphan(left: &Orphan) -> String {
     match left {
-        Orphan::Lock { name } => format!("the lock file `{name}` of a session that is gone"),
+        Orphan::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
         Orphan::Worktree { session, path } => {
-            format!("the working copy {} of session {session}, which is gone", path.display())
+            format!("the worktree {} of session {session}, which no longer exists", path.display())
         }
-        Orphan::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
+        Orphan::Forgotten { path } => format!("git's registration of the worktree {}, which is gone", path.display()),
         Orphan::Scratch { path } => {
             format!("the temporary files {} of a run that was killed", path.display())
         }
         Orphan::Home { session, path } => {
-            format!("the agents' directory {} of session {session}, which is gone", path.display())
+            format!("the agents' directory {} of session {session}, which no longer exists", path.display())
         }
     }
 }
 
-/// A lock of git's own that stands in the way of landing.
+/// A lock of git's own that is in the way of landing.
 pub fn index_lock(repo: &Repo) -> Option<Finding> {
     let lock: PathBuf = repo.git_dir().join("index.lock");
     lock.exists().then(|| {

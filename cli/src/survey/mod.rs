@@ -1,5 +1,5 @@
-//! What there is on this machine and in this repository that a run could use. Nothing secret is read: of keys and logins
-//! only whether they are there.
+//! What a run could use on this machine and in this repository. Nothing secret is read: of keys and logins only whether
+//! they are there.
 
 pub mod agents;
 pub mod health;

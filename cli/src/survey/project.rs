@@ -17,7 +17,7 @@ pub const READ: [&str; 9] = [
     ".gitignore",
 ];
 
-/// What lies at the root of a project: names, and the text of the files in [`READ`].
+/// What is at the root of a project: names, and the text of the files in [`READ`].
 pub type Files = BTreeMap<String, String>;
 
 /// What one of these files says.
@@ -101,7 +101,7 @@ fn python(files: &Files) -> Option<Guess> {
     } else if has("poetry.lock") || project.contains("[tool.poetry]") {
         (Some("poetry install".to_owned()), "poetry run ")
     } else if text(".gitignore").lines().any(|line| line.trim().trim_matches('/') == ".venv") {
-        // Only where git ignores it: what a working copy holds is committed.
+        // Only where git ignores it: what a worktree holds is committed.
         let install = if has("requirements.txt") { "-r requirements.txt" } else { "-e ." };
         (Some(format!("python3 -m venv .venv && .venv/bin/pip install {install}")), ".venv/bin/")
     } else {
@@ -124,7 +124,7 @@ fn make(files: &Files) -> Option<Guess> {
     Some(Guess { from, setup: target(&["setup", "deps"]), test: target(&["test", "check"]) })
 }
 
-/// Whether a line of a makefile begins a rule for a target.
+/// Whether a line of a makefile starts a rule for a target.
 fn is_rule(line: &str, target: &str) -> bool {
     let Some((targets, rest)) = line.split_once(':') else { return false };
     !line.starts_with([' ', '\t']) && !rest.starts_with('=') && targets.split_whitespace().any(|name| name == target)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_a_command_is_seen_where_it_is_plain() {
+    fn the_program_of_a_plain_command_is_recognized() {
         for (command, expected) in [
             ("cargo test --workspace", Some("cargo")),
             ("CI=1 FORCE= npm test", Some("npm")),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_file_tells_the_package_manager() {
+    fn the_lock_file_decides_the_package_manager() {
         let manifest = r#"{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}"#;
         for (lock, expected) in [
             ("package-lock.json", "npm ci | npm test"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn go_and_make_are_known_and_come_after_what_tells_more() {
+    fn go_and_make_come_after_more_specific_projects() {
         assert_eq!(told(&[("go.mod", "module x\n")]), ["go.mod: go mod download | go test ./..."]);
         let makefile = "test := no\n.PHONY: check\nall check: build\n\tmake test:\nsetup:\n";
         assert_eq!(told(&[("Makefile", makefile)]), ["Makefile: make setup | make check"]);

@@ -10,8 +10,8 @@ use pleach::ids::RepoPath;
 use pleach::plan::tree::TaskTree;
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_git;
+use crate::failure::Failure;
+use crate::lib_errors::of_git;
 
 /// The usual name of a tree's file.
 pub const NAME: &str = "task-tree.json";
@@ -23,11 +23,10 @@ pub const HOW_TO_HAVE_ONE: &str =
 /// A tree and the file it was read from.
 #[derive(Debug)]
 pub struct TreeFile {
-    /// The tree.
     pub tree: Arc<TaskTree>,
     /// What the file holds.
     pub text: String,
-    /// From the root of the repository; the name alone when it lies outside.
+    /// From the root of the repository; the name alone when it is outside.
     pub path: String,
     /// Where it is.
     pub place: PathBuf,
@@ -37,7 +36,7 @@ pub struct TreeFile {
     pub tracked: bool,
 }
 
-/// Finds and reads the tree: the one asked for, or the one that lies where trees usually lie.
+/// Finds and reads the tree: the one asked for, or the one that is where trees usually are.
 pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let place = match asked {
         Some(path) => dir.join(path),
@@ -59,12 +58,12 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     })?;
     let tree = TaskTree::read(&text).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
-        let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
+        let message = format!("`{}` is not a valid task tree:\n{}", place.display(), listed.join("\n"));
         Failure::new(Code::TreeInvalid, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
     let path = below(place, repo.workdir());
     let path = name_in_commits(&path).map_err(|why| {
-        Failure::new(Code::NameInvalid, format!("no commit can name the tree {path:?}: {why}"))
+        Failure::new(Code::NameInvalid, format!("a commit message cannot hold the path of the tree {path:?}: {why}"))
             .hint("rename the file or its directory")
     })?;
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
@@ -73,17 +72,17 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     Ok(TreeFile { tree: Arc::new(tree), text, path, place, stamp, tracked: entry.is_some() })
 }
 
-/// A path as commits name it, or why none can. Every step names its tree, and where what it has done lies: under another
-/// name nobody would find it.
+/// A path as commits name it, or why none can. Every step names its tree, and where what it has done is: under another
+/// name it would not be found.
 pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
-    let text = path.to_str().ok_or("it is not UTF-8, and what is not gets lost")?;
+    let text = path.to_str().ok_or("it is not UTF-8")?;
     match pleach::trailer::fits(text) {
         true => Ok(text.to_owned()),
         false => Err("spaces at its ends or in a row, tabs and line breaks get lost"),
     }
 }
 
-/// The path from the root of the repository, for people; the name alone when the file lies elsewhere.
+/// The path from the root of the repository, for people; the name alone when the file is elsewhere.
 pub fn shown(place: &Path, root: Option<&Path>) -> String {
     below(place, root).display().to_string()
 }
@@ -95,14 +94,14 @@ fn below(place: &Path, root: Option<&Path>) -> PathBuf {
     path.unwrap_or(Path::new(NAME)).to_owned()
 }
 
-/// The files that lie where trees usually lie: the one at the root alone, or all of the others.
+/// The files that lie where trees usually are: the one at the root alone, or all of the others.
 pub fn usual(root: &Path) -> Vec<PathBuf> {
     let usual = root.join(NAME);
     if usual.is_file() {
         return vec![usual];
     }
     let below = ["openspec/changes", "specs"].iter().filter_map(|dir| fs::read_dir(root.join(dir)).ok()).flatten();
-    // A tree that is built from all specs lies beside them.
+    // A tree that is built from all specs is beside them.
     let places = below.filter_map(|entry| Some(entry.ok()?.path())).chain([root.join("specs")]);
     let mut found: Vec<PathBuf> = places.map(|dir| dir.join(NAME)).filter(|path| path.is_file()).collect();
     found.sort();
@@ -129,7 +128,7 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A tree beside the markdown it was made of, which may lie in any directory: nobody has said that it is to be worked.
+/// A tree beside the markdown it was made of, which may be in any directory: it need not be meant to be worked.
 fn beside(root: &Path) -> Option<PathBuf> {
     let mut directories: Vec<PathBuf> = fs::read_dir(root).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     directories.sort();

@@ -1,11 +1,11 @@
-//! What settings and flags make of a tree: a plan.
+//! From a tree, settings and flags to a plan.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use pleach::config::{Commits as ConfigCommits, Config, Isolation};
+use pleach::config::{CommitGranularity, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
 use pleach::engine::tree::{self, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
@@ -14,63 +14,63 @@ use pleach::ids::{BranchName, RepoPath, TaskId};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
-use pleach::schedule::Limits;
+use pleach::schedule::ScheduleOptions;
 use pleach::text::{listed, shell_word};
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::{TreeFile, name_in_commits};
 use crate::answers::AnswerArgs;
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::{of_git, of_tree};
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::{of_git, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::session::Place;
 use crate::settings::{self, Search, Settings, shortened};
 
-/// What `garden` and `gardener` take.
+/// The arguments of `garden` and `gardener`.
 #[derive(Debug, Default, Args)]
 pub struct TreeArgs {
-    /// The tree; without it, the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
+    /// The tree; by default the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
     #[arg(long, value_name = "FILE")]
     pub tree: Option<PathBuf>,
-    /// What tests a task that has no test of its own.
+    /// The command that tests tasks without a test of their own.
     #[arg(long, value_name = "COMMAND")]
     pub test_command: Option<String>,
     /// How many attempts a task gets.
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
-    /// The agent of all steps, as `agent` in pleach.yaml names it.
+    /// The agent of all steps, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT")]
     pub runner: Option<String>,
     /// The model of implementing and reviewing.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// The branch this one was begun on, for reading older histories; `tree.base_branch` says it to all commands.
+    /// The branch this one was created from, for reading older histories; `tree.base_branch` sets it for all commands.
     #[arg(long, value_name = "BRANCH")]
     pub base_branch: Option<String>,
-    /// Where reports go.
+    /// The directory of reports.
     #[arg(long, value_name = "DIR")]
     pub report_dir: Option<PathBuf>,
-    /// Where logs go.
+    /// The directory of logs.
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// What has a branch of its own.
+    /// Which part of the tree gets its own branch.
     #[arg(long, value_name = "none|phase")]
     pub isolation: Option<String>,
-    /// The pipeline that works on a task, in place of the built-in one.
+    /// The pipeline for tasks, instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     pub pipeline: Option<PathBuf>,
     /// Give tasks that failed another budget of attempts.
     #[arg(long)]
     pub retry_failed: bool,
-    /// Begin the tree again, whatever was done before.
+    /// Restart the tree, ignoring what was done before.
     #[arg(long)]
     pub fresh: bool,
-    /// Work in the repository at this path.
+    /// Run in the repository at this path.
     #[arg(long, value_name = "PATH")]
     pub target_repo: Option<PathBuf>,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -125,16 +125,17 @@ pub fn make(
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
     if tree.isolation == Isolation::Task {
-        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not built yet").hint("use none or phase"));
+        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not supported yet").hint(
+            "use none or \
+             phase",
+        ));
     }
     if tree.isolation == Isolation::Phase
         && let Some(cycle) = file.tree.phase_cycle()
     {
         let names: Vec<&str> = cycle.iter().map(TaskId::as_str).collect();
-        let message = format!("the phases wait for each other: {} → {}", names.join(" → "), names[0]);
-        return Err(
-            Failure::new(Code::PhaseCycle, message).hint("take a dependency away, or work with --isolation none")
-        );
+        let message = format!("the phases depend on each other: {} → {}", names.join(" → "), names[0]);
+        return Err(Failure::new(Code::PhaseCycle, message).hint("remove a dependency, or use --isolation none"));
     }
     let only = match tasks {
         Tasks::One(Some(task)) => Some(task.clone()),
@@ -165,10 +166,10 @@ pub fn make(
         for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
     })?;
     Ok(TreePlan {
-        limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },
+        limits: ScheduleOptions { retry_failed: args.retry_failed, only, ..limits(config) },
         commits: match config.commits {
-            ConfigCommits::Steps => Commits::Steps,
-            ConfigCommits::Turns => Commits::Turns,
+            CommitGranularity::Steps => Commits::Steps,
+            CommitGranularity::Turns => Commits::Turns,
         },
         test: tree.test_command.as_ref().filter(|command| !command.trim().is_empty()).map(|command| TestCommand {
             kind: TestKind::Unit,
@@ -198,14 +199,14 @@ pub fn make(
     })
 }
 
-/// What the settings say about attempts, gates and branches.
-pub fn limits(config: &Config) -> Limits {
+/// The options for attempts, gates and branches.
+pub fn limits(config: &Config) -> ScheduleOptions {
     let tree = &config.tree;
-    Limits {
+    ScheduleOptions {
         max_retries: tree.max_retries,
         isolation: tree.isolation,
         early_stop: tree.early_stop,
-        ..Limits::default()
+        ..ScheduleOptions::default()
     }
 }
 
@@ -240,7 +241,7 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
     let Some(dir) = dir else { return Ok(None) };
     let root = root.and_then(|root| root.canonicalize().ok());
     let absolute = |dir: &Path| {
-        // What does not exist yet lies where its nearest parent that does lies.
+        // What does not exist yet is where its nearest parent that does is.
         let there = dir.ancestors().find(|above| above.exists())?;
         Some(there.canonicalize().ok()?.join(dir.strip_prefix(there).ok()?))
     };
@@ -273,13 +274,13 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
 /// A configured directory as steps name the files that lie there.
 fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
     name_in_commits(dir).map_err(|why| {
-        Failure::new(Code::LogDirectory, format!("no commit can name what lies in {dir:?} (`tree.{key}`): {why}"))
+        Failure::new(Code::LogDirectory, format!("a commit message cannot hold paths in {dir:?} (`tree.{key}`): {why}"))
             .hint(format!("name another with `--{} DIR`", key.replace('_', "-")))
     })
 }
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
-pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
+pub fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
     let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
     let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
     let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
@@ -293,7 +294,8 @@ pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
         };
         let message = format!("{what} cannot go to `{dir}`: `{}` is {kind} on `{}`", found.path, plan.target);
         return Err(Failure::new(Code::LogDirectory, message).hint(format!(
-            "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or have `tree.commit_logs: false` there",
+            "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or set `tree.commit_logs: false` \
+             there",
             key.replace('_', "-")
         )));
     }
@@ -327,7 +329,7 @@ fn named_pipelines(
 
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
 fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failure> {
-    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(of_no_task()), &known(config));
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(placeholder_values()), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.
     let as_such = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
@@ -335,14 +337,16 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
     if let Some((error, is_validated)) = error {
         return Err(unusable(&file.name, &error.message).hint(match is_validated {
             true => format!("`pleach validate {}` shows more", shell_word(&file.name)),
-            false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
+            false => "the pipeline of a task has no cycle, at least one node with `step=`, and each step \
+                 once"
+                .to_owned(),
         }));
     }
     with_steps(config, file.source, file.name, file.files)
 }
 
-/// What stands for the values of tasks, as long as there is none.
-fn of_no_task() -> BTreeMap<String, String> {
+/// Placeholders for the values of a task, where there is no task yet.
+fn placeholder_values() -> BTreeMap<String, String> {
     plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into()
 }
 
@@ -357,7 +361,7 @@ fn with_steps(
     path: String,
     files: BTreeMap<String, String>,
 ) -> Result<TaskPipeline, Failure> {
-    let inputs = plan::Inputs { files, values: of_no_task() };
+    let inputs = plan::Inputs { files, values: placeholder_values() };
     let (pipeline, _) = plan::load(&dot, &inputs, &[]);
     let mut statements = String::new();
     let [agent, llm_model, timeout] = STEP_ATTRIBUTES;

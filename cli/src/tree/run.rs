@@ -11,43 +11,46 @@ use pleach::engine::tree::{
     self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
-use pleach::event::Told;
+use pleach::event::Notification;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::SandboxChoice;
-use pleach::progress::{Progress, Status};
+use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 
-use super::ended;
 use super::find::{TreeFile, find};
-use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
-use super::show::Shown;
+use super::outcome;
+use super::plan::{Tasks, TreeArgs, check_directories, load_settings, make, target};
+use super::progress::TreeProgress;
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::exit::{Exit, Failure};
-use crate::failure::{of_lost_repository, of_tree, of_trust};
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::next_commands::addressed;
-use crate::ready::{any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped};
+use crate::lib_errors::{of_lost_repository, of_tree, of_trust};
+use crate::next_commands::with_location;
+use crate::preflight::{
+    any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
+};
 use crate::render::tree::{next, next_words};
-use crate::render::{Out, show_waiting};
+use crate::render::{Out, show_git_progress};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, introduce, say_unmetered};
+use crate::session::{Place, Protection, build, print_agents, warn_unmetered};
 use crate::settings::Settings;
-use crate::trust::User;
+use crate::trust::TerminalTruster;
 
-/// Works a tree, once everything it would run is agreed to.
+/// Works a tree, once everything it would run is approved.
 pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
-    go(globals, args, &tasks, false)
+    run_tree(globals, args, &tasks, false)
 }
 
-/// Works a tree that pleach itself has brought along.
+/// Works a tree that comes with pleach, which needs no approval.
 pub fn work_trusted(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
-    go(globals, args, &tasks, true)
+    run_tree(globals, args, &tasks, true)
 }
 
-fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Result<Exit, Failure> {
+fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
@@ -55,39 +58,39 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool) -> Re
     let place = Place::find(&dir, target_repo, &settings)?;
     let truster: Box<dyn Truster<Failure>> = match is_trusted {
         true => Box::new(AgreesToAll),
-        false => Box::new(User::of(globals, &settings, place.repo.common_dir())),
+        false => Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir())),
     };
-    let site = Site { globals, args, tasks, truster, dir, settings, place, answers };
+    let site = RunSite { globals, args, tasks, truster, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = Arc::new(site.plan(file, target(&site.place)?)?);
-    check_answers(&site.asking(&plan)?, &site.answers)?;
+    check_answers(&site.pipelines_with_gates(&plan)?, &site.answers)?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
-    show_waiting(globals, &site.place.repo);
+    show_git_progress(globals, &site.place.repo);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
-    // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
+    // Nothing is run before everything is approved. Only who has the target knows what all of it is.
     let opened = tree::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
     wait_for(site.agree(&run, &brought))?;
     warn_of_dirty_files(globals, &site.place)?;
     warn_of_skipped(globals, &site.place.repo, &site.settings)?;
-    let mut shown = Shown::new(globals, &plan);
+    let mut shown = TreeProgress::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
     let stopped_by = built.stopped_by();
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
     let ended = block_on(stopped_by, run)?;
-    ended::tell(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
+    outcome::print_outcome(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
     Ok(exit(&ended))
 }
 
-/// Where and by whom a tree is worked.
-struct Site<'a> {
+/// The setting of a run over a tree: directory, settings, truster.
+struct RunSite<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
     tasks: &'a Tasks,
-    /// Who has to agree to what is run.
+    /// Asks for approval of what is run.
     truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
     dir: PathBuf,
@@ -96,11 +99,11 @@ struct Site<'a> {
     answers: Answers,
 }
 
-impl Site<'_> {
+impl RunSite<'_> {
     /// The plan a tree makes for a target, once it is known that it can be worked.
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
         let plan = make(self.globals, self.args, self.tasks, &self.settings, &self.place, file, target)?;
-        check_room(&plan, &self.place)?;
+        check_directories(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
             require_agent(&self.settings, plan.used_pipelines())?;
@@ -109,8 +112,8 @@ impl Site<'_> {
         Ok(plan)
     }
 
-    /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
-    fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
+    /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could continue with.
+    fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
             let left = open_sessions(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
@@ -119,11 +122,11 @@ impl Site<'_> {
         Ok(asking)
     }
 
-    /// Makes sure that everything is agreed to that a run would do by its plan and with what was brought here.
+    /// Asks for approval of everything a run would do, by its plan and by fetched sessions.
     async fn agree(&self, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
         for OpenSession { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
-                failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
+                failure.hint(format!("{task} was started with it; `pleach cancel {session}` to restart the task"))
             })?;
         }
         let items = tree::to_trust(run, &self.settings.resolved, &self.settings.environment, brought);
@@ -136,12 +139,13 @@ impl Site<'_> {
         (plan, mut run, left): (&TreePlan, TreeRun, Vec<OpenSession>),
         engine: Arc<Engine>,
         protection: &SandboxChoice,
-        shown: &mut Shown,
+        shown: &mut TreeProgress,
     ) -> Result<TreeEnded, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
-        introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes))).await;
+        print_agents(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes)))
+            .await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
-        say_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
+        warn_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let mut told = engine.events.subscribe();
@@ -149,9 +153,9 @@ impl Site<'_> {
         std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
         drop(told);
         shown.begin(plan, progress, &changes);
-        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = plan.used_pipelines().chain(left).any(|pipeline| any_unproxied(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
-        let mut hear = |told: &Told| {
+        let mut hear = |told: &Notification| {
             protection.hear(self.globals, &told.recorded.event);
             shown.event(plan, told);
         };
@@ -172,7 +176,7 @@ impl Site<'_> {
 
     fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
         let repo = &self.place.repo;
-        let failure = of_tree(error).reworded(|text| addressed(self.globals, &self.dir, &plan.file, text));
+        let failure = of_tree(error).reworded(|text| with_location(self.globals, &self.dir, &plan.file, text));
         match repo.is_gone() {
             true => of_lost_repository(failure, repo.common_dir(), None),
             false => failure,
@@ -205,7 +209,7 @@ fn exit(ended: &TreeEnded) -> Exit {
     }
 }
 
-/// A tree is never worked by agents that only pretend, whoever names them.
+/// A tree never uses the simulation agent.
 fn require_agent<P: Borrow<Pipeline>>(
     settings: &Settings,
     pipelines: impl IntoIterator<Item = P>,
@@ -235,13 +239,13 @@ fn require_agent<P: Borrow<Pipeline>>(
     Ok(())
 }
 
-/// What would be done first, and in which order the rest comes.
+/// The first action, and the order of the rest.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
     let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
         restart_warnings(&progress).iter().for_each(say::warn);
-        // A tree that is begun again has nothing behind it.
+        // A tree that is started again has nothing after it.
         progress = progress.anew();
     }
     let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
@@ -252,7 +256,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     // Another budget is for the task that was asked for, or for all.
     let retried = |task: &TaskId| plan.limits.retry_failed && plan.limits.only.as_ref().is_none_or(|only| only == task);
     let is_left = |task: &&TaskId| match progress.task(task).status {
-        Status::Failed => retried(task),
+        TaskStatus::Failed => retried(task),
         status => !status.is_over(),
     };
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(is_left).collect();

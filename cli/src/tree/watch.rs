@@ -13,20 +13,20 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_git;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_git;
 use crate::render::Out;
 
-/// How often the refs are looked at.
+/// How often the refs are checked.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes the screen and begins at its top.
+/// Takes the screen and starts at its top.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
-/// What is to be shown, and what it depends on beside the refs.
+/// The page to show, and what it depends on besides the refs.
 #[derive(Debug, Default)]
-pub struct Picture {
+pub struct StatusPage {
     /// For people.
     pub text: String,
     /// For programs.
@@ -39,14 +39,14 @@ pub struct Picture {
     pub invalid: bool,
 }
 
-impl Picture {
+impl StatusPage {
     /// Shows it once.
     pub fn print(&self, globals: &Globals) -> Result<(), Failure> {
         let mut out = Out::new();
         if globals.json { out.json(&self.document) } else { out.text(&self.text) }
     }
 
-    /// What it depends on beside the refs: who runs, and the files.
+    /// Its other dependencies: running processes and files.
     fn beside(&self, repo: &Repo) -> (Vec<bool>, Vec<Option<Stamp>>) {
         let common = repo.common_dir();
         let held = self.locks.iter().map(|lock| Lock::is_held(common, lock)).collect();
@@ -69,7 +69,7 @@ fn refs(repo: &Repo) -> Result<Refs, Failure> {
 pub fn watch(
     globals: &Globals,
     repo: &Repo,
-    look: &mut dyn FnMut() -> Result<Picture, Failure>,
+    look: &mut dyn FnMut() -> Result<StatusPage, Failure>,
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

@@ -1,5 +1,5 @@
-//! What the user has agreed to, and how they are asked: commands a repository supplies, and settings of it that could send
-//! keys elsewhere. What there is to agree to, the library finds.
+//! What the user has approved, and how they are asked: commands a repository supplies, and settings of it that could
+//! send keys elsewhere. What there is to approve, the library finds.
 //!
 //! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
 //! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
@@ -12,59 +12,60 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use pleach::agent::BoxFuture;
+use pleach::config::SuppliedKind;
 use pleach::engine::Truster;
 use pleach::redact::Redactor;
 use pleach::text::{counted, visible};
 use pleach::trust::TrustItem;
 
-pub use self::store::{Agreement, Store};
+pub use self::store::{Approval, Store};
 use crate::code::Code;
-use crate::exit::Failure;
-use crate::failure::of_trust;
+use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::lib_errors::of_trust;
 use crate::settings::Settings;
 use crate::{say, stdin_lines};
 
 /// The user of a command, who may have agreed before and may be there to be asked.
 #[derive(Debug)]
-pub struct User {
+pub struct TerminalTruster {
     store: Store,
     repo: PathBuf,
     ask: Ask,
 }
 
-impl User {
+impl TerminalTruster {
     /// The one who works with the repository that has this common git directory.
     pub fn of(globals: &Globals, settings: &Settings, repo: &Path) -> Self {
         Self { store: Store::new(&settings.state_dir), repo: repo.to_owned(), ask: Ask::of(globals) }
     }
 
-    /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
+    /// Makes sure the user approves all of `items`. What was approved before is not asked again; everything else is
     /// shown whole and asked about once.
     pub fn require(&self, items: Vec<TrustItem>) -> Result<(), Failure> {
         require_with(&self.store, &self.repo, items, self.ask, say::asking, confirm)
     }
 
-    /// Keeps that the user agrees to all of `items`, which they have given themselves. What is kept for reading is without
-    /// what `redactor` knows.
+    /// Keeps that the user approves all of `items`, which they have given themselves. What is kept for reading is
+    /// without what `redactor` knows.
     pub fn keep_given(&self, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
         let repo = self.repo.to_string_lossy();
         keep(&self.store, &repo, unknown(&self.store, &repo, items)?, redactor)
     }
 }
 
-impl Truster<Failure> for User {
+impl Truster<Failure> for TerminalTruster {
     fn agree(&self, items: Vec<TrustItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { self.require(items) })
     }
 }
 
-/// How the user can be asked.
+/// The ways to ask the user.
 #[derive(Debug, Clone, Copy)]
 struct Ask {
     /// `-y`: the answer is yes.
     yes: bool,
-    /// Somebody is there to answer.
+    /// There is a terminal to ask on.
     terminal: bool,
 }
 
@@ -97,29 +98,33 @@ fn require_with<W: std::io::Write>(
     if new.is_empty() {
         return Ok(());
     }
-    let things = counted(new.len(), "thing");
+    let commands = new.iter().all(|(_, item)| item.kind == SuppliedKind::Command);
+    let things = counted(new.len(), if commands { "command" } else { "item" });
     if !ask.yes {
         let mut asking = asking();
         let _ = asking.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {
             return Err(Failure::new(
                 Code::TrustMissing,
-                format!("this repository supplies {things} you have not agreed to"),
+                format!("this repository supplies {things} you have not approved"),
             )
             .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
         }
-        let agreed = answer("Agree to all of this? [y/N] ").map_err(|error| {
-            Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("agree with -y")
+        let agreed = answer("Approve all of this? [y/N] ").map_err(|error| {
+            Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("pass -y to approve")
         })?;
         if !agreed {
-            return Err(Failure::new(Code::TrustDeclined, format!("{things} of this repository you did not agree to"))
-                .hint("change the settings named above, or run the command again and agree"));
+            return Err(Failure::new(
+                Code::TrustDeclined,
+                format!("you declined {things} of this repository; nothing was run"),
+            )
+            .hint("change the settings named above, or run the command again and approve them"));
         }
     }
     keep(store, &repo, new, &Redactor::new([("", ""); 0]))
 }
 
-/// Of some items those nobody has agreed to, each once, with their keys.
+/// The items that are not approved yet, each once, with their keys.
 fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
     let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
     let mut new = Vec::new();
@@ -132,13 +137,13 @@ fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(Stri
     Ok(new)
 }
 
-/// Keeps new agreements.
+/// Keeps new approvals.
 fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Redactor) -> Result<(), Failure> {
     if new.is_empty() {
         return Ok(());
     }
     let at = pleach::clock::now();
-    let new = new.into_iter().map(|(key, item)| Agreement {
+    let new = new.into_iter().map(|(key, item)| Approval {
         key,
         repo: repo.to_owned(),
         kind: item.kind.to_string(),
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_holds_for_one_repository_and_one_text() {
+    fn an_approval_holds_for_one_repository_and_text() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(&dir.path().join("state/pleach"));
         let (result, _, asked) = ask(&store, "/a/.git", &["make", "make", "npm ci"], SOMEBODY, true);
@@ -215,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_to_a_value_holds_for_its_setting_alone() {
-        use pleach::config::{Level, Source, Supplied, SuppliedKind};
+    fn an_approval_of_a_value_holds_for_its_setting() {
+        use pleach::config::{Precedence, Source, Supplied, SuppliedKind};
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         let agrees = |kind, key: &str, text: &str, ask| {
-            let source = Source::file(Level::Project, "pleach.yaml");
+            let source = Source::file(Precedence::Project, "pleach.yaml");
             let item = TrustItem::from(Supplied { kind, key: key.into(), source, text: text.into() });
             let mut shown = Vec::new();
             let out = &mut shown;
@@ -271,7 +276,7 @@ mod tests {
             second
         "#);
         let failure = result.unwrap_err();
-        assert_eq!(failure.message, "this repository supplies 2 things you have not agreed to");
+        assert_eq!(failure.message, "this repository supplies 2 commands you have not approved");
         assert!(failure.hint.unwrap().contains("-y"));
         assert_eq!(store.list().unwrap(), []);
     }
@@ -297,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_agree_at_once_both_count() {
+    fn two_approvals_at_once_both_count() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Where agreements are kept: `trust.json` of the state directory, readable by the user alone.
+//! Where approvals are kept: `trust.json` of the state directory, readable by the user alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -8,32 +8,32 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
-/// An agreement, as it is kept.
+/// An approval, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
-    /// The hash of what was agreed to, as `pleach trust` shows it.
+pub struct Approval {
+    /// The hash of what was approved, as `pleach trust` shows it.
     pub key: String,
     /// The repository, by its common git directory.
     pub repo: String,
     /// Why it was asked.
     pub kind: String,
-    /// Where it stood.
+    /// Where it was.
     pub where_from: String,
-    /// What it says, without secrets: for reading only, the key is what counts.
+    /// Its text without secrets, for reading only: the key counts.
     pub text: String,
     /// When.
     pub at: jiff::Timestamp,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Agreements {
+struct Approvals {
     version: u32,
-    trusted: Vec<Agreement>,
+    trusted: Vec<Approval>,
 }
 
-/// The file of agreements.
+/// The file of approvals.
 #[derive(Debug, Clone)]
 pub struct Store {
     file: PathBuf,
@@ -50,8 +50,8 @@ impl Store {
         &self.file
     }
 
-    /// All agreements, oldest first.
-    pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
+    /// All approvals, oldest first.
+    pub fn list(&self) -> Result<Vec<Approval>, Failure> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -59,7 +59,7 @@ impl Store {
             }
             Err(error) => return Err(self.unusable(&error)),
         };
-        let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
+        let agreements: Approvals = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
         if agreements.version != 1 {
             let message = format!("{} was written by a newer pleach", self.file.display());
             return Err(Failure::new(Code::TrustStore, message).hint("use that pleach, or move the file away"));
@@ -67,8 +67,8 @@ impl Store {
         Ok(agreements.trusted)
     }
 
-    /// Takes back the agreements `pick` chooses and gives them.
-    pub fn revoke(&self, pick: impl Fn(&Agreement) -> bool) -> Result<Vec<Agreement>, Failure> {
+    /// Takes back the approvals `pick` chooses and gives them.
+    pub fn revoke(&self, pick: impl Fn(&Approval) -> bool) -> Result<Vec<Approval>, Failure> {
         let mut revoked = Vec::new();
         self.change(|trusted| {
             let (gone, kept) = std::mem::take(trusted).into_iter().partition(|agreement| pick(agreement));
@@ -78,8 +78,8 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Adds agreements that are not there yet.
-    pub(super) fn add(&self, new: Vec<Agreement>) -> Result<(), Failure> {
+    /// Adds approvals that are not there yet.
+    pub(super) fn add(&self, new: Vec<Approval>) -> Result<(), Failure> {
         self.change(|trusted| {
             for agreement in new {
                 if !trusted.iter().any(|known| known.key == agreement.key) {
@@ -90,12 +90,12 @@ impl Store {
     }
 
     /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
-    fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
+    fn change(&self, change: impl FnOnce(&mut Vec<Approval>)) -> Result<(), Failure> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         let unwritable = |error: std::io::Error| {
-            Failure::new(Code::TrustStore, format!("agreements cannot be kept in {}", dir.display()))
+            Failure::new(Code::TrustStore, format!("cannot save approvals in {}", dir.display()))
                 .because(&error)
-                .hint("see that you can write there, or set XDG_STATE_HOME to an absolute path where you can")
+                .hint("make it writable, or set XDG_STATE_HOME to an absolute path that is")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unwritable)?;
         let lock = private(&self.file.with_extension("lock")).map_err(unwritable)?;
@@ -103,7 +103,7 @@ impl Store {
         let mut trusted = self.list()?;
         change(&mut trusted);
         let mut text =
-            serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
+            serde_json::to_vec_pretty(&Approvals { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
         text.push(b'\n');
         let new = self.file.with_extension("json.new");
         let mut file = private(&new).map_err(unwritable)?;
@@ -112,9 +112,9 @@ impl Store {
     }
 
     fn unusable(&self, error: &dyn std::error::Error) -> Failure {
-        Failure::new(Code::TrustStore, format!("the agreements in {} cannot be used", self.file.display()))
+        Failure::new(Code::TrustStore, format!("cannot use the approvals in {}", self.file.display()))
             .because(error)
-            .hint("mend or remove the file; you will be asked again")
+            .hint("fix or remove the file; you will be asked again")
     }
 }
 

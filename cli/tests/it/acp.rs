@@ -83,7 +83,7 @@ fn what_an_agent_writes_to_standard_error_is_kept() {
 }
 
 #[test]
-fn who_is_billed_for_a_known_agent_is_said() {
+fn billing_of_a_known_agent_is_reported() {
     let env = agent("say Done.");
     env.write_program("bin/claude-agent-acp", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display()));
     let config = env.read("pleach.yaml").replace(&program().display().to_string(), "claude-agent-acp");
@@ -101,7 +101,7 @@ fn who_is_billed_for_a_known_agent_is_said() {
 }
 
 #[test]
-fn an_agent_that_asks_may_write_in_its_working_copy_alone() {
+fn an_asking_agent_may_write_only_in_its_worktree() {
     let env = agent("ask inside 1\nask /dev/shm/pleach-never-written 2\nwant fs/read_text_file\nsay Done.");
     env.run(&graph("one", ONE), &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "inside"]);
@@ -126,7 +126,7 @@ fn an_agent_is_logged_in_to_when_it_says_so() {
 }
 
 #[test]
-fn ctrl_c_lets_the_turn_finish_and_calls_the_rest_off() {
+fn ctrl_c_finishes_the_turn_and_cancels_the_rest() {
     let env = agent("");
     let gate = Gate::new(&env, "agent");
     env.write("script", format!("say One.\nwrite a 1\nshell {}\nsay Two.\nhang", gate.command()));
@@ -144,7 +144,7 @@ fn ctrl_c_lets_the_turn_finish_and_calls_the_rest_off() {
 }
 
 #[test]
-fn an_agent_that_is_killed_leaves_its_work_as_a_turn() {
+fn a_killed_agent_leaves_its_work_as_a_turn() {
     let env = agent("");
     let gate = Gate::new(&env, "agent");
     env.write("script", format!("stay\nsay One.\nwrite half 1\nshell {}\nsay Never.", gate.command()));
@@ -277,7 +277,7 @@ fn the_settings_of_an_agent_are_kept() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_found_out_before_a_session_is_made() {
+fn a_missing_agent_is_found_before_a_session_starts() {
     let env = TestEnv::with_repo();
     env.configure("agent: 'acp:nowhere-to-be-found --acp'\n");
     let ran = env.run(&graph("one", ONE), &[]).expect(7);
@@ -363,7 +363,7 @@ fn a_known_agent_behind_the_gateway_has_exact_turns() {
 }
 
 #[test]
-fn an_agent_behind_the_gateway_is_refused_its_next_call_over_budget() {
+fn an_agent_over_budget_is_refused_its_next_call() {
     for (action, exit) in [("stop", 1), ("pause", 3)] {
         let env = behind_gateway("claude-code-acp", "", "");
         env.configure(&format!("{}budget: {{tokens: 105, on_exceeded: {action}}}\n", env.read("pleach.yaml")));
@@ -376,8 +376,8 @@ fn an_agent_behind_the_gateway_is_refused_its_next_call_over_budget() {
 }
 
 #[test]
-fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
-    // One that can load its session goes on with it; one that cannot is answered from the record.
+fn an_agent_behind_the_gateway_resumes_after_kill() {
+    // One that can load its session continues with it; one that cannot is answered from the record.
     for opening in ["load\n", ""] {
         let env = behind_gateway("my-acp", opening, "turns: gateway");
         let gate = Gate::new(&env, "agent");
@@ -419,7 +419,7 @@ fn run_steps(env: &TestEnv, steps: &str) -> Ran {
 }
 
 #[test]
-fn n04_over_acp_a_last_call_without_an_answer_is_no_success_either() {
+fn n04_over_acp_an_unanswered_last_call_is_no_success() {
     for (fault, why) in [(refusal(500, "the server fell over"), "the server fell over"), (page(), "please log in")] {
         let server = Server::start(move |seen, _| match seen.body["messages"].as_array().map_or(0, Vec::len) {
             1 => {

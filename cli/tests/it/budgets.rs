@@ -97,7 +97,7 @@ fn what_ends_with_its_last_call_has_not_failed() {
 }
 
 #[test]
-fn a_paused_run_goes_on_when_the_limit_is_raised_and_not_before() {
+fn a_paused_run_continues_only_when_the_limit_rises() {
     let env = world("budget: {usd: 2, on_exceeded: pause}");
     let ran = env.run(&work(), &[]).expect(3);
     assert!(ran.stdout.contains("$2.00 of $2.00 (`budget.usd`)"), "{ran}");
@@ -119,7 +119,7 @@ fn a_paused_run_goes_on_when_the_limit_is_raised_and_not_before() {
 }
 
 #[test]
-fn the_tokens_of_a_day_pause_and_warn_like_its_dollars() {
+fn daily_token_limits_pause_and_warn_like_dollars() {
     let env = world("budget: {per_day_tokens: 2, on_exceeded: pause}");
     let said = "the budget of this day (UTC) is used up: 2 of 2 tokens (`budget.per_day_tokens`); raise it and resume, \
                 or wait until tomorrow";
@@ -204,7 +204,7 @@ fn killed_anywhere_a_run_spends_no_more_than_its_limit() {
 }
 
 #[test]
-fn killed_in_the_middle_of_a_call_a_run_stops_where_it_would_have() {
+fn a_run_killed_mid_call_stops_at_its_limit() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "call");
     env.write(
@@ -330,7 +330,7 @@ fn run_served(env: &TestEnv, args: &[&str]) -> crate::support::Ran {
 }
 
 #[test]
-fn over_budget_nobody_is_asked_for_a_commit_message() {
+fn over_budget_no_commit_message_is_requested() {
     let (server, env) = served("{usd: 0.004, on_exceeded: pause}");
     let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(3);
     assert!(ran.stdout.contains("$0.0045 of $0.0040"), "{ran}");
@@ -340,7 +340,7 @@ fn over_budget_nobody_is_asked_for_a_commit_message() {
 }
 
 #[test]
-fn a_commit_message_is_not_asked_for_again_past_the_limit() {
+fn a_commit_message_is_not_requested_past_the_limit() {
     let (server, env) = served_with("{tokens: 2000}", "auto-commit");
     let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(1);
     assert!(ran.stdout.contains("2200 of 2000 tokens"), "{ran}");
@@ -427,7 +427,7 @@ fn what_a_server_does_not_count_counts_by_its_length() {
 const NOTHING: &str = "scripts: [{name: all, steps: [{text: '', usage: {input: 500000}}]}]\n";
 
 #[test]
-fn answers_nobody_can_use_are_paid_for() {
+fn unusable_answers_are_paid_for() {
     let total = |env: &TestEnv| env.pleach(&["--json", "cost"]).expect(0).json()["total"]["tokens"]["input"].clone();
     let calls = |env: &TestEnv| -> usize {
         let story = env.story();
@@ -529,10 +529,10 @@ fn costs_are_shown_by_what_they_were_for() {
     env.pleach(&["cost", "--by", "moon"]).expect(2);
 }
 
-/// A program that talks to its model through the gateway cannot go on in the middle: it runs again, and what it asked
-/// before is answered from the record, for nothing.
+/// A program that talks to its model through the gateway cannot continue in the middle: it runs again, and what it
+/// asked before is answered from the record, for nothing.
 #[test]
-fn a_program_that_is_paused_goes_on_without_paying_twice() {
+fn a_paused_program_resumes_without_paying_twice() {
     let env = TestEnv::with_script(&format!("model: script\n{FIVE_FILES}"));
     let play = env.write("play", "converse anthropic\n");
     let program = json!([crate::fake_agent::path(), play]);

@@ -93,7 +93,7 @@ fn a_checkout_follows_the_turns_of_an_agent() {
 }
 
 #[test]
-fn what_is_not_committed_there_keeps_the_branch_back_until_it_is_gone() {
+fn uncommitted_files_hold_the_branch_back_until_gone() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -119,7 +119,7 @@ fn what_is_not_committed_there_keeps_the_branch_back_until_it_is_gone() {
 }
 
 #[test]
-fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
+fn a_lagging_branch_says_how_to_update_it() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -130,7 +130,7 @@ fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
     three.gates[0].open(held);
     let ran = run.end().expect(0);
     assert_eq!(env.git(&["status", "--porcelain"]), "?? two");
-    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("update:  ")).unwrap_or_else(|| panic!("{ran}"));
     let session = env.session();
     let status = env.pleach(&["status", &session]).expect(0);
     assert!(status.stdout.contains("without the session's newest commit: git merge "), "{status}");
@@ -221,7 +221,7 @@ fn a_checkout_of_a_tasks_branch_follows_it() {
 }
 
 #[test]
-fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
+fn a_task_branch_waits_for_uncommitted_files_in_its_checkout() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let gate = Gate::new(&garden.env, "implement");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
@@ -244,7 +244,7 @@ fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
 }
 
 #[test]
-fn a_task_begins_anew_only_when_nobody_has_its_branch_checked_out() {
+fn a_task_restarts_only_when_its_branch_is_free() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e ok"]));
     garden.configure("tree: {max_retries: 1}\n");
     garden.gardener(&[]).expect(1);
@@ -255,7 +255,7 @@ fn a_task_begins_anew_only_when_nobody_has_its_branch_checked_out() {
     let tip = garden.env.git(&["rev-parse", branch]);
     garden.commit("ok", "");
     let ran = garden.gardener(&["--retry-failed"]).expect(5);
-    assert!(ran.stdout.contains("could not begin") && ran.stdout.contains("switch to another branch there"), "{ran}");
+    assert!(ran.stdout.contains("could not start") && ran.stdout.contains("switch to another branch there"), "{ran}");
     assert!(ran.stdout.contains(there.to_str().unwrap()) && ran.stdout.contains(branch), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 1, "nothing is spent on what nobody would find again");
     assert_eq!(garden.env.git(&["rev-parse", branch]), tip);
@@ -275,7 +275,7 @@ fn commit(env: &TestEnv, file: &str) -> String {
 }
 
 #[test]
-fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_had() {
+fn a_foreign_commit_on_the_branch_ends_the_run_safely() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();
@@ -292,7 +292,7 @@ fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_
     let line = status.stdout.lines().find(|line| line.starts_with("branch ")).unwrap_or_else(|| panic!("{status}"));
     assert!(line.contains(&format!("at {}", short(&mine))), "{line}");
     assert!(line.ends_with(&format!("git merge {newest}")), "{line}");
-    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("merge:   ")).unwrap_or_else(|| panic!("{ran}"));
     let mut shell = env.program("sh", &env.repo_path());
     for name in ["AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"] {
         shell.env(format!("GIT_{name}"), "somebody");
@@ -305,7 +305,7 @@ fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_
 }
 
 #[test]
-fn a_task_goes_on_from_what_somebody_else_commits_on_its_branch() {
+fn a_task_continues_from_foreign_commits_on_its_branch() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
@@ -335,7 +335,7 @@ fn a_checkout_of_a_phases_branch_follows_it() {
     garden.gardener(&phase).expect(0);
     let there = garden.env.root().join("there");
     garden.env.git(&["worktree", "add", "--quiet", there.to_str().unwrap(), "pleach/phase/main/phase1"]);
-    // The phase begins once more, at what the target is now.
+    // The phase starts once more, at what the target is now.
     garden.commit("mine", "by the user\n");
     garden.env.pleach(&["reset", "T001"]).expect(0);
     garden.gardener(&phase).expect(0);
@@ -346,7 +346,7 @@ fn a_checkout_of_a_phases_branch_follows_it() {
 }
 
 #[test]
-fn a_commit_in_the_checkout_that_held_the_branch_back_is_said_at_the_end() {
+fn a_commit_in_a_lagging_checkout_is_reported() {
     let three = Three::new();
     let env = &three.env;
     let mut run = three.start();

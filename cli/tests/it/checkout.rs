@@ -159,7 +159,7 @@ fn an_agent_that_moves_the_session_branch_fails() {
 }
 
 #[test]
-fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
+fn an_agent_moving_the_record_fails_and_loses_nothing() {
     let moved = "git update-ref refs/pleach/sessions/$PLEACH_SESSION/main HEAD";
     let removed = "git update-ref -d refs/pleach/sessions/$PLEACH_SESSION/main";
     for command in [moved, removed] {
@@ -176,7 +176,7 @@ fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
 }
 
 #[test]
-fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
+fn an_agent_removing_kept_work_fails_and_it_returns() {
     let env = TestEnv::with_repo();
     env.unbound();
     let dot = r#"digraph one {
@@ -190,7 +190,7 @@ fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
     let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
     assert_eq!(kept.lines().count(), 1, "{kept}");
     let reason = env.story().last("PipelineFailed")["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("which was put back"), "{reason}");
+    assert!(reason.contains("which was restored"), "{reason}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
     let turn = turns[1]["git_sha"]["repo"].as_str().expect("a turn commit");
     let previous = turns[0]["git_sha"]["repo"].as_str().expect("the commit before");
     assert_eq!(env.git(&["log", "-1", "--format=%P", turn]), format!("{previous} {own}"));
-    // The tree of the turn is the working copy: also what the agent did not add.
+    // The tree of the turn is the worktree: also what the agent did not add.
     assert_eq!(env.files(), ["README.md", "mine", "one", "three"]);
     env.git(&["merge-base", "--is-ancestor", own, &env.branch()]);
     // It is joined once.
@@ -225,7 +225,7 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
 }
 
 #[test]
-fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
+fn an_agent_can_untrack_a_file_by_its_commit() {
     let env = TestEnv::with_repo();
     for path in ["repo/secret.env", "repo/out/made", "repo/plain"] {
         env.write(path, "tracked\n");
@@ -247,7 +247,7 @@ fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
     );
     let ran = env.run(&dot, &[]).expect(0);
     let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
-    // What is not ignored is part of the working copy, and so of the commit.
+    // What is not ignored is part of the worktree, and so of the commit.
     assert_eq!(
         changed,
         [vec![".gitignore", "secret.env"], vec!["out/forced", "out/made", "secret.env"], vec!["left", "seen"]],
@@ -258,7 +258,7 @@ fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
 }
 
 #[test]
-fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
+fn commits_on_an_agents_branch_are_merged() {
     let (env, dot) = agent(&[&format!("git checkout --quiet -b feature && {COMMIT}")]);
     env.unbound();
     let ran = env.run(&dot, &[]).expect(0);
@@ -285,7 +285,7 @@ fn an_agent_that_checks_the_session_branch_out_is_adopted() {
 }
 
 #[test]
-fn a_rebase_left_half_done_does_not_reach_the_next_node() {
+fn an_unfinished_rebase_does_not_reach_the_next_node() {
     let env = TestEnv::with_repo();
     let mess = "echo a > README.md; git commit --quiet -am a; git checkout --quiet --detach HEAD^; echo b > README.md; git commit --quiet -am b; git merge ORIG_HEAD HEAD@{1} 2>&1 || true; git cherry-pick HEAD@{2} 2>&1 || true; rm -f README.md; echo resolved > README.md";
     let dot = graph(
@@ -306,7 +306,7 @@ fn a_rebase_left_half_done_does_not_reach_the_next_node() {
 // ---- who may write
 
 #[test]
-fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
+fn a_read_only_node_is_undone_and_its_work_kept() {
     let env = TestEnv::with_repo();
     let review = "echo bad > README.md; echo new > new; git add -A".to_owned();
     let dot = graph(
@@ -337,7 +337,7 @@ fn a_node_that_must_not_write_is_undone_and_its_work_kept() {
 }
 
 #[test]
-fn commits_of_a_node_that_must_not_write_are_kept_too() {
+fn commits_of_a_read_only_node_are_kept_too() {
     let env = TestEnv::with_repo();
     let command = format!("{COMMIT}; git rm --quiet mine; git commit --quiet -m 'And away'");
     let dot = one(&command).replace("shape=parallelogram", "shape=parallelogram, write=false");
@@ -374,7 +374,7 @@ fn large_files_are_held_back_with_a_warning() {
     ran.warns("file-held-back").naming("`big.bin`").naming("MiB");
     assert!(env.worktree().join("big.bin").exists(), "it stays where it is");
     assert!(ran.stdout.contains("1 file is held back, and no deletion is committed with that"), "{ran}");
-    // A run that goes on all the same, and of which nothing else is left, does not say that nothing was changed.
+    // A run that continues all the same, and of which nothing else is left, does not say that nothing was changed.
     let env = TestEnv::with_repo();
     let on = tool("work", "truncate -s 51M a.bin; truncate -s 51M b.bin")
         + "start -> work; work -> exit [condition=\"outcome=fail\"]";
@@ -386,7 +386,7 @@ fn large_files_are_held_back_with_a_warning() {
 }
 
 #[test]
-fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
+fn held_back_files_survive_undoing_a_read_only_node() {
     let env = TestEnv::with_repo();
     let many = "mkdir gen; for i in $(seq 5001); do : > gen/$i; done; echo real > real; truncate -s 51M big";
     let look = |id: &str, command: &str| tool(id, command).replace("[", "[write=false, ");
@@ -402,7 +402,7 @@ fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
     );
     let ran = env.run(&dot, &[]).expect(4);
     ran.warns_once("read-only-undone").naming("`write`").naming("(`gen/17`, `junk`)");
-    let lost = "`write` must not write, and changed what no commit has: `gen/17`, `gen/18` cannot be brought back";
+    let lost = "`write` must not write, and changed uncommitted files: `gen/17`, `gen/18` cannot be restored";
     assert!(ran.stderr.contains(lost), "{ran}");
     let kept = format!("refs/pleach/keep/{}-1", env.session());
     assert_eq!(env.git(&["ls-tree", "-r", "--name-only", &kept]), "README.md\ngen/17\njunk");
@@ -424,7 +424,7 @@ fn a_repository_inside_is_not_committed() {
 
 #[test]
 fn a_deleted_git_link_does_not_lead_into_another_repository() {
-    // The base lies in the user's checkout, where git would walk up into it.
+    // The base is in the user's checkout, where git would walk up into it.
     let env = TestEnv::with_repo();
     env.configure("worktrees: {base: repo/.orchestra/worktrees}\n");
     let (before_head, command) =
@@ -468,7 +468,7 @@ fn assert_same_end(env: &TestEnv) {
 }
 
 #[test]
-fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
+fn ctrl_c_finishes_the_turn_and_says_how_to_resume() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");
     let dot = waiting_agent(&env, &gate);
@@ -478,7 +478,7 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
     run.stop();
     gate.open(held);
     let ran = run.end().expect(3);
-    assert!(ran.stdout.contains(&format!("go on:   pleach resume {}", env.session())), "{ran}");
+    assert!(ran.stdout.contains(&format!("resume:  pleach resume {}", env.session())), "{ran}");
     let story = env.story();
     assert_eq!(story.all("AgentTurn").len(), 2, "the turn in flight was finished and recorded");
     assert_eq!(story.last("PipelinePaused")["node_id"], "code");
@@ -489,7 +489,7 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
 }
 
 #[test]
-fn what_is_called_off_finishes_its_turn() {
+fn a_cancelled_session_finishes_its_turn() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");
     let dot = waiting_agent(&env, &gate);
@@ -497,7 +497,7 @@ fn what_is_called_off_finishes_its_turn() {
     let held = gate.reached(&mut run);
     let mut cancel = env.command(&["cancel", &env.session(), "--grace", "600"]);
     let cancel = cancel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pleach can be started");
-    run.wait_for("called off");
+    run.wait_for("cancelled with");
     gate.open(held);
     run.end().expect(1);
     let cancel = cancel.wait_with_output().expect("a child to wait for");
@@ -590,7 +590,7 @@ fn secrets_are_not_recorded() {
     assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
     // Files are what they are.
     assert_eq!(env.committed("copy"), secret);
-    // A pipeline that holds one is not begun.
+    // A pipeline that holds one is not started.
     env.pipeline(&one(&format!("echo {secret}")));
     let ran = run(&["-y", "run", "../pipeline.dot"]).expect(2);
     ran.fails_with("secret-found").naming("DEMO_API_KEY");
@@ -630,7 +630,7 @@ fn a_simulation_says_so_first_and_last() {
 }
 
 #[test]
-fn commands_of_a_repository_need_agreement() {
+fn commands_of_a_repository_need_approval() {
     let env = TestEnv::with_repo();
     env.pipeline(&one("echo hello > hello"));
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
@@ -643,7 +643,7 @@ fn commands_of_a_repository_need_agreement() {
     env.pipeline(&one("echo hello > hello "));
     env.pleach(&["run", "../pipeline.dot"]).expect(4);
     assert_eq!(env.sessions().len(), 2);
-    // An agreement that was taken back is asked for at resume as well.
+    // An approval that was taken back is asked for at resume as well.
     env.pipeline(&graph("gated", &(tool("later", "true") + "gate [shape=hexagon] start -> gate -> later -> exit")));
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(4);
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
@@ -656,7 +656,7 @@ fn commands_of_a_repository_need_agreement() {
 }
 
 #[test]
-fn a_pipeline_without_commands_needs_no_agreement() {
+fn a_pipeline_without_commands_needs_no_approval() {
     let env = TestEnv::with_script("scripts: [{name: all, steps: [{text: Done.}]}]\n");
     env.pipeline(&graph("talks", "code [prompt=\"Work\"] start -> code -> exit"));
     env.pleach(&["run", "../pipeline.dot"]).expect(0);

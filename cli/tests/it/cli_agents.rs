@@ -47,7 +47,7 @@ fn one(attributes: &str) -> String {
     graph("one", &format!("code [prompt=\"Work on it\"{attributes}] start -> code -> exit"))
 }
 
-/// The default task of a recorded stream, done in three turns that are told apart by their stream.
+/// The default task of a recorded stream, done in three turns that are distinguished by their stream.
 fn in_turns(agent: &str, [first, after_first, second, after_second, last]: [&str; 5]) -> TestEnv {
     let stream = format!("{agent}_{}", if agent == "claude" { "partial" } else { "default" });
     let script = [
@@ -96,7 +96,7 @@ fn assert_three_turns(env: &TestEnv, agent: &str, provider: &str) {
 }
 
 #[test]
-fn claude_works_in_turns_told_by_its_stream() {
+fn claude_turns_are_read_from_its_stream() {
     let env = in_turns("claude", ["1,19", "20", "21,49", "50,52", "53,$"]);
     assert_three_turns(&env, "claude", "anthropic");
     let args: Vec<String> = env.committed("args.txt").lines().map(str::to_owned).collect();
@@ -120,7 +120,7 @@ fn claude_works_in_turns_told_by_its_stream() {
 }
 
 #[test]
-fn gemini_works_in_turns_told_by_its_stream() {
+fn gemini_turns_are_read_from_its_stream() {
     let env = in_turns("gemini", ["1,5", "6", "7,11", "12,13", "14,$"]);
     assert_three_turns(&env, "gemini", "gemini");
     let args = env.committed("args.txt").replace('\n', " ");
@@ -128,7 +128,7 @@ fn gemini_works_in_turns_told_by_its_stream() {
 }
 
 #[test]
-fn opencode_works_in_turns_told_by_its_stream() {
+fn opencode_turns_are_read_from_its_stream() {
     let env = in_turns("opencode", ["1,2", "3,4", "5,6", "7,9", "10,$"]);
     assert_three_turns(&env, "opencode", "compatible");
     let args = format!("run --format json --dir {}", env.worktree().display());
@@ -173,7 +173,7 @@ fn a_success_with_denied_tools_and_without_files_fails() {
     let env = world("claude", &format!("rm args.txt prompt.txt; {}", say("claude_denied", "1,$")));
     env.run(&one(""), &[]).expect(1);
     let node = env.story().node("code");
-    assert_eq!(node["outcome"]["failure_reason"], "the agent `claude` was not allowed to use `Write`");
+    assert_eq!(node["outcome"]["failure_reason"], "agent `claude` was not allowed to use `Write`");
     assert!(env.story().warns("agent-denied").contains("`Write`"));
     // With files it is believed, and told of.
     let env = world("claude", &say("claude_denied", "1,$"));
@@ -200,7 +200,7 @@ fn the_agents_own_word_comes_before_its_exit_code() {
     let env = world("opencode", &say("opencode_default", "1,4"));
     env.run(&one(""), &[]).expect(1);
     let reason = env.story().node("code")["outcome"]["failure_reason"].clone();
-    assert_eq!(reason, "the agent `opencode` failed: it ended before its model was done");
+    assert_eq!(reason, "agent `opencode` failed: it ended before its model was done");
     let env = world("gemini", "exit 41\n");
     env.run(&one(""), &[]).expect(1);
     let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
@@ -225,7 +225,7 @@ fn who_must_write_and_does_not_says_why() {
 }
 
 #[test]
-fn a_killed_agent_leaves_its_files_and_goes_on_with_its_conversation() {
+fn a_killed_agent_keeps_files_and_resumes_its_conversation() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");
     let script = format!(
@@ -260,7 +260,7 @@ fn a_killed_agent_leaves_its_files_and_goes_on_with_its_conversation() {
 }
 
 #[test]
-fn a_conversation_that_is_lost_is_begun_anew() {
+fn a_lost_conversation_is_restarted() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");
     let script = format!(
@@ -305,7 +305,7 @@ fn a_stop_lets_the_turn_in_flight_finish() {
 }
 
 #[test]
-fn nodes_of_one_thread_share_a_conversation_of_the_agents_own() {
+fn nodes_of_one_thread_share_a_conversation() {
     let script = format!(
         "rm args.txt prompt.txt; cat > /dev/null; echo \"$*\" > \"$PLEACH_NODE.txt\"\n\
          case \"$*\" in *--resume*) {}exit;; esac\n{}",
@@ -398,7 +398,7 @@ fn any_program_can_be_an_agent_by_a_template() {
 }
 
 #[test]
-fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
+fn each_reported_turn_is_its_own_turn() {
     let env = TestEnv::with_repo();
     let turn = |text: &str| format!("echo '{}'\n", json!({"type": "turn", "text": text, "usage": {"input": 10}}));
     let result = json!({"type": "result", "status": "success", "text": "Both are there."});
@@ -421,7 +421,7 @@ fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
 }
 
 #[test]
-fn a_word_of_a_command_that_nobody_fills_in_is_an_error() {
+fn an_unfilled_placeholder_in_a_command_is_an_error() {
     let env = TestEnv::with_repo();
     env.configure("agents: {mine: {command: [sh, -c, 'cat \"$1\"', sh, '{promt_file}']}}\n");
     let ran = env.run(&one(", agent=mine"), &[]).expect(2);
@@ -460,7 +460,7 @@ fn what_an_agent_has_no_price_for_is_not_free() {
 }
 
 #[test]
-fn work_in_one_turn_is_told_by_words_that_say_what_was_done() {
+fn a_single_turn_is_described_by_what_was_done() {
     let said = |text: &str| {
         let content = json!([{"type": "text", "text": text}]);
         format!(
@@ -502,7 +502,7 @@ fn an_agent_gets_its_own_key_and_no_other_secret() {
 }
 
 #[test]
-fn what_an_agent_cannot_do_is_said_before_it_works() {
+fn unsupported_agent_settings_are_reported_before_work() {
     let env = world("codex", "");
     configure(&env, "codex", "agents: {codex: {turns: stream}}\n");
     let ran = env.run(&one(""), &[]).expect(7);
@@ -545,7 +545,7 @@ scripts:
 "#;
 
 #[test]
-fn the_gateway_makes_turns_exact_in_a_home_of_the_agents_own() {
+fn the_gateway_gives_exact_turns_in_a_private_home() {
     let env = TestEnv::with_repo();
     behind_the_gateway(&env, THREE_TURNS);
     let ran = env.run(&one(""), &[]).expect(0);
@@ -571,7 +571,7 @@ fn the_gateway_makes_turns_exact_in_a_home_of_the_agents_own() {
 }
 
 #[test]
-fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
+fn behind_the_gateway_a_key_is_billed_but_unseen() {
     let env = TestEnv::with_repo();
     behind_the_gateway(&env, THREE_TURNS);
     env.configure("agent: claude\n");
@@ -588,7 +588,7 @@ fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
 }
 
 #[test]
-fn an_agent_killed_behind_the_gateway_goes_on_with_its_conversation() {
+fn an_agent_killed_behind_the_gateway_resumes() {
     let env = TestEnv::with_repo();
     let script = r#"
 scripts:

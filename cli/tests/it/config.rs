@@ -222,7 +222,7 @@ fn a_named_file_is_read_instead() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/pleach.yaml", "agnet: x\ntree: {max_retries: no}\n");
@@ -232,7 +232,7 @@ fn all_mistakes_are_told_at_once() {
     insta::assert_snapshot!(ran, @r#"
     exit: 2
     --- stderr
-    error[settings-invalid]: 4 mistakes in the configuration
+    error[settings-invalid]: 4 errors in the configuration
     .env:2: this line has no `=`
     A line is NAME=VALUE; comments begin with #.
     [TEMP]/config/pleach/config.yaml:1:9: `budget` takes a section, not a number
@@ -251,7 +251,7 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn mistakes_are_told_whatever_their_kind() {
+fn errors_of_all_kinds_are_reported() {
     let env = TestEnv::new();
     env.repo();
     let values = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,\n  base_branch: a..b}\n";
@@ -260,7 +260,7 @@ fn mistakes_are_told_whatever_their_kind() {
     insta::assert_snapshot!(env.pleach(&["config"]).expect(2), @r#"
     exit: 2
     --- stderr
-    error[settings-invalid]: 8 mistakes in the configuration
+    error[settings-invalid]: 8 errors in the configuration
     .arborist/config.json:1:30: `defaults.base_branch` takes text, not a number
      1 | {"defaults": {"base_branch": 5}, "steps": [], "timeouts": 5}
        |                              ^
@@ -328,7 +328,7 @@ fn without_a_home_it_says_so() {
     insta::assert_snapshot!(env.finish(command.output().unwrap()).expect(7), @r#"
     exit: 7
     --- stderr
-    error[no-state-directory]: there is no place for pleach's state
+    error[no-state-directory]: there is no directory for pleach's state
     hint: set HOME, or XDG_STATE_HOME to an absolute path
     "#);
 }
@@ -377,7 +377,7 @@ fn ignored_paths_outside_the_repository_are_refused() {
     for path in ["/etc/passwd", "../x", "a/../../x", "./.env"] {
         env.write("repo/pleach.yaml", format!("worktrees: {{include_ignored: [.env, {path}]}}\n"));
         let stderr = env.pleach(&["config"]).expect(2).stderr;
-        assert!(stderr.contains(&format!("`{path}` is no path from the root of the repository")), "{stderr}");
+        assert!(stderr.contains(&format!("`{path}` is not a path relative to the repository root")), "{stderr}");
     }
     env.write("repo/pleach.yaml", "worktrees: {include_ignored: [.env, node_modules/]}\n");
     env.pleach(&["config"]).expect(0);

@@ -158,7 +158,7 @@ fn expected() -> Result {
     result(&env)
 }
 
-/// Runs the pipeline, dying at a crash point, and goes on. Returns whether it died.
+/// Runs the pipeline, dying at a crash point, and continues. Returns whether it died.
 fn crash_at(point: &str, expected: &Result) -> bool {
     crash_in(world(), point, expected)
 }
@@ -201,7 +201,7 @@ fn a_crash_is_survived_on_a_disk() {
 }
 
 #[test]
-fn no_commit_is_left_behind_by_a_crash_at_the_end() {
+fn no_commit_is_lost_by_a_crash_at_the_end() {
     for (command, code) in [("echo 1 > one", 0), ("echo 1 > one; exit 3", 1)] {
         let dot = graph("one", &(tool("work", command) + "start -> work -> exit"));
         for when in ["before", "after"] {
@@ -260,13 +260,13 @@ fn resume_waits_for_what_a_killed_run_left_running() {
     run.signal("KILL");
     run.end().expect(137);
     gate.stay_open();
-    // What does not listen to a polite word is alive for a moment, and holds the working copy.
+    // What does not listen to a polite word is alive for a moment, and holds the worktree.
     env.resume(&[]).expect(0);
     drop(held);
 }
 
 #[test]
-fn a_run_over_a_tree_waits_for_what_a_killed_run_left_running() {
+fn a_tree_run_waits_for_processes_of_a_killed_one() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "stubborn");
     garden.agent(&format!("trap '' TERM; {}; {WRITES}", gate.command()), APPROVES);
@@ -280,7 +280,7 @@ fn a_run_over_a_tree_waits_for_what_a_killed_run_left_running() {
     assert_eq!(garden.completed(), ["T001"]);
 }
 
-/// One of a run and one of what goes on with it; the sweep has more.
+/// One of a run and one of what continues with it; the sweep has more.
 #[test]
 fn random_kills_are_survived() {
     survive_kills(2);

@@ -1,5 +1,5 @@
-//! Records nobody can read any more: they hold up nothing, they are named, and their sessions can be removed without work
-//! being lost.
+//! Records that cannot be read any more: they hold up nothing, they are named, and their sessions can be removed
+//! without work being lost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,7 +32,7 @@ fn record_with(env: &TestEnv, sid: &str, part: &str) -> String {
     env.git(&args).lines().find(has).expect("a record").to_owned()
 }
 
-/// A session that has made one commit, and has a file in its working copy that nobody has committed.
+/// A session that has made one commit, and has a file in its worktree that nobody has committed.
 fn made() -> (TestEnv, String, PathBuf) {
     let env = TestEnv::with_repo();
     let nodes = tool("make", "echo one > one.txt") + &tool("more", "echo two > two.txt");
@@ -63,7 +63,7 @@ fn doctor(env: &TestEnv) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn a_session_nobody_can_read_is_removed_and_its_work_is_kept() {
+fn an_unreadable_session_is_removed_and_its_work_kept() {
     for at in ["tip", "first", "message", "garbage"] {
         let (env, sid, copy) = made();
         let branch = env.branch();
@@ -108,7 +108,7 @@ fn work_that_only_a_damaged_record_leads_to_is_kept() {
 }
 
 #[test]
-fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept() {
+fn a_session_with_an_unreadable_tip_is_removed_keeping_rest() {
     let (env, sid, copy) = made();
     let branch = env.branch();
     let (tip, below) = (env.git(&["rev-parse", &branch]), env.git(&["rev-parse", &format!("{branch}~1")]));
@@ -123,7 +123,7 @@ fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept
     assert_eq!(env.git(&["show", &format!("{kept}:two.txt")]), "two");
     assert_eq!(env.git(&["rev-parse", &format!("{kept}^@")]), below);
     assert!(!copy.exists());
-    // The branch is for whoever can mend it.
+    // The branch is for whoever can fix it.
     assert!(removed.stdout.contains(&format!("left branch {branch}")), "{removed}");
     env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept]);
@@ -131,7 +131,7 @@ fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept
 }
 
 #[test]
-fn what_somebody_has_put_on_the_branch_stays_there() {
+fn foreign_commits_on_the_branch_stay() {
     let (env, sid, _) = made();
     let branch = env.branch();
     let own = env.git(&["commit-tree", &format!("{branch}^{{tree}}"), "-p", &branch, "-m", "mine"]);
@@ -167,7 +167,7 @@ fn a_damaged_session_is_named_wherever_it_is_read() {
 }
 
 #[test]
-fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
+fn a_tree_continues_with_an_unreadable_record() {
     for at in ["tip", "first"] {
         let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
         garden.agent(&format!("{WRITES}; git add -A; git commit --quiet -m own"), APPROVES);
@@ -190,7 +190,7 @@ fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
 }
 
 #[test]
-fn a_task_whose_session_cannot_be_read_is_worked_on_in_another() {
+fn a_task_with_an_unreadable_session_gets_another() {
     for (part, is_removed) in [("", true), ("", false), (":messages", false)] {
         let garden = Garden::new(&Tree::of(&["T001"]));
         let gate = Gate::new(&garden.env, "held");

@@ -30,7 +30,7 @@ impl World {
         Self { env, before, outside: outside.to_vec() }
     }
 
-    /// Lets a tool run this, and after it one that shows that the run goes on.
+    /// Lets a tool run this, and after it one that shows that the run continues.
     fn tool(&self, command: &str) -> Ran {
         self.env.run(&graph("escape", &(tool("work", command) + "start -> work -> exit")), &[])
     }
@@ -124,8 +124,8 @@ fn every_way(env: &TestEnv) -> String {
 }
 
 #[test]
-fn an_agent_in_its_sandbox_changes_nothing_of_the_user_s() {
-    if skip("an_agent_in_its_sandbox_changes_nothing_of_the_user_s", 6) {
+fn a_sandboxed_agent_changes_nothing_of_the_users() {
+    if skip("a_sandboxed_agent_changes_nothing_of_the_users", 6) {
         return;
     }
     let world = World::new();
@@ -160,7 +160,7 @@ fn a_deleted_git_directory_costs_no_object() {
 }
 
 #[test]
-fn a_worktree_that_is_made_to_belong_elsewhere_fails_its_node() {
+fn a_worktree_repointed_elsewhere_fails_its_node() {
     let world = World::new();
     world.env.git(&["init", "--quiet", "../evil"]);
     let evil = world.env.root().join("evil/.git");
@@ -173,7 +173,7 @@ fn a_worktree_that_is_made_to_belong_elsewhere_fails_its_node() {
 }
 
 #[test]
-fn a_worktree_that_is_made_to_be_the_user_s_checkout_fails_its_node() {
+fn a_worktree_repointed_to_the_checkout_fails_its_node() {
     let links = [
         "rm .git; echo \"gitdir: $R/.git\" > .git",
         "ln -sfT \"$R/.git\" .git",
@@ -197,7 +197,7 @@ fn a_worktree_that_is_made_to_be_the_user_s_checkout_fails_its_node() {
     }
 }
 
-/// What lies among the objects of a repository beside the directories of single objects.
+/// What is among the objects of a repository beside the directories of single objects.
 fn beside_objects(repo: &Path) -> BTreeSet<PathBuf> {
     let objects = repo.join(".git/objects");
     let entries = |dir: &str| fs::read_dir(objects.join(dir)).unwrap().map(|entry| entry.unwrap().path());
@@ -206,8 +206,8 @@ fn beside_objects(repo: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn single_objects_are_all_that_can_be_added_to_the_repository() {
-    if skip("single_objects_are_all_that_can_be_added_to_the_repository", 3) {
+fn only_single_objects_can_be_added_to_the_repository() {
+    if skip("only_single_objects_can_be_added_to_the_repository", 3) {
         return;
     }
     let world = World::new();
@@ -229,8 +229,8 @@ fn single_objects_are_all_that_can_be_added_to_the_repository() {
 }
 
 #[test]
-fn what_runs_on_in_the_background_is_bound_too_and_ended() {
-    if skip("what_runs_on_in_the_background_is_bound_too_and_ended", 3) {
+fn background_processes_are_bound_too_and_ended() {
+    if skip("background_processes_are_bound_too_and_ended", 3) {
         return;
     }
     let world = World::new();
@@ -274,8 +274,8 @@ fn everyday_work_needs_no_more() {
 }
 
 #[test]
-fn agents_are_told_their_bounds() {
-    if skip("agents_are_told_their_bounds", 4) {
+fn agents_are_told_their_sandbox() {
+    if skip("agents_are_told_their_sandbox", 4) {
         return;
     }
     let world = World::new();
@@ -292,8 +292,8 @@ fn agents_are_told_their_bounds() {
 }
 
 #[test]
-fn an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_settings_of_its_own() {
-    if skip("an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_settings_of_its_own", 4) {
+fn an_agent_outside_the_gateway_keeps_network_and_settings() {
+    if skip("an_agent_outside_the_gateway_keeps_network_and_settings", 4) {
         return;
     }
     for turns in ["stream", "node"] {
@@ -322,8 +322,8 @@ fn an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_setti
 }
 
 #[test]
-fn an_agent_whose_files_lie_among_what_it_runs_keeps_them_apart() {
-    if skip("an_agent_whose_files_lie_among_what_it_runs_keeps_them_apart", 3) {
+fn an_agents_files_among_its_programs_are_kept_apart() {
+    if skip("an_agents_files_among_its_programs_are_kept_apart", 3) {
         return;
     }
     for turns in ["stream", "node"] {
@@ -367,8 +367,8 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
 "#;
 
 #[test]
-fn codex_works_with_the_user_s_own_login_or_key_in_a_sandbox() {
-    if skip("codex_works_with_the_user_s_own_login_or_key_in_a_sandbox", 3) {
+fn codex_works_with_the_users_login_in_a_sandbox() {
+    if skip("codex_works_with_the_users_login_in_a_sandbox", 3) {
         return;
     }
     for key in [None, Some("CODEX_API_KEY")] {
@@ -443,8 +443,8 @@ fn greets() -> u16 {
 }
 
 #[test]
-fn the_network_of_agents_is_closed_and_that_of_tools_open() {
-    if skip("the_network_of_agents_is_closed_and_that_of_tools_open", 4) {
+fn the_network_is_closed_to_agents_and_open_to_tools() {
+    if skip("the_network_is_closed_to_agents_and_open_to_tools", 4) {
         return;
     }
     let port = greets();
@@ -561,8 +561,8 @@ fn nothing_bound_changes_how_the_processes_around_it_run() {
 }
 
 #[test]
-fn what_is_listed_can_be_written_and_what_is_not_listed_not_read() {
-    if skip("what_is_listed_can_be_written_and_what_is_not_listed_not_read", 3) {
+fn listed_paths_are_writable_and_unlisted_ones_unreadable() {
+    if skip("listed_paths_are_writable_and_unlisted_ones_unreadable", 3) {
         return;
     }
     let world = World::new();
@@ -629,8 +629,8 @@ fn bubblewrap_is_the_second_choice() {
 }
 
 #[test]
-fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
-    if skip("a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be", 3) {
+fn an_unclosable_network_is_reported_or_refused() {
+    if skip("an_unclosable_network_is_reported_or_refused", 3) {
         return;
     }
     let world = World::new();
@@ -646,8 +646,8 @@ fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
 }
 
 #[test]
-fn what_protects_a_run_is_said_once_and_never_into_json() {
-    if skip("what_protects_a_run_is_said_once_and_never_into_json", 4) {
+fn protection_is_reported_once_and_never_in_json() {
+    if skip("protection_is_reported_once_and_never_in_json", 4) {
         return;
     }
     let world = World::new();
@@ -702,7 +702,7 @@ fn without_a_sandbox_what_changed_is_named() {
 }
 
 #[test]
-fn without_a_sandbox_what_runs_on_is_ended_and_what_it_wrote_named() {
+fn without_a_sandbox_background_processes_end_and_writes_are_named() {
     let world = World::new();
     world.env.unbound();
     let later = "(setsid sh -c \"trap '' TERM HUP; while :; do echo out >> '$R/later'; sleep 0.01; done\" \
@@ -717,7 +717,7 @@ fn without_a_sandbox_what_runs_on_is_ended_and_what_it_wrote_named() {
     }
 }
 
-/// What lies in the user's checkout beside its git directory.
+/// What is in the user's checkout beside its git directory.
 fn files(world: &World) -> Vec<(String, String)> {
     let entries = fs::read_dir(world.env.repo_path()).unwrap().map(Result::unwrap);
     let mut files: Vec<_> = entries
@@ -729,7 +729,7 @@ fn files(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn without_a_sandbox_a_deleted_git_directory_ends_the_run_and_costs_no_file() {
+fn without_a_sandbox_a_deleted_git_directory_costs_no_file() {
     for run in [World::tool, World::agent, World::program] {
         let world = World::new();
         world.env.unbound();
@@ -751,7 +751,7 @@ fn without_a_sandbox_a_deleted_git_directory_ends_the_run_and_costs_no_file() {
 }
 
 #[test]
-fn without_a_sandbox_a_worktree_that_lost_its_git_file_is_committed_all_the_same() {
+fn without_a_sandbox_a_lost_git_file_is_survived() {
     for run in [World::tool, World::agent, World::program] {
         let world = World::new();
         world.env.unbound();
@@ -763,12 +763,12 @@ fn without_a_sandbox_a_worktree_that_lost_its_git_file_is_committed_all_the_same
 }
 
 #[test]
-fn without_a_sandbox_a_killed_supervisor_is_told_and_leaves_no_process() {
+fn without_a_sandbox_a_killed_supervisor_leaves_no_process() {
     let stay =
         "(setsid sh -c \"trap '' TERM HUP; echo > \\\"$PWD/stays\\\"; sleep 60\" > /dev/null 2>&1 < /dev/null &)";
     let command =
         format!("{stay}; for i in $(seq 1000); do test -e stays && break; sleep 0.01; done; kill -9 $PPID; sleep 60");
-    // The built-in agent learns how its tool ended and goes on; a tool or an agent that ends so has failed.
+    // The built-in agent learns how its tool ended and continues; a tool or an agent that ends so has failed.
     for (run, code) in [World::tool, World::agent, World::program].into_iter().zip([1, 0, 1]) {
         let world = World::new();
         world.env.unbound();

@@ -147,7 +147,7 @@ fn it_crashes_and_it_waits_deaf_to_term() {
 }
 
 #[test]
-fn what_it_starts_in_the_background_goes_on() {
+fn background_processes_of_a_fake_agent_continue() {
     let play = Play::new("background log");
     assert!(play.run("").status.success());
     let lines = || play.read("log").lines().count();
@@ -161,7 +161,7 @@ fn what_it_starts_in_the_background_goes_on() {
 }
 
 #[test]
-fn a_mistake_in_the_script_is_named_before_anything_is_done() {
+fn a_script_error_is_named_before_anything_runs() {
     for (script, told) in [
         ("write a b\nfly", "script:2: there is no step `fly`"),
         ("write a", "script:1: `write` takes"),

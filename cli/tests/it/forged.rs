@@ -1,4 +1,4 @@
-//! What an agent forges of what pleach keeps about its working copy, so that changes are not seen: pleach believes only
+//! What an agent forges of what pleach keeps about its worktree, so that changes are not seen: pleach believes only
 //! what no agent can write.
 
 use std::fs;
@@ -29,7 +29,7 @@ fn world() -> TestEnv {
 }
 
 #[test]
-fn a_setup_an_agent_says_there_was_hides_no_change_of_the_next_task() {
+fn a_forged_setup_hides_no_change_of_the_next_task() {
     let garden = Garden::new(
         &Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: sh test.sh"]).tests("T002", &["unit: sh test.sh"]),
     );
@@ -46,7 +46,7 @@ fn a_setup_an_agent_says_there_was_hides_no_change_of_the_next_task() {
 }
 
 #[test]
-fn a_setup_an_agent_says_there_was_hides_no_change_after_a_gate() {
+fn a_forged_setup_hides_no_change_after_a_gate() {
     let gate = " ask [shape=hexagon, label=\"Go on?\"]\n";
     let edges = "start -> forge -> ask; ask -> look [label=\"Yes\"]; ask -> exit [label=\"No\"]; look -> work -> exit";
     let look = tool("look", "echo 'exit 0' > test.sh").replace("[shape", "[write=false, shape");
@@ -67,7 +67,7 @@ fn admin(env: &TestEnv) -> PathBuf {
 }
 
 #[test]
-fn an_index_an_agent_has_written_hides_no_change_over_a_kill() {
+fn a_forged_index_hides_no_change_over_a_kill() {
     let env = world();
     let gate = Gate::new(&env, "held");
     let mut run = env.start(&graph("index", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);
@@ -97,7 +97,7 @@ fn an_index_an_agent_has_written_hides_no_change_over_a_kill() {
 }
 
 #[test]
-fn what_is_noted_of_a_worktree_goes_with_it() {
+fn worktree_metadata_is_removed_with_it() {
     let env = world();
     env.configure("worktrees: {setup: 'echo s > made'}\n");
     env.run(&graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);

@@ -104,7 +104,7 @@ fn words(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn every_turn_of_a_program_is_a_commit_of_its_own() {
+fn every_turn_of_a_program_is_a_commit() {
     let manners = LANGUAGES.map(|(language, ..)| [language.to_owned(), format!("{language} whole")]);
     for language in manners.into_iter().flatten() {
         let env = scripted(&language);
@@ -245,7 +245,7 @@ pub fn server_of(format: Format) -> Server {
 }
 
 #[test]
-fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
+fn every_wire_format_reaches_its_provider_with_exact_turns() {
     for (language, provider, format, key) in LANGUAGES {
         for manner in ["", " whole"] {
             let server = server_of(format);
@@ -291,7 +291,7 @@ fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
 }
 
 #[test]
-fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
+fn an_unanswering_provider_pauses_the_run_with_its_message() {
     let refusals = [
         (401, "authentication_error", "invalid x-api-key"),
         (404, "not_found_error", "model: m-1"),
@@ -311,7 +311,7 @@ fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
         let ran = run_with_key(&env, &one("Greet")).expect(7);
         ran.fails_with("agent-unusable").naming("`code`");
         assert!(ran.stderr.contains(words), "{ran}");
-        let goes_on = "goes on with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
+        let goes_on = "continues with today's keys, addresses, limits and `providers.NAME.models`; after any other change, \
                        start a new run";
         assert!(ran.stderr.contains(goes_on), "{ran}");
         let mut resume = env.command(&["-y", "resume", &env.session()]);
@@ -397,7 +397,7 @@ fn answering() -> (TestEnv, Server) {
 }
 
 #[test]
-fn a_program_without_tools_goes_on_after_a_kill() {
+fn a_program_without_tools_resumes_after_a_kill() {
     let (env, server) = answering();
     let gate = Gate::new(&env, "fourth");
     let mut play = String::new();
@@ -426,7 +426,7 @@ fn a_program_without_tools_goes_on_after_a_kill() {
 }
 
 #[test]
-fn requests_that_do_not_come_take_a_bounded_part_of_memory() {
+fn pending_requests_use_bounded_memory() {
     let (env, server) = answering();
     let gate = Gate::new(&env, "swamped");
     let play = format!("swamp chat 6 127\nsay chat \"Question\"\nshell \"{}\"\n", gate.command());
@@ -442,7 +442,7 @@ fn requests_that_do_not_come_take_a_bounded_part_of_memory() {
     run.end().expect(0);
 }
 
-/// What a run of a program that goes on whatever it is answered failed with.
+/// What a run of a program that continues whatever it is answered failed with.
 fn undone(provider: &str, providers: &str, play: &str) -> String {
     let env = world("chat", provider, providers);
     let words = [fake_agent::path().display().to_string(), env.write("play", play).display().to_string()];
@@ -455,17 +455,17 @@ fn undone(provider: &str, providers: &str, play: &str) -> String {
 }
 
 #[test]
-fn a_program_that_speaks_another_language_fails_and_hears_why() {
+fn a_program_of_another_api_fails_with_the_reason() {
     let server = Server::start(|_, _| Play::Drop);
     let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
     let told = undone("anthropic", &format!("providers: {{anthropic: {{settings: {settings}}}}}"), "say chat Hello\n");
-    let why = "no call of its model was answered: the agent speaks the language of chat, which anthropic does not";
+    let why = "no call of its model was answered: the agent uses the Chat Completions API; provider `anthropic` does not offer it";
     assert!(told.contains(why), "{told}");
     assert!(server.seen().is_empty());
 }
 
 #[test]
-fn a_script_that_is_never_asked_for_its_steps_fails_the_node() {
+fn a_script_never_asked_fails_the_node() {
     let told = undone("script", "providers: {script: {file: script.yaml}}", "say chat Hello\n");
     assert!(told.contains("the script was not asked for anything"), "{told}");
 }

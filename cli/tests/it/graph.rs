@@ -25,7 +25,7 @@ const REVIEW: &str = r#"digraph review_loop {
 "#;
 
 #[test]
-fn text_lists_nodes_in_the_order_of_the_run_with_their_edges() {
+fn text_lists_nodes_in_run_order_with_edges() {
     let env = TestEnv::new();
     env.write("review.dot", REVIEW);
     insta::assert_snapshot!(env.pleach(&["graph", "review.dot"]), @r#"
@@ -86,7 +86,7 @@ fn json_gives_nodes_and_edges_as_data() {
 }
 
 #[test]
-fn a_picture_has_every_node_and_edge_and_what_is_written_on_them() {
+fn a_picture_has_every_node_edge_and_label() {
     let env = TestEnv::new();
     env.write("review.dot", REVIEW);
     let svg = env.pleach(&["graph", "review.dot", "--format", "svg"]).expect(0).stdout;
@@ -236,7 +236,7 @@ fn the_pipeline_itself_is_never_overwritten() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_in_one_error() {
+fn unreadable_objects_are_reported_in_one_error() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["graph", "none.dot"]), @"
     exit: 2
@@ -260,7 +260,7 @@ fn what_cannot_be_read_is_told_in_one_error() {
 }
 
 #[test]
-fn a_file_with_errors_is_shown_as_validate_shows_it_and_not_drawn() {
+fn a_file_with_errors_is_reported_and_not_drawn() {
     let env = TestEnv::new();
     env.write("broken.dot", "digraph broken {\n    a -> \n    b [label=]\n}\n");
     let drawn = env.pleach(&["graph", "broken.dot", "-o", "broken.svg"]).expect(2);
@@ -292,7 +292,7 @@ struct DrawnNode {
 }
 
 impl Picture {
-    /// Reads an SVG, and fails unless it is well-formed and everything lies on the page.
+    /// Reads an SVG, and fails unless it is well-formed and everything is on the page.
     fn read(svg: &str) -> Self {
         assert_well_formed(svg);
         let node =

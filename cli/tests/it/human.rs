@@ -65,7 +65,7 @@ fn an_answer_is_for_the_next_visit_alone() {
     assert_eq!(answered(&env), [&["No, once more (file)"; 5][..], &["Yes (file)"]].concat());
     assert_eq!(env.committed("log"), "made\nmade\nmade\nmade\nmade\nmade\nshipped");
 
-    // A list tells of the visits from the first one on, wherever the run begins again.
+    // A list reports the visits from the first one on, wherever the run starts again.
     let env = TestEnv::with_repo();
     env.write("answers.json", r#"{"gate": ["N", "N", "Y"]}"#);
     env.run(&asks(""), &["--answer", "gate=N"]).expect(4);
@@ -121,7 +121,7 @@ fn without_a_terminal_and_a_default_the_run_waits() {
     ");
     let story = env.story();
     assert_eq!(story.last("PipelinePaused"), json!({"reason": "waits_for_person", "node_id": "gate"}));
-    // Without an answer it goes on waiting; with one it goes on.
+    // Without an answer it continues waiting; with one it continues.
     env.resume(&[]).expect(4);
     let ran = env.resume(&["--answer", "gate=Yes"]).expect(0);
     assert!(ran.stdout.contains("done: session"), "{ran}");
@@ -144,7 +144,7 @@ fn a_wrong_answer_names_the_choices_and_loses_nothing() {
 }
 
 #[test]
-fn only_what_tells_choices_apart_is_asked_for() {
+fn only_what_distinguishes_choices_is_asked_for() {
     for (choices, hint) in [
         ("gate -> same [label=\"[S] Same\"]  gate -> same [label=\"[S] Some\"]", "answer with the whole label of"),
         ("gate -> same [label=\"[S] Same\"]  gate -> other [label=\"[S] Same\"]", "answer with the target of"),

@@ -42,7 +42,7 @@ fn greeted() -> TestEnv {
     env
 }
 
-/// A run that has come to a node that does not end by itself.
+/// A run that has reached a node that does not end by itself.
 pub fn waiting(env: &TestEnv, args: &[&str]) -> Child {
     env.write("repo/wait.dot", WAIT);
     let mut child =
@@ -262,7 +262,7 @@ fn a_turn_has_many_names() {
     insta::assert_snapshot!(env.pleach(&["show", "main"]), @"
     exit: 2
     --- stderr
-    error[no-such-turn]: commit [SHA] is no turn of a session
+    error[no-such-turn]: commit [SHA] is not a turn of a session
     hint: `git show [SHA]` shows it
     ");
     insta::assert_snapshot!(env.pleach(&["show", "nothing"]), @"
@@ -280,7 +280,7 @@ fn a_turn_has_many_names() {
 }
 
 #[test]
-fn a_commit_whose_record_is_elsewhere_still_tells_its_turn() {
+fn a_commit_without_its_record_shows_its_turn() {
     let env = greeted();
     let sid = env.session();
     env.git(&["clone", "--quiet", "--branch", &format!("pleach/greet/{sid}"), ".", "../clone"]);
@@ -326,7 +326,7 @@ fn diff_goes_from_the_base_to_the_newest_commit() {
 }
 
 #[test]
-fn unknown_sessions_are_told_with_what_there_is() {
+fn unknown_sessions_come_with_a_list() {
     let env = greeted();
     insta::assert_snapshot!(env.pleach(&["turns", "zzz9"]), @"
     exit: 2
@@ -395,7 +395,7 @@ fn a_damaged_session_does_not_hide_the_others() {
 }
 
 #[test]
-fn looking_works_from_below_from_linked_worktrees_and_in_bare_repositories() {
+fn views_work_from_subdirectories_linked_worktrees_and_bare_repositories() {
     let env = greeted();
     let sid = env.session();
     fs::create_dir(env.repo_path().join("below")).unwrap();
@@ -426,7 +426,7 @@ fn looking_changes_nothing() {
 }
 
 #[test]
-fn a_session_is_running_and_when_its_process_is_killed_dead() {
+fn a_running_session_is_dead_once_killed() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
@@ -448,7 +448,7 @@ fn a_session_is_running_and_when_its_process_is_killed_dead() {
 }
 
 #[test]
-fn a_session_that_waits_for_a_person_says_how_to_answer() {
+fn a_session_waiting_for_a_person_says_how_to_answer() {
     let env = TestEnv::new();
     env.repo();
     env.write(

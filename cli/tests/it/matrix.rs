@@ -135,7 +135,7 @@ fn matrix_success_and_fail_branching() {
     };
     assert_eq!(route(&body("true")), ["start:success", "check:success", "good:success", "exit:success"]);
     assert_eq!(route(&body("exit 3")), ["start:success", "check:fail", "bad:success", "exit:success"]);
-    // The same, decided behind the node that ran: a diamond passes the outcome on.
+    // The same, decided after the node that ran: a diamond passes the outcome on.
     let diamond = |command: &str| {
         tool("check", command)
             + &tool("good", "true")

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::TestEnv;
 use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
-/// A garden whose agent is known by the name `mine` alone, with settings behind that.
+/// A garden whose agent is known by the name `mine` alone, with settings after that.
 fn garden(settings: &str) -> Garden {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, APPROVES);
@@ -60,13 +60,13 @@ const GATED: &str = "digraph g { start [shape=Mdiamond] exit [shape=Msquare] wor
                      look [shape=hexagon] start -> work -> look; look -> again [label=\"Yes\"] again -> exit }";
 
 #[test]
-fn a_pipeline_is_run_and_gone_on_with_by_an_agent_with_a_name() {
+fn a_pipeline_runs_and_resumes_with_a_named_agent() {
     let env = TestEnv::with_repo();
     env.write_program("bin/my-agent", "#!/bin/sh\ncat > /dev/null; echo \"$MOOD\" >> said.txt; echo Done.\n");
     env.configure("agent: mine\nagents: {mine: {command: [my-agent], env: {MOOD: good}}}\n");
     let ran = env.run(GATED, &[]).expect(4);
     assert!(ran.stderr.contains("agent mine (turns: node)"), "{ran}");
-    // The session goes on with its own settings, whatever has become of the name.
+    // The session continues with its own settings, whatever happened to the name.
     env.configure("agent: 'command:false'\n");
     env.pleach(&["-y", "resume", &env.session(), "--answer", "look=Yes"]).expect(0);
     assert_eq!(env.committed("said.txt"), "good\ngood");
@@ -93,7 +93,7 @@ fn a_planner_may_have_a_name() {
 }
 
 #[test]
-fn what_a_repository_has_a_name_stand_for_is_asked_about() {
+fn a_repositorys_agent_names_need_approval() {
     let garden = garden("agent: mine\n");
     let asked = garden.env.pleach(&["gardener"]).expect(4);
     assert!(asked.stderr.contains("command (agents.mine.command,"), "{asked}");
@@ -110,7 +110,7 @@ fn what_a_repository_has_a_name_stand_for_is_asked_about() {
 }
 
 #[test]
-fn a_name_nobody_has_is_an_error_that_lists_the_others() {
+fn an_unknown_agent_name_lists_the_others() {
     let garden = garden("");
     let ran = garden.gardener(&["--runner", "mien"]).expect(2);
     ran.fails_with("settings-invalid").naming("`mien`").naming("`mine`");
@@ -127,7 +127,7 @@ fn a_name_nobody_has_is_an_error_that_lists_the_others() {
 }
 
 #[test]
-fn a_program_of_the_repository_is_found_from_wherever_pleach_is_started() {
+fn a_repositorys_program_is_found_from_any_directory() {
     let garden = garden("");
     let script = garden.env.read("agent.sh");
     garden.env.write_program("repo/work.sh", &script);

@@ -385,7 +385,7 @@ fn agent_turn_contains_agent_state() {
     let env = coded();
     let turns = turns(&env);
     for turn in &turns {
-        // All the built-in agent needs to go on after a turn is the conversation up to there.
+        // All the built-in agent needs to continue after a turn is the conversation up to there.
         assert_eq!(turn["agent_state_ref"]["messages"]["first"], turns[0]["messages"]["first"], "{turn}");
         assert_eq!(turn["agent_state_ref"]["messages"]["last"], turn["messages"]["last"], "{turn}");
     }
@@ -496,7 +496,7 @@ scripts:
     gate.open(held);
     run.end().expect(3);
     let before = env.story();
-    // The turn in flight was finished and recorded; nothing after it was begun.
+    // The turn in flight was finished and recorded; nothing after it was started.
     assert_eq!(before.all("AgentTurn").len(), 2, "{:?}", before.kinds());
     env.resume(&[]).expect(0);
     let story = env.story();
@@ -657,7 +657,7 @@ fn manual_resume_at_node_boundary() {
     run.stop();
     gate.open(held);
     run.end().expect(3);
-    // Meanwhile the user goes on working: another branch, a commit, a change that is not committed.
+    // Meanwhile the user continues working: another branch, a commit, a change that is not committed.
     env.git(&["checkout", "--quiet", "-b", "other"]);
     env.write("repo/one", "the user's own\n");
     env.git(&["add", "."]);
@@ -693,7 +693,7 @@ fn commands_one_after_another_are_a_record_each() {
 }
 
 #[test]
-fn a_command_killed_right_after_its_start_is_run_on_the_files_it_was_to_find() {
+fn a_command_killed_at_start_reruns_on_original_files() {
     let env = TestEnv::with_repo();
     let body =
         tool("first", "echo 1 > one") + &tool("second", "cat one one > two") + "start -> first -> second -> exit";

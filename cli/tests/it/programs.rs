@@ -63,7 +63,7 @@ fn stderr_of(env: &TestEnv, execution: &serde_json::Value) -> Option<String> {
 }
 
 #[test]
-fn what_a_program_writes_to_standard_error_is_kept_however_it_ends() {
+fn a_programs_stderr_is_kept_however_it_ends() {
     let complains = "cat > /dev/null; echo Said.; seq 1 900 >&2; echo 'key hunter42!' >&2";
     for (end, code) in [("exit 0", 0), ("exit 3", 1), ("kill -9 $$", 1), ("sleep 60", 1)] {
         for is_template in [false, true] {
@@ -85,7 +85,7 @@ fn what_a_program_writes_to_standard_error_is_kept_however_it_ends() {
 }
 
 #[test]
-fn each_try_keeps_its_own_standard_error_and_none_of_it_is_part_of_the_conversation() {
+fn each_attempt_keeps_its_own_stderr_outside_the_conversation() {
     let env = agent("cat > asked; if [ -e once ]; then echo done; else echo 1 > once; echo oh no >&2; exit 75; fi");
     let dot = "code [prompt=\"Work\", max_retries=2] more [prompt=\"More\"] start -> code -> more -> exit";
     env.run(&graph("one", dot), &[]).expect(0);
@@ -98,7 +98,7 @@ fn each_try_keeps_its_own_standard_error_and_none_of_it_is_part_of_the_conversat
         .collect();
     assert_eq!(said, [Some("oh no".to_owned()), None, None]);
     assert!(!env.committed("asked").contains("oh no"));
-    // The messages behind it have their own numbers.
+    // The messages after it have their own numbers.
     let turns = story.all("AgentTurn");
     let numbers: Vec<u64> = turns.iter().filter_map(|turn| turn["messages"]["first"].as_u64()).collect();
     assert_eq!(numbers, [1, 4, 6]);
@@ -107,7 +107,7 @@ fn each_try_keeps_its_own_standard_error_and_none_of_it_is_part_of_the_conversat
 }
 
 #[test]
-fn a_program_that_fails_is_tried_again_where_the_pipeline_says_so() {
+fn a_failing_program_is_retried_as_configured() {
     let env = agent("cat > /dev/null; if [ -e once ]; then echo done; else echo 1 > once; exit 75; fi");
     let dot = graph("one", "code [prompt=\"Work\", max_retries=2] start -> code -> exit");
     env.run(&dot, &[]).expect(0);
@@ -119,7 +119,7 @@ fn a_program_that_fails_is_tried_again_where_the_pipeline_says_so() {
 #[test]
 fn a_program_that_cannot_be_started_pauses_the_run() {
     let env = TestEnv::with_repo();
-    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    // Where it is looked for is the worktree, so that nobody can know beforehand.
     env.configure("agent: \"command:./agent-of-the-repository\"\n");
     let ran = env.run(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(7);
     ran.fails_with("agent-unusable").naming("`code`").naming("/agent-of-the-repository");
@@ -146,7 +146,7 @@ fn a_program_killed_in_its_run_starts_over() {
 }
 
 #[test]
-fn a_program_is_told_a_summary_where_it_would_need_a_memory() {
+fn a_program_without_memory_gets_a_summary() {
     let env = agent("prompt=$(cat); echo \"$prompt\" > \"$PLEACH_NODE.txt\"; echo \"answer of $PLEACH_NODE\"");
     let body = "graph [goal=\"Grow\", default_fidelity=full] first [prompt=\"one\"] second [prompt=\"two\"] \
                 start -> first -> second -> exit";
@@ -158,7 +158,7 @@ fn a_program_is_told_a_summary_where_it_would_need_a_memory() {
 }
 
 #[test]
-fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
+fn ctrl_c_during_worktree_setup_pauses() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "setup");
     let command = serde_json::Value::from(format!("{}; echo ready > ready", gate.command()));
@@ -180,7 +180,7 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
 }
 
 #[test]
-fn a_session_called_off_while_its_working_copy_is_set_up_says_so() {
+fn a_session_cancelled_during_setup_says_so() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "setup");
     env.configure(&format!("worktrees: {{setup: {}}}\n", serde_json::Value::from(gate.command())));
@@ -195,7 +195,7 @@ fn a_session_called_off_while_its_working_copy_is_set_up_says_so() {
 }
 
 #[test]
-fn an_answer_to_a_gate_that_is_not_there_is_refused() {
+fn an_answer_to_an_unknown_gate_is_refused() {
     let env = TestEnv::with_repo();
     let body = "ask [shape=hexagon] start -> ask ask -> exit [label=Yes]";
     let ran = env.run(&graph("gated", body), &["--answer", "aks=Yes"]).expect(2);
@@ -244,7 +244,7 @@ fn a_dry_run_says_which_agent_would_work() {
     test (command) make test
       → exit
     --- stderr
-    warning[simulation]: SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set `agent:` in pleach.yaml or pass --agent
+    warning[simulation]: SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set `agent:` in pleach.yaml or pass --agent
     ");
     env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
     let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);
@@ -254,15 +254,12 @@ fn a_dry_run_says_which_agent_would_work() {
     assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);
     env.configure("agent: builtin\n");
     let refused = env.run(&dot, &["--dry-run"]).expect(7);
-    assert!(
-        refused.stderr.contains("`code` cannot run: there is no model to ask\nhint: set a key such as"),
-        "{refused}"
-    );
+    assert!(refused.stderr.contains("`code` cannot run: no model is configured\nhint: set a key such as"), "{refused}");
     assert!(env.sessions().is_empty());
 }
 
 #[test]
-fn a_long_command_stands_unwrapped_in_its_commit() {
+fn a_long_command_is_not_wrapped_in_its_commit() {
     let env = TestEnv::with_repo();
     let command = format!("printf '%s' {} > told", "word ".repeat(40).trim());
     let body = format!("work [shape=parallelogram, tool_command=\"{command}\"] start -> work -> exit");
@@ -276,7 +273,7 @@ fn a_long_command_stands_unwrapped_in_its_commit() {
 }
 
 #[test]
-fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
+fn an_unusable_agent_is_found_before_a_session_starts() {
     let env = TestEnv::with_repo();
     // A name nobody has, since the real one may be installed here.
     env.configure("agent: claude\nagents: {claude: {command: [no-such-claude]}}\n");
@@ -298,7 +295,7 @@ fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
 }
 
 #[test]
-fn a_path_that_is_no_pipeline_is_answered_with_those_there_are() {
+fn a_wrong_pipeline_path_lists_existing_pipelines() {
     let env = TestEnv::with_repo();
     let hint = |path: &str| {
         let ran = env.pleach(&["run", path]).expect(2);

@@ -117,7 +117,7 @@ fn commit_message_via_llm() {
 }
 
 #[test]
-fn a_message_out_of_form_is_asked_for_again_and_then_left() {
+fn a_malformed_message_is_requested_again_then_dropped() {
     let server = server(|seen| {
         let again = seen.body["messages"].as_array().is_some_and(|messages| messages.len() > 1);
         answer(&[text(if again { GOOD } else { "auto-commit" })])
@@ -137,7 +137,7 @@ fn a_message_out_of_form_is_asked_for_again_and_then_left() {
 }
 
 #[test]
-fn an_address_from_the_repository_must_be_agreed_to() {
+fn an_address_from_the_repository_needs_approval() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     let refused = run(&env, &[]).expect(4);
@@ -241,7 +241,7 @@ fn state_holds(dir: &Path, text: &str) -> bool {
 }
 
 #[test]
-fn a_missing_or_refused_key_is_said_with_what_to_do() {
+fn a_missing_or_refused_key_comes_with_a_hint() {
     let server = Server::start(|seen, _| {
         if seen.headers["x-api-key"] == KEY {
             return answer(&[text("Done.")]);
@@ -263,7 +263,7 @@ fn a_missing_or_refused_key_is_said_with_what_to_do() {
     let sid = env.session();
     refused.fails_with("agent-unusable").naming(format!("`pleach resume {sid}`"));
     let status = env.pleach(&["status", &sid]).expect(0);
-    assert!(status.stdout.contains("paused: `work` cannot go on: anthropic does not accept the key"), "{status}");
+    assert!(status.stdout.contains("paused: `work` cannot continue: anthropic does not accept the key"), "{status}");
     with(KEY, &["-y", "resume", &sid]).expect(0);
 }
 
@@ -275,7 +275,7 @@ fn begins_with(answer: &str) -> String {
 const DOWN: &str = "{error: {status: 503, message: no service, retry_after: 1ms}, tries: 99}";
 
 #[test]
-fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
+fn a_down_provider_pauses_after_the_nodes_retries() {
     let env = TestEnv::with_script(&begins_with(DOWN));
     let dot = graph("down", "code [prompt=Work, max_retries=1] start -> code -> exit");
     let ran = env.run(&dot, &[]).expect(7);
@@ -295,7 +295,7 @@ fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
 }
 
 #[test]
-fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
+fn a_run_falls_back_to_another_agent_without_model() {
     let env = TestEnv::with_script(&begins_with("{error: {status: 401, message: no}}"));
     let instead = "code [prompt=Work] instead [shape=parallelogram, tool_command=\"echo mine > mine\"] \
                    start -> code -> exit code -> instead [condition=\"outcome=fail\"] instead -> exit";
@@ -313,7 +313,7 @@ fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
 }
 
 #[test]
-fn a_key_whose_server_has_no_address_is_no_missing_key() {
+fn a_key_without_server_address_is_not_missing() {
     let env = TestEnv::with_repo();
     env.configure("agent: builtin\n");
     env.pipeline(&graph("one", "work [prompt=Greet] start -> work -> exit"));
@@ -321,18 +321,18 @@ fn a_key_whose_server_has_no_address_is_no_missing_key() {
         let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
         command.env("ANTHROPIC_API_KEY", KEY).env("ANTHROPIC_BASE_URL", "nonsense").envs(others.iter().copied());
         let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
-        let said = "`nonsense` is no address of a server: it begins with neither https:// nor http://\n\
+        let said = "`nonsense` is not the address of a server: it begins with neither https:// nor http://\n\
                     hint: correct ANTHROPIC_BASE_URL";
         assert!(ran.stderr.contains(said), "{ran}");
     }
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     command.env("ANTHROPIC_BASE_URL", "nonsense");
     let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
-    ran.fails_with("agent-missing").naming("there is no model to ask");
+    ran.fails_with("agent-missing").naming("no model is configured");
 }
 
 #[test]
-fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
+fn an_unknown_model_is_found_before_spending() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     let run = |node: &str, code: i32| {
@@ -356,7 +356,7 @@ fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
 }
 
 #[test]
-fn agents_are_told_who_they_are_by_their_files() {
+fn profile_files_tell_agents_their_role() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);
     env.write("repo/g.dot", graph("greet", "work [prompt=\"Greet\", agent=\"poet\"] start -> work -> exit"));

@@ -114,7 +114,7 @@ fn drive(agent: &str, model: &str) {
     assert!(turns.iter().all(|turn| turn["boundary"] == "exact" && turn["agent"] == agent), "{turns:?}");
     let sessions: Vec<&Value> = turns.iter().map(|turn| &turn["agent_state_ref"]["session"]).collect();
     let last = sessions.last().unwrap().as_str().expect("the agent's own conversation");
-    // The second node goes on with the conversation of the first.
+    // The second node continues with the conversation of the first.
     assert_eq!(sessions[2], last);
     assert_eq!(story.path(), ["start:success", "first:success", "second:success", "exit:success"]);
     env.assert_no_process_left();
@@ -129,7 +129,7 @@ fn kill_and_resume(agent: &str, model: &str) {
     run.signal("KILL");
     run.end();
     env.assert_no_process_left();
-    // What an interrupted agent is told begins no new task for the script: it is given its next step.
+    // What an interrupted agent is told starts no new task for the script: it is given its next step.
     let answers = "{text: Go on., tools: [{write_file: {file_path: late.txt, content: \"late\\n\"}}]}\n      \
                    - {text: Now all is done., usage: {input: 80, output: 8}}";
     env.write("script.yaml", SCRIPT.replace("MODEL", model).replace("hang: true", answers));

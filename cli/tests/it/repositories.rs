@@ -68,7 +68,7 @@ fn a_linked_worktree_works() {
     let (ran, branch, story) = run_on(&env, &linked, &one("cat feature.txt > one"));
     assert_eq!(story.first("PipelineStarted")["target"], "feature");
     assert_eq!(env.git(&["show", &format!("{branch}:one")]), "1");
-    // The files of that checkout are looked at.
+    // The files of that checkout are checked.
     ran.warns("dirty-files").naming("`dirty`");
     main.assert_unchanged(&env, &env.repo_path());
     assert_eq!(fs::read(linked.join(".git")).unwrap(), link_file);
@@ -131,7 +131,7 @@ fn file_names_that_are_not_utf8_work() {
 #[test]
 fn filters_of_attributes_are_applied() {
     let env = TestEnv::with_repo();
-    // Shaped like git-lfs: content is replaced on the way in and brought back on the way out.
+    // Shaped like git-lfs: content is replaced on the way in and restored on the way out.
     env.git(&["config", "filter.lfs.clean", "tr a-z n-za-m"]);
     env.git(&["config", "filter.lfs.smudge", "tr a-z n-za-m"]);
     env.git(&["config", "filter.lfs.required", "true"]);
@@ -253,7 +253,7 @@ fn a_repository_without_a_commit_is_refused() {
 }
 
 #[test]
-fn a_branch_without_a_commit_beside_others_is_refused_by_its_name() {
+fn an_unborn_branch_is_refused_by_name() {
     let env = TestEnv::new();
     let repo = env.repo_at("orphan");
     env.git_in(&repo, &["branch", "another"]);

@@ -33,7 +33,7 @@ fn locks(env: &TestEnv) -> Vec<String> {
     files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The session's working copy.
+/// The session's worktree.
 fn copy(env: &TestEnv, sid: &str) -> std::path::PathBuf {
     let status = env.pleach(&["status", sid, "--json"]).expect(0).json();
     status["worktrees"][0].as_str().expect("a working copy").into()
@@ -49,7 +49,7 @@ fn a_merged_session_goes_without_a_trace() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
     exit: 0
     --- stdout
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -81,7 +81,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     exit: 0
     --- stdout
     [SID]: would keep the unmerged commits at refs/pleach/keep/[SID]-N
-    [SID]: would remove the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: would remove the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: would remove branch pleach/make/[SID] (is [SHA])
     [SID]: would remove the record (is [SHA])
     ");
@@ -91,7 +91,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     exit: 0
     --- stdout
     [SID]: kept the unmerged commits at refs/pleach/keep/[SID]-1
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -123,7 +123,7 @@ fn uncommitted_work_is_kept_also_when_the_commits_are_merged() {
     exit: 0
     --- stdout
     [SID]: kept uncommitted work in 2 files at refs/pleach/keep/[SID]-1
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: removed branch pleach/make/[SID] (was [SHA])
     [SID]: removed the record (was [SHA])
     ");
@@ -156,7 +156,7 @@ fn a_branch_that_moved_on_is_named_and_stays() {
     insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
     exit: 0
     --- stdout
-    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed the worktree [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
     [SID]: left branch pleach/make/[SID] at [SHA]: no turn recorded it
     [SID]: removed the record (was [SHA])
     ");
@@ -165,10 +165,10 @@ fn a_branch_that_moved_on_is_named_and_stays() {
 }
 
 #[test]
-fn a_removal_that_was_cut_short_is_finished_by_the_next() {
+fn an_interrupted_removal_is_finished_by_the_next() {
     let env = made();
     let sid = env.session();
-    // As if it had been killed after the working copy and the branch were gone.
+    // As if it had been killed after the worktree and the branch were gone.
     let path = copy(&env, &sid);
     let (tip, record) = (
         env.git(&["rev-parse", &format!("pleach/make/{sid}")]),
@@ -218,7 +218,7 @@ fn a_removal_that_dies_loses_nothing_and_can_be_repeated() {
 }
 
 #[test]
-fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
+fn a_repository_inside_the_worktree_is_not_lost() {
     let env = made();
     let sid = env.session();
     env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
@@ -233,7 +233,7 @@ fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
 }
 
 #[test]
-fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
+fn a_refusal_hint_promises_only_what_force_keeps() {
     let env = made();
     let sid = env.session();
     let nested = copy(&env, &sid).join("nested");
@@ -244,7 +244,7 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     exit: 1
     --- stderr
     error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
-    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
+    hint: copy what you need, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
     ");
     // Somebody has moved the branch as well, so that what was committed is in the record alone.
     let other = env.git(&["commit-tree", "main^{tree}", "-m", "another"]);
@@ -253,7 +253,7 @@ fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
     exit: 1
     --- stderr
     error[removal-refused]: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
-    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
+    hint: copy what you need, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
     ");
     fs::remove_dir_all(&nested).unwrap();
     insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
@@ -312,14 +312,14 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
 }
 
 #[test]
-fn a_run_that_is_called_off_says_so_itself() {
+fn a_cancelled_run_says_so() {
     let env = TestEnv::new();
     env.repo();
     let mut run = env.start(WAIT, &[]);
     run.wait_for("▸ hang");
     env.pleach(&["cancel", &env.session(), "--grace", "0", "-q"]).expect(0);
     let ended = run.end().expect(1);
-    assert!(ended.stderr.contains("called off with `pleach cancel`"), "{ended}");
+    assert!(ended.stderr.contains("cancelled with `pleach cancel`"), "{ended}");
     insta::assert_snapshot!(env.normalise(&ended.stdout), @"
     cancelled: session [SID] (1 turn, 0 tokens, [TIME])
     branch:  pleach/wait/[SID]
@@ -342,7 +342,7 @@ fn ctrl_c_before_a_cancel_makes_no_difference() {
 }
 
 #[test]
-fn what_runs_is_called_off_when_the_user_insists() {
+fn a_running_session_is_cancelled_with_force() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
@@ -356,7 +356,7 @@ fn what_runs_is_called_off_when_the_user_insists() {
 }
 
 #[test]
-fn a_dead_session_is_cancelled_and_what_it_left_is_kept() {
+fn a_dead_session_is_cancelled_and_its_work_kept() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);

@@ -61,7 +61,7 @@ impl TestEnv {
         self.write("pipeline.dot", dot);
     }
 
-    /// Writes the pipeline and runs it with the repository's commands agreed to.
+    /// Writes the pipeline and runs it with the repository's commands approved.
     #[track_caller]
     pub fn run(&self, dot: &str, more: &[&str]) -> Ran {
         self.pipeline(dot);
@@ -94,7 +94,7 @@ impl TestEnv {
         Running { env: self, child, lines, seen: String::new(), stdout: Some(stdout) }
     }
 
-    /// Resumes the only session with the repository's commands agreed to.
+    /// Resumes the only session with the repository's commands approved.
     #[track_caller]
     pub fn resume(&self, more: &[&str]) -> Ran {
         let session = self.session();
@@ -354,7 +354,7 @@ impl Running<'_> {
         assert!(done.success(), "{kill}");
     }
 
-    /// Kills pleach while a command waits at a gate. That is let go only when it is dead: it would go on otherwise.
+    /// Kills pleach while a command waits at a gate. That is let go only when it is dead: it would continue otherwise.
     #[track_caller]
     pub fn kill(self, held: impl Into<Option<Held>>) {
         let (env, held) = (self.env, held.into());

@@ -1,4 +1,4 @@
-//! What the setup of a worktree makes is what work begins with: in no commit, and there after every reset.
+//! What the setup of a worktree makes is what work starts with: in no commit, and there after every reset.
 
 use crate::sessions::{Gate, graph, tool};
 use crate::support::TestEnv;
@@ -22,7 +22,7 @@ fn kept(env: &TestEnv) -> String {
 }
 
 #[test]
-fn what_setup_makes_is_in_no_commit_until_somebody_changes_it() {
+fn setup_files_are_committed_only_once_changed() {
     let env = world();
     let dot = graph(
         "four",
@@ -37,14 +37,14 @@ fn what_setup_makes_is_in_no_commit_until_somebody_changes_it() {
     assert_eq!(changed, [vec!["seen"], vec!["made/new"], vec!["lock"], vec!["gone", "made/new"]]);
     assert_eq!(env.committed("seen"), "1\n2\ns", "the setup was there to work with");
     assert_eq!(env.committed("lock"), "1\n2\nmine");
-    let warned: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("`worktrees.setup` has changed")).collect();
+    let warned: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("`worktrees.setup` changed")).collect();
     assert_eq!(warned.len(), 1, "{ran}");
     assert!(warned[0].contains("`gone` (tracked), `lock` (tracked), `made/new`;"), "{}", warned[0]);
     assert_eq!(kept(&env), "");
 }
 
 #[test]
-fn a_setup_that_git_ignores_is_not_spoken_of() {
+fn an_ignored_setup_gives_no_warning() {
     let env = world();
     env.configure("worktrees: {setup: 'echo s > \"$(git rev-parse --git-path s)\"; touch lock'}\n");
     let ran = env.run(&graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);
@@ -53,10 +53,10 @@ fn a_setup_that_git_ignores_is_not_spoken_of() {
 }
 
 #[test]
-fn a_kill_and_a_resume_leave_the_setup_as_it_was() {
+fn a_kill_and_resume_leave_the_setup_unchanged() {
     let env = world();
     let gate = Gate::new(&env, "second");
-    // The first time it changes everything and waits; the second time it finds the gate open and what it began with.
+    // The first time it changes everything and waits; the second time it finds the gate open and what it started with.
     let passed = env.root().join("second.passed");
     let spoil = format!("test -e '{}' || (rm made/new; echo bad > lock; echo half > half)", passed.display());
     let second = format!("{spoil}; ({}); cat lock made/new > seen", gate.command());
@@ -76,7 +76,7 @@ fn a_kill_and_a_resume_leave_the_setup_as_it_was() {
 }
 
 #[test]
-fn work_that_stands_where_the_setup_has_made_something_stays() {
+fn work_in_place_of_setup_files_stays() {
     let env = world();
     env.configure("worktrees: {setup: 'mkdir build; echo s > build/s; echo s > plain'}\n");
     let dot = graph(
@@ -117,7 +117,7 @@ fn a_node_that_must_not_write_gives_the_setup_back() {
 }
 
 #[test]
-fn a_node_that_must_not_write_gives_back_what_it_only_removes_or_reverts() {
+fn a_read_only_nodes_removals_and_reverts_are_undone() {
     let setups_work = "cat lock made/new > seen; test ! -e gone";
     for (command, named) in [
         ("rm made/new", "`made/new`"),
@@ -139,7 +139,7 @@ fn a_node_that_must_not_write_gives_back_what_it_only_removes_or_reverts() {
 }
 
 #[test]
-fn what_somebody_else_has_made_of_the_setup_is_not_blamed_on_a_node_that_must_not_write() {
+fn foreign_setup_changes_are_not_blamed_on_read_only_nodes() {
     let env = world();
     let check = " check [shape=parallelogram, write=false, tool_command=\"true\"]\n";
     let dot = graph(
@@ -155,7 +155,7 @@ fn what_somebody_else_has_made_of_the_setup_is_not_blamed_on_a_node_that_must_no
 }
 
 #[test]
-fn the_next_task_finds_the_setup_that_one_before_it_has_removed() {
+fn a_removed_setup_is_restored_for_the_next_task() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.configure("worktrees: {setup: 'echo s > made'}\n");
     garden.agent("cat made > \"$task.txt\"; rm made; echo Done.", APPROVES);
@@ -165,7 +165,7 @@ fn the_next_task_finds_the_setup_that_one_before_it_has_removed() {
 }
 
 #[test]
-fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
+fn tree_tasks_share_a_setup_that_never_lands() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.configure("worktrees: {setup: 'echo s > made; echo 2 >> README.md'}\n");
     garden.agent("cat made README.md > \"$task.txt\"; echo Done.", APPROVES);
@@ -177,9 +177,9 @@ fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
     for task in ["T001", "T002"] {
         assert_eq!(garden.env.read(format!("repo/{task}.txt")), format!("s\n{readme}\n2\n"));
     }
-    assert_eq!(ran.stderr.matches("`worktrees.setup` has changed").count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("`worktrees.setup` changed").count(), 1, "{ran}");
     assert_eq!(kept(&garden.env), "", "nothing of it had to be kept");
-    // Another run finds the same working copy.
+    // Another run finds the same worktree.
     garden.plant(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.env.read("repo/T003.txt"), format!("s\n{readme}\n2\n"));
@@ -188,7 +188,7 @@ fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
 }
 
 #[test]
-fn a_setup_that_swaps_files_and_directories_takes_nothing_out_of_a_branch() {
+fn a_setup_swapping_files_and_directories_removes_nothing() {
     let setup = "rm -r vendor plain; ln -s ../elsewhere vendor; mkdir plain; echo s > plain/s";
     let env = world();
     env.write("repo/vendor/lib.c", "int lib;\n");
@@ -221,7 +221,7 @@ fn a_setup_that_swaps_files_and_directories_takes_nothing_out_of_a_branch() {
 }
 
 #[test]
-fn work_in_the_place_of_what_a_setup_has_removed_stays() {
+fn work_in_place_of_removed_setup_files_stays() {
     let env = world();
     let dot = graph(
         "three",
@@ -237,7 +237,7 @@ fn work_in_the_place_of_what_a_setup_has_removed_stays() {
 }
 
 #[test]
-fn what_an_agent_itself_commits_is_committed_though_the_setup_has_made_it() {
+fn setup_files_an_agent_commits_are_committed() {
     let env = world();
     let own = "git add lock gone made/new; git commit --quiet -m \"Update the lock file as asked\"";
     let dot = graph(
@@ -255,7 +255,7 @@ fn what_an_agent_itself_commits_is_committed_though_the_setup_has_made_it() {
 }
 
 #[test]
-fn what_a_setup_makes_that_is_too_large_to_commit_stays() {
+fn setup_files_too_large_to_commit_stay() {
     let env = world();
     env.configure("worktrees: {setup: 'truncate -s 51M model.bin'}\n");
     let check = tool("check", "echo x > junk").replace("[", "[write=false, ");
@@ -297,7 +297,7 @@ fn runs(garden: &Garden) -> usize {
 const NEEDS_DEPS: &[&str] = &["unit: test -e deps/lib"];
 
 #[test]
-fn a_setup_runs_again_where_a_test_has_let_git_see_what_it_made() {
+fn a_setup_reruns_after_a_test_exposed_its_files() {
     let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: test -e deps/lib; : > .gitignore"]);
     let garden = with_deps(&tree.tests("T002", NEEDS_DEPS));
     garden.agent("cp deps/lib \"$task.txt\"; echo Done.", "test -e deps/lib || exit 1; echo APPROVED");
@@ -310,7 +310,7 @@ fn a_setup_runs_again_where_a_test_has_let_git_see_what_it_made() {
 }
 
 #[test]
-fn a_setup_runs_again_where_the_next_task_begins_with_other_rules() {
+fn a_setup_reruns_when_the_next_task_has_other_rules() {
     // Once somebody has committed other rules, and once a task that is given up had some of its own.
     for gives_up in [false, true] {
         let tree = Tree::of(&["T001", "T002"]).tests("T002", NEEDS_DEPS);
@@ -328,7 +328,7 @@ fn a_setup_runs_again_where_the_next_task_begins_with_other_rules() {
         let ran = garden.garden(&["--task", "T002"]).expect(0);
         assert_eq!(runs(&garden), 2, "{gives_up}: {ran}");
         assert!(!garden.files("main").contains(&"deps/lib".to_owned()), "{gives_up}: {ran}");
-        let names = "has changed what git does not ignore: `deps/lib`;";
+        let names = "changed files that git does not ignore: `deps/lib`;";
         assert_eq!(ran.stderr.contains(names), !gives_up, "{gives_up}: {ran}");
         // It is there now, and stays.
         garden.plant(&Tree::of(&["T001", "T002", "T003"]).tests("T003", NEEDS_DEPS));
@@ -338,7 +338,7 @@ fn a_setup_runs_again_where_the_next_task_begins_with_other_rules() {
 }
 
 #[test]
-fn a_setup_that_was_cut_off_when_it_ran_again_runs_once_more() {
+fn an_interrupted_setup_rerun_runs_once_more() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: test -e deps/lib; : > .gitignore"]);
     let garden = with_deps(&tree);
     let gate = Gate::new(&garden.env, "setup");

@@ -17,7 +17,7 @@ fn usage_errors_exit_with_two() {
 }
 
 #[test]
-fn errors_say_how_to_mend_them_on_the_second_line() {
+fn errors_have_their_hint_on_the_second_line() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["-C", "nowhere", "completions", "bash"]), @"
     exit: 2
@@ -28,7 +28,7 @@ fn errors_say_how_to_mend_them_on_the_second_line() {
 }
 
 #[test]
-fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
+fn unusable_settings_and_paths_are_reported_with_alternatives() {
     let env = TestEnv::with_repo();
     insta::assert_snapshot!(env.pleach(&["gardener", "--max-retries", "0"]), @"
     exit: 2
@@ -47,7 +47,7 @@ fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
     exit: 7
     --- stderr
     error[output-unwritable]: cannot write `[TEMP]/repo/../nowhere/x.json`: No such file or directory (os error 2)
-    hint: -o names another file, in a directory that exists and can be written to
+    hint: pass -o with a file in a directory that exists and can be written to
     ");
 }
 
@@ -85,7 +85,7 @@ fn without_stderr(env: &TestEnv, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
+fn unwritable_progress_is_dropped_and_work_continues() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("makes", &(tool("make", "echo made > log") + "start -> make -> exit")));
     let ran = without_stderr(&env, &["-y", "run", "../pipeline.dot"]).expect(0);
@@ -104,7 +104,7 @@ fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
 }
 
 #[test]
-fn who_does_not_read_what_is_told_does_not_hold_up_the_work() {
+fn a_slow_reader_does_not_hold_up_work() {
     let env = TestEnv::with_repo();
     env.unbound();
     // Its first event alone is more than a pipe holds.

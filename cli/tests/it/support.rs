@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// How long an assertion about processes waits for what must come true.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What differs from run to run, and what stands in its place.
+/// What differs from run to run, and what is in its place.
 static CHANCE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"\b[0-9a-f]{40}\b|\b[0-9a-f]{10}\b", "[SHA]"),
@@ -151,8 +151,8 @@ impl TestEnv {
         path
     }
 
-    /// Writes an executable file. Another process does: one that was written by this one is busy as long as a child that
-    /// another test has just begun to start still has it open.
+    /// Writes an executable file. Another process does: one that was written by this one is busy as long as a child
+    /// that another test has just started to start still has it open.
     #[expect(clippy::disallowed_methods, reason = "a program nobody in this process has had open")]
     pub fn write_program(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
         let path = self.root.join(path);
@@ -312,8 +312,8 @@ impl TestEnv {
         text
     }
 
-    /// Fails the test if a process of this world still runs. Processes are known by the temporary directory in
-    /// their environment or as the place they stand in.
+    /// Fails the test if a process of this world still runs. Processes are known by the temporary directory in their
+    /// environment or as the place they are in.
     #[track_caller]
     pub fn assert_no_process_left(&self) {
         let deadline = Instant::now() + PATIENCE;
@@ -407,7 +407,7 @@ fn collect(repo: &Path, dir: &Path, parts: &mut BTreeMap<String, Vec<u8>>, skip:
     }
 }
 
-/// The files of a repository with one commit, without its index. It is made once: a thousand tests begin with one.
+/// The files of a repository with one commit, without its index. It is made once: a thousand tests start with one.
 static TEMPLATE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     let env = TestEnv::new();
     let repo = env.repo_path();

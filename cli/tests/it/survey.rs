@@ -109,7 +109,7 @@ fn init_writes_what_it_found() {
     insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `pleach.yaml` is there already and is left as it is
+    error[settings-exist]: `pleach.yaml` already exists and was not changed
     hint: it says what was found here; `pleach config` shows every setting
     ");
 }
@@ -138,14 +138,14 @@ fn init_asks_before_it_writes() {
 }
 
 #[test]
-fn init_tells_what_differs_in_a_file_that_is_there() {
+fn init_reports_differences_to_an_existing_file() {
     let bare = Bare::new();
     bare.0.write("repo/go.mod", "module x\n");
     bare.0.write("repo/orchestra.yaml", "agent: simulation\ntree: {test_command: make test}\n");
     insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `orchestra.yaml` is there already and is left as it is: `agent` is `simulation`, found was `builtin`; `worktrees.setup` is not set, found was `go mod download`; `tree.test_command` is `make test`, found was `go test ./...`
+    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but `go mod download` was found; `tree.test_command` is `make test`, but `go test ./...` was found
     hint: change the file by hand where you agree
     ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
@@ -155,7 +155,7 @@ fn init_tells_what_differs_in_a_file_that_is_there() {
 }
 
 #[test]
-fn init_as_json_tells_and_writes_only_when_asked_to() {
+fn init_as_json_writes_only_when_asked() {
     let bare = Bare::new();
     bare.install("gemini", "0.61.0");
     bare.install("opencode", "");
@@ -184,7 +184,7 @@ fn init_as_json_tells_and_writes_only_when_asked_to() {
 }
 
 #[test]
-fn every_kind_of_project_gets_a_file_that_can_be_read() {
+fn every_kind_of_project_gets_a_readable_file() {
     let bare = Bare::new();
     let projects: [&[(&str, &str)]; 5] = [
         &[("Cargo.toml", "[workspace]\n"), ("Cargo.lock", "")],
@@ -250,14 +250,14 @@ fn doctor_looks_at_agents_by_a_template_too() {
     ok     agent       `agents.aider` is command:aider --message-file '{prompt_file}'
     error  agent       `agents.gone` (command:nowhere '{prompt}'): nowhere is not installed: there is no program `nowhere` on PATH
                        fix: install it, or correct the command
-    error  agent       `agents.kept` (command:aider): `agents.kept.tools` is set, but `aider` cannot be kept to some of its tools
+    error  agent       `agents.kept` (command:aider): `agents.kept.tools` is set, but `aider` cannot be limited to some of its tools
                        fix: remove it, or put `{tools}` into its command
     ");
     assert!(!ran.stdout.contains("agents.claude") && !ran.stdout.contains("agents.plain"), "{ran}");
 }
 
 #[test]
-fn doctor_names_what_does_not_work_and_how_to_mend_it() {
+fn doctor_names_problems_and_their_fixes() {
     let bare = Bare::new();
     bare.0.configure(
         "agent: codex\nagents: {a: {runner: builtin}, b: {runner: 'acp:nowhere --acp'}, c: {runner: simulation}}\n",
@@ -270,7 +270,7 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     ok     settings    [TEMP]/pleach.yaml
     error  agent       `agent` (codex): Codex is not installed: there is no program `codex` on PATH
                        fix: install it with `npm install -g @openai/codex`
-    error  agent       `agents.a.runner` (builtin): there is no model to ask
+    error  agent       `agents.a.runner` (builtin): no model is configured
                        fix: set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml
     error  agent       `agents.b.runner` (acp:nowhere --acp): The agent is not installed: there is no program `nowhere` on PATH
                        fix: install it, or correct the command
@@ -389,7 +389,7 @@ fn doctor_names_sessions_that_were_killed() {
     run.kill(held);
     let told = bare.doctor(&[]);
     assert!(told.contains("warn   sessions    [SID] was killed while it ran"), "{told}");
-    assert!(told.contains("fix: `pleach resume [SID]` goes on, `pleach rm [SID]` removes it"), "{told}");
+    assert!(told.contains("fix: `pleach resume [SID]` continues it, `pleach rm [SID]` removes it"), "{told}");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn temporary_files_of_killed_runs_are_removed() {
 }
 
 #[test]
-fn doctor_asks_providers_only_when_told_to_and_without_a_key() {
+fn doctor_checks_providers_only_when_asked_without_a_key() {
     let bare = Bare::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

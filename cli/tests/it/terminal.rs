@@ -90,7 +90,7 @@ impl Terminal {
 
     #[track_caller]
     fn agree(&mut self) {
-        self.wait_for("Agree to all of this? [y/N] ");
+        self.wait_for("Approve all of this? [y/N] ");
         self.enter("y");
     }
 
@@ -164,7 +164,7 @@ fn asks() -> String {
 }
 
 #[test]
-fn a_gate_is_asked_at_the_terminal_until_the_answer_is_understood() {
+fn a_gate_is_asked_until_the_answer_is_understood() {
     let env = TestEnv::with_repo();
     env.pipeline(&asks());
     let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
@@ -216,7 +216,7 @@ fn a_gate_of_a_task_is_asked_at_the_terminal() {
 }
 
 #[test]
-fn the_bar_of_a_tree_counts_the_tasks_that_are_done() {
+fn the_bar_of_a_tree_counts_completed_tasks() {
     let tree = Tree::default().phase("p1", &["T001"]).tests("p1", &["integration: true"]);
     let garden = Garden::new(&tree.phase("p2", &["T002: T001", "T003: T002"]).tests("T002", &["unit: false"]));
     let Some(terminal) = Terminal::open(&garden.env, "-y gardener --max-retries 1") else { return };
@@ -230,7 +230,7 @@ fn the_bar_of_a_tree_counts_the_tasks_that_are_done() {
 }
 
 #[test]
-fn a_gate_nobody_answers_in_time_leaves_the_next_answer_alone() {
+fn an_unanswered_gate_leaves_the_next_answer_alone() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph(
         "twice",
@@ -273,7 +273,7 @@ fn a_gate_that_is_left_at_the_terminal_waits() {
 }
 
 #[test]
-fn a_watched_status_takes_the_screen_only_where_there_is_one() {
+fn a_watched_status_takes_the_screen_only_on_terminals() {
     for (kind, takes) in [("xterm", true), ("dumb", false)] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));
         let Some(mut terminal) = Terminal::open_as(&garden.env, kind, "status --watch") else { return };
@@ -325,7 +325,7 @@ fn trust_is_asked_for_at_the_terminal() {
 }
 
 #[test]
-fn a_record_that_changes_while_it_is_asked_about_is_not_resumed() {
+fn a_record_changed_while_asking_is_not_resumed() {
     let env = TestEnv::with_repo();
     env.pipeline(&asks());
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(4);
@@ -339,7 +339,7 @@ fn a_record_that_changes_while_it_is_asked_about_is_not_resumed() {
     terminal.enter("y");
     let (code, shown) = terminal.end();
     assert_eq!(code, 4, "{shown}");
-    assert!(shown.contains(&format!("the record of session {session} was changed meanwhile")), "{shown}");
+    assert!(shown.contains(&format!("the record of session {session} was changed by another process")), "{shown}");
     env.git(&["update-ref", &record, &newest]);
     env.pleach(&["resume", &session, "--auto-approve"]).expect(0);
     assert_eq!(env.committed("log"), "shipped");
@@ -377,7 +377,7 @@ fn commit_obeyed(garden: &Garden) {
 }
 
 #[test]
-fn what_comes_during_a_run_is_asked_about_at_the_terminal() {
+fn new_commands_during_a_run_are_asked_at_the_terminal() {
     let garden = to_be_obeyed();
     let gate = Gate::new(&garden.env, "work");
     garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
@@ -386,9 +386,9 @@ fn what_comes_during_a_run_is_asked_about_at_the_terminal() {
     let held = terminal.wait_at(&gate);
     commit_obeyed(&garden);
     gate.open(held);
-    terminal.wait_for("Agree to all of this? [y/N] ");
+    terminal.wait_for("Approve all of this? [y/N] ");
     let seen = screen(&terminal.seen);
-    assert_eq!(seen.last().map(String::as_str), Some("Agree to all of this? [y/N]"), "{seen:#?}");
+    assert_eq!(seen.last().map(String::as_str), Some("Approve all of this? [y/N]"), "{seen:#?}");
     assert!(!seen.iter().any(|line| line.contains("] 1/2 ")), "the bar is put away: {seen:#?}");
     // What is said meanwhile does not wait for the answer.
     terminal.press("\u{3}");
@@ -415,7 +415,7 @@ fn at_the_first_of_two(garden: &Garden) -> Option<(Terminal, Gate, Held, Gate)> 
 }
 
 #[test]
-fn the_bar_is_back_once_what_came_during_a_run_is_agreed_to() {
+fn the_bar_returns_after_approval_during_a_run() {
     let garden = to_be_obeyed();
     let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
     commit_obeyed(&garden);
@@ -431,7 +431,7 @@ fn the_bar_is_back_once_what_came_during_a_run_is_agreed_to() {
 }
 
 #[test]
-fn everything_said_stands_above_the_bar_of_a_tree() {
+fn messages_appear_above_the_bar_of_a_tree() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
     garden.env.write("repo/task-tree.json", "{\"nodes\": ");
@@ -451,7 +451,7 @@ fn everything_said_stands_above_the_bar_of_a_tree() {
 }
 
 #[test]
-fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
+fn ctrl_c_is_answered_above_the_live_line() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "work");
     env.pipeline(&graph("waits", &(tool("work", &gate.command()) + "start -> work -> exit")));
@@ -469,7 +469,7 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
 }
 
 #[test]
-fn what_comes_during_a_run_is_asked_about_also_after_a_gate() {
+fn new_commands_are_asked_about_after_a_gate_too() {
     let garden = to_be_obeyed();
     commit_asking(&garden, "No");
     let Some(mut terminal) = Terminal::open(&garden.env, "gardener --pipeline asks.dot") else { return };

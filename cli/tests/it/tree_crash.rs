@@ -286,7 +286,7 @@ fn the_tree_does_what_it_is_for() {
     let again = format!("{failed}, implement-pass 3, test-pass 3, review-approved 3, complete");
     assert_eq!(ending.steps("T12"), again);
     assert_eq!(["one", "two"].map(|gate| ending.steps(gate)), ["test-pass 0", "test-pass 0"]);
-    // The new budget went on with the code of the old one; what failed for good is not there.
+    // The new budget continued with the code of the old one; what failed for good is not there.
     assert!(ending.files.iter().any(|file| file.ends_with("src/T12.note")), "{:?}", ending.files);
     assert!(!ending.files.iter().any(|file| file.ends_with("src/T11.txt")), "{:?}", ending.files);
     for (id, task) in &ending.tasks {
@@ -302,7 +302,7 @@ fn the_tree_does_what_it_is_for() {
 fn every_kind_of_crash_point_is_survived() {
     let env = world("none");
     let points = [
-        // Each dies where the run after the one before has come to.
+        // Each dies where the run after the one before has reached.
         ("object-write", [70, 95]),
         ("ref-swap", [14, 11]),
         ("head-update", [6, 4]),
@@ -323,7 +323,7 @@ fn every_kind_of_crash_point_is_survived() {
 }
 
 #[test]
-fn every_kind_of_crash_point_is_survived_with_a_branch_per_phase() {
+fn every_crash_point_is_survived_with_phase_branches() {
     let env = world("phase");
     for point in
         ["landing:after:1", "ref-swap:before:9", "landing:before:2", "ref-swap:after:17", "object-write:before:90"]
@@ -339,7 +339,7 @@ fn every_kind_of_crash_point_is_survived_with_a_branch_per_phase() {
     comes_to(&env, &BY_PHASE, "all of them");
 }
 
-/// One of a run that begins and one of a run that goes on; the sweep has more.
+/// One of a run that starts and one of a run that continues; the sweep has more.
 #[test]
 fn random_kills_of_a_tree_are_survived() {
     survive_kills(2);
@@ -372,7 +372,7 @@ fn survive_kills(all: usize) {
 }
 
 #[test]
-fn tasks_go_on_from_their_branches_without_records_and_working_copy() {
+fn tasks_resume_from_branches_without_records_and_worktrees() {
     let env = world("none");
     let points = [
         // After the first step of a task was recorded, before its branch moved, and after.
@@ -416,8 +416,8 @@ fn what_an_agent_had_half_done_is_kept() {
     assert_eq!(halves.count(), 1, "{kept}");
 }
 
-/// A task that is complete and about to land, while the user commits what its test does not stand. The agent mends that
-/// in its next attempt.
+/// A task that is complete and about to land, while the user commits what its test rejects. The agent fixes that in
+/// its next attempt.
 fn overtaken() -> TestEnv {
     let mend = "    mkdir -p src\n    [ $told = 0 ] || rm -f veto\n";
     let env = world_with(&AGENT.replace("    mkdir -p src\n", mend), "none");
@@ -482,7 +482,7 @@ const TASKS: [(&str, i32); 13] = [
     ("T12", 0),
 ];
 
-/// A world whose state can be brought back.
+/// A world whose state can be restored.
 struct Rewound {
     env: TestEnv,
 }

@@ -17,12 +17,12 @@ fn agreed(env: &TestEnv) {
 }
 
 #[test]
-fn agreements_are_listed() {
+fn approvals_are_listed() {
     let env = TestEnv::new();
     insta::assert_snapshot!(env.pleach(&["trust"]).expect(0), @r#"
     exit: 0
     --- stdout
-    You have agreed to nothing yet.
+    You have approved nothing yet.
     "#);
     agreed(&env);
     insta::assert_snapshot!(env.pleach(&["trust"]).expect(0), @r#"
@@ -37,14 +37,14 @@ fn agreements_are_listed() {
 }
 
 #[test]
-fn agreements_can_be_taken_back() {
+fn approvals_can_be_revoked() {
     let env = TestEnv::new();
     agreed(&env);
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke", "11", "333"]).expect(0), @r#"
     exit: 0
     --- stdout
-    Taken back: [SHA] make test
-    Taken back: [SHA] make test
+    Revoked: [SHA] make test
+    Revoked: [SHA] make test
     "#);
     let left = env.pleach(&["trust", "--json"]).expect(0).json();
     assert_eq!(left["trusted"][0]["text"], "npm ci\nrm x");
@@ -52,13 +52,13 @@ fn agreements_can_be_taken_back() {
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke", "9"]).expect(2), @r#"
     exit: 2
     --- stderr
-    error[no-such-agreement]: no agreement begins with `9`
+    error[no-such-agreement]: no approval begins with `9`
     hint: `pleach trust` lists them
     "#);
     insta::assert_snapshot!(env.pleach(&["trust", "--revoke"]).expect(2), @r#"
     exit: 2
     --- stderr
-    error[command-line]: say which agreements to take back
+    error[command-line]: name the approvals to revoke
     hint: `pleach trust --revoke KEY`, or `pleach trust --revoke --all`
     "#);
     env.pleach(&["trust", "--revoke", "2", "--all"]).expect(2);
@@ -91,7 +91,7 @@ fn what_a_repository_supplies_is_asked_about_once() {
       command (tool_command of `work`, g.dot)
         printf done > made
 
-    error[trust-missing]: this repository supplies 2 things you have not agreed to
+    error[trust-missing]: this repository supplies 2 commands you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     assert_eq!(env.git_in(&repo, &["for-each-ref", "refs/pleach", "refs/heads/pleach"]), "", "nothing was begun");
@@ -118,7 +118,7 @@ fn a_dotenv_file_steers_nothing_before_it_is_trusted() {
 }
 
 #[test]
-fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
+fn a_dotenv_file_needs_approval_except_keys_and_harmless_values() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
@@ -149,20 +149,20 @@ fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
       variable (LESSOPEN, LESSOPEN in .env)
         LESSOPEN: |evil %s
 
-    error[trust-missing]: this repository supplies 5 things you have not agreed to
+    error[trust-missing]: this repository supplies 5 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     env.pleach(&["run", "g.dot"]).expect(0);
     let kept = env.read("state/pleach/trust.json");
     assert!(kept.contains("@db/x") && !kept.contains("hunter22") && !kept.contains("y.json"), "{kept}");
-    // What is not shown is agreed to as well.
+    // What is not shown is approved as well.
     env.write("repo/.env", format!("{key}{more}").replace("hunter22", "hunter23").replace("y.json", "z.json"));
     env.pleach(&["run", "g.dot"]).expect(4);
 }
 
 #[test]
-fn where_agreements_cannot_be_kept_another_place_is_named() {
+fn unwritable_approvals_come_with_an_alternative() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
@@ -171,7 +171,7 @@ fn where_agreements_cannot_be_kept_another_place_is_named() {
     // Nobody can write there, not even root.
     env.write("state/pleach", "in the way\n");
     let ran = env.pleach(&["-y", "run", "g.dot"]).expect(7);
-    ran.fails_with("trust-store").naming("agreements cannot be kept in").naming("XDG_STATE_HOME");
+    ran.fails_with("trust-store").naming("cannot save approvals in").naming("XDG_STATE_HOME");
     assert!(!ran.stderr.contains("remove the file"), "{ran}");
     let elsewhere = env.root().join("elsewhere");
     let ran = env.command(&["-y", "run", "g.dot"]).env("XDG_STATE_HOME", &elsewhere).output().expect("it starts");
@@ -202,7 +202,7 @@ fn asked(env: &TestEnv) -> String {
 const HOOK: &str = "{\"hooks\": \"one\"}\n";
 
 #[test]
-fn what_an_agent_obeys_is_asked_about_behind_links() {
+fn agent_files_behind_links_need_approval() {
     let env = obeying("agent: claude\n");
     env.pleach(&["run", "g.dot"]).expect(0);
     // The whole directory is a link.
@@ -215,12 +215,12 @@ fn what_an_agent_obeys_is_asked_about_behind_links() {
       command (`.claude/settings.json` in the repository, which leads to `dotclaude/settings.json`)
         {"hooks": "one"}
 
-    error[trust-missing]: this repository supplies 1 thing you have not agreed to
+    error[trust-missing]: this repository supplies 1 command you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     env.pleach(&["run", "g.dot"]).expect(0);
-    // A file is one, by a detour: agreed to is what it says, and not the link.
+    // A file is one, by a detour: approved is what it says, and not the link.
     env.git(&["rm", "--quiet", ".claude"]);
     env.write("repo/.claude/keep", "");
     symlink("../dotclaude/./../dotclaude/settings.json", env.repo_path().join(".claude/settings.json")).unwrap();
@@ -248,7 +248,7 @@ fn links_that_lead_away_are_named() {
       command (`.mcp.json` in the repository)
         `.mcp.json` is a link to `../outside/mcp.json`, which leads out of the repository
 
-    error[trust-missing]: this repository supplies 2 things you have not agreed to
+    error[trust-missing]: this repository supplies 2 commands you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -266,7 +266,7 @@ fn links_that_lead_away_are_named() {
 }
 
 #[test]
-fn a_directory_an_agent_obeys_is_shown_with_its_files() {
+fn a_directory_of_agent_files_is_listed() {
     let env = obeying("agent: opencode\n");
     env.write("repo/.opencode/plugin/a.js", "run('a')\nrun('b')\n");
     env.write("repo/.opencode/blob", b"\xff\x00");
@@ -290,7 +290,7 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
           run('b')
         .opencode/plugin/up: `.opencode`, named here already
 
-    error[trust-missing]: this repository supplies 1 thing you have not agreed to
+    error[trust-missing]: this repository supplies 1 command you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -308,7 +308,7 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
 }
 
 #[test]
-fn what_could_lead_an_agent_s_key_elsewhere_is_asked_about() {
+fn settings_redirecting_an_agents_key_need_approval() {
     let table = [
         ("claude", ".claude/agents/a.md", "hooks: one"),
         ("claude", ".claude/skills/a/SKILL.md", "hooks: one"),
@@ -351,7 +351,7 @@ fn an_agent_is_known_by_the_program_of_its_template() {
 }
 
 #[test]
-fn the_users_limits_are_lifted_by_nobody_else_unasked() {
+fn raising_the_users_limits_needs_approval() {
     let env = obeying("budget: {usd: 1, on_exceeded: stop}\n");
     env.write("repo/pleach.yaml", "budget: {usd: 0.5, per_day_tokens: 7}\n");
     env.pleach(&["run", "g.dot"]).expect(0);
@@ -371,7 +371,7 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
       spending (providers.anthropic.prices.m.input, [TEMP]/repo/pleach.yaml:2)
         providers.anthropic.prices.m.input: the whole price is input 0.1, output 0
 
-    error[trust-missing]: this repository supplies 3 things you have not agreed to
+    error[trust-missing]: this repository supplies 3 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
@@ -382,7 +382,7 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
 }
 
 #[test]
-fn working_copies_go_nowhere_else_unasked() {
+fn a_worktree_base_elsewhere_needs_approval() {
     let env = obeying("agent: simulation\n");
     let base = |base: &str| env.write("repo/pleach.yaml", format!("worktrees: {{base: '{base}'}}\n"));
     let outside = env.root().join("elsewhere");
@@ -404,7 +404,7 @@ fn working_copies_go_nowhere_else_unasked() {
 }
 
 #[test]
-fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
+fn a_resumed_session_needs_approval_for_what_agents_see() {
     let env = obeying("agent: claude\n");
     env.write(
         "repo/g.dot",
@@ -426,7 +426,7 @@ fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
 }
 
 #[test]
-fn what_the_user_has_set_here_is_not_asked_about_because_a_record_has_it_too() {
+fn the_users_own_settings_need_no_approval_despite_the_record() {
     let env = TestEnv::new();
     env.repo();
     let settings = "config/pleach/config.yaml";
@@ -445,7 +445,7 @@ fn what_the_user_has_set_here_is_not_asked_about_because_a_record_has_it_too() {
 }
 
 #[test]
-fn inputs_are_asked_about_where_nobody_has_given_them() {
+fn recorded_inputs_of_others_need_approval() {
     let env = TestEnv::new();
     let repo = env.repo();
     env.write(
@@ -462,7 +462,7 @@ fn inputs_are_asked_about_where_nobody_has_given_them() {
     let clone = env.root().join("clone");
     env.git_in(&clone, &["fetch", "--quiet", "origin", "refs/*:refs/fetched/*", "refs/pleach/*:refs/pleach/*"]);
     let clone = clone.to_str().unwrap();
-    // All else is agreed to there, and an input of the same name as well.
+    // All else is approved there, and an input of the same name as well.
     env.pleach(&["-y", "-C", clone, "run", "../repo/g.dot", "stage=two", "--auto-approve"]).expect(0);
     let asked = env.pleach(&["-C", clone, "resume", &session, "--auto-approve"]).expect(4).stderr;
     insta::assert_snapshot!(env.normalise(&asked), @r#"
@@ -477,7 +477,7 @@ fn inputs_are_asked_about_where_nobody_has_given_them() {
       input (stage, as session [SID] recorded it)
         stage: one
 
-    error[trust-missing]: this repository supplies 3 things you have not agreed to
+    error[trust-missing]: this repository supplies 3 items you have not approved
     hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     // Who has given them is not asked, nor is anything held back from whoever agrees.
@@ -489,7 +489,7 @@ fn inputs_are_asked_about_where_nobody_has_given_them() {
     }
     let kept = env.read("state/pleach/trust.json");
     assert!(kept.contains("stage, given to `pleach run`") && !kept.contains("0123456789"), "{kept}");
-    // What was given counts like any other agreement.
+    // What was given counts like any other approval.
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     env.pleach(&["-y", "run", "g.dot", "stage=three"]).expect(4);
     let sessions =

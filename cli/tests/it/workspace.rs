@@ -1,4 +1,4 @@
-//! Where a session works: its worktree, the repository it finds, what stands in its way, what survives.
+//! Where a session works: its worktree, the repository it finds, what is in its way, what survives.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -66,7 +66,7 @@ fn a_session_works_in_its_own_worktree() {
     let worktree = env.worktree();
     assert!(worktree.starts_with(env.root().join("state/pleach/worktrees")), "{}", worktree.display());
     assert!(worktree.ends_with(format!("{}/main", env.session())), "{}", worktree.display());
-    // HEAD is detached where the node began; what it wrote is uncommitted there, and nowhere else.
+    // HEAD is detached where the node started; what it wrote is uncommitted there, and nowhere else.
     assert_eq!(env.git_in(&worktree, &["rev-parse", "HEAD"]), env.git(&["rev-parse", "main"]));
     assert_eq!(env.git_in(&worktree, &["branch", "--show-current"]), "");
     assert_eq!(env.git_in(&worktree, &["status", "--porcelain"]), "?? where");
@@ -344,7 +344,7 @@ fn a_moved_session_branch_stops_resume() {
     assert_ne!(ran.code, 0, "{ran}");
     assert!(ran.stderr.contains(&branch) && ran.stderr.contains(&elsewhere), "{ran}");
     assert_eq!(env.git(&["rev-parse", &branch]), elsewhere, "nothing is moved over it");
-    // The hint does what it says: both are there afterwards, and the session goes on.
+    // The hint does what it says: both are there afterwards, and the session continues.
     let hint = ran.stderr.lines().find_map(|line| line.strip_prefix("hint: ")).expect("a hint").to_owned();
     let (_, commands) = hint.split_once(": ").expect("commands");
     let done = env.program("sh", &env.repo_path()).args(["-c", commands]).status().expect("sh can be started");
@@ -397,8 +397,8 @@ fn a_removed_worktree_is_made_again() {
 }
 
 #[test]
-fn a_worktree_of_the_clone_before_is_taken_over_and_its_work_kept() {
-    // The repository was cloned anew at the same place, while the worktree of the old one is still there.
+fn a_previous_clones_worktree_is_adopted_and_its_work_kept() {
+    // The repository was cloned again at the same place, while the worktree of the old one is still there.
     let (env, _) = paused();
     let (session, worktree) = (env.session(), env.worktree());
     fs::write(worktree.join("precious"), "mine\n").unwrap();
@@ -429,7 +429,7 @@ fn a_worktree_of_another_repository_is_not_touched() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_taken_up_where_it_was() {
+fn a_killed_run_resumes_where_it_was() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "second");
     let mut run: Running<'_> = env.start(&three(&gate), &[]);
@@ -460,7 +460,7 @@ fn ignored_files_are_copied_in_and_never_committed() {
 }
 
 #[test]
-fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
+fn excluded_files_are_absent_in_worktrees_and_kept_in_commits() {
     let env = TestEnv::with_repo();
     env.write("repo/.claude/settings.json", "{}\n");
     env.write("repo/old/deep/file", "old\n");
@@ -534,7 +534,7 @@ fn a_failing_setup_is_an_environment_error() {
     env.configure(&format!("worktrees: {{setup: 'echo looking for packages; cat {} > deps'}}\n", registry.display()));
     let ran = env.run(&one("cat deps > used"), &[]).expect(7);
     ran.fails_with("setup-failed").naming("exit 1").naming("looking for packages").naming("No such file");
-    // Mended, the session goes on, and its setup has run.
+    // Mended, the session continues, and its setup has run.
     fs::write(&registry, "a package\n").unwrap();
     env.resume(&[]).expect(0);
     assert_eq!(env.committed("used"), "a package");

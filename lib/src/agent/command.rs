@@ -99,7 +99,7 @@ impl CommandAgent {
             let said = last_words(said.trim(), COMPLAINT);
             let program = self.argv.first().map(|program| program.to_string_lossy()).unwrap_or_default();
             let colon = if said.is_empty() { "" } else { ": " };
-            format!("the agent `{program}` {}{colon}{said}", output.exit.sentence())
+            format!("agent `{program}` {}{colon}{said}", output.exit.sentence())
         };
         match output.exit {
             Exit::Code(0) => Ok(()),

@@ -155,7 +155,7 @@ impl MessageWriter {
             Err(_) => format!("no answer in {:?}", self.patience),
         };
         written.fallback = Some(match self.failed() {
-            Some(rest) => format!("{why}; nobody is asked again for {} s", rest.as_secs()),
+            Some(rest) => format!("{why}; not asked again for {} s", rest.as_secs()),
             None => why,
         });
         written
@@ -327,7 +327,7 @@ mod tests {
             said.push(message_writer.write(subject, &free, &Cancel::never()).await.fallback);
         }
         assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
-        assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again for 60 s"), "{said:?}");
+        assert!(said[1].as_ref().unwrap().ends_with("down; not asked again for 60 s"), "{said:?}");
         assert_eq!(said[2], None);
     }
 

@@ -52,7 +52,7 @@ pub enum AgentError {
     #[error("{0}")]
     TimedOut(String),
     /// It was cancelled.
-    #[error("the agent was called off")]
+    #[error("the agent was cancelled")]
     Cancelled,
 }
 

@@ -73,7 +73,7 @@ pub enum NoAgent {
         can: Vec<&'static str>,
     },
     /// The agent is to be kept to some of its tools, and there is no way to.
-    #[error("`agents.{agent}.tools` is set, but `{program}` cannot be kept to some of its tools; {how}")]
+    #[error("`agents.{agent}.tools` is set, but `{program}` cannot be limited to some of its tools; {how}")]
     Tools {
         /// The agent.
         agent: String,
@@ -98,7 +98,7 @@ pub enum NoAgent {
     TakenTool(String),
     /// The provider does not offer the agent's API format.
     #[error(
-        "{agent} speaks the language of {language}, which {provider} does not; name a provider that does, or another agent"
+        "{agent} uses the {language} API; provider `{provider}` does not offer it; name one that does, or another agent"
     )]
     Language {
         /// The agent.
@@ -137,7 +137,7 @@ fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> 
         // An unknown program may use any format.
         Upstream::Remote(remote) if preset.is_known() && !remote.supports(preset.format()) => Err(NoAgent::Language {
             agent: preset.title.clone(),
-            language: preset.format().name(),
+            language: preset.format().api(),
             provider: remote.name().to_owned(),
         }),
         _ => Ok(upstream),
@@ -341,7 +341,7 @@ impl Roster {
                 if !settings.tools.is_empty() {
                     let agent = self.who_names_tools(choice.kind(), name);
                     let program = argv.first().cloned().unwrap_or_default();
-                    return Err(NoAgent::Tools { agent, program, how: "remove it, or let `claude` or `builtin` work" });
+                    return Err(NoAgent::Tools { agent, program, how: "remove it, or use `claude` or `builtin`" });
                 }
                 self.acp(argv, &settings, (name, provider))
             }
@@ -443,7 +443,7 @@ impl Roster {
         let preset = preset.with(settings);
         if !settings.tools.is_empty() && !preset.can_be_given_tools(&settings.args) {
             let how = match settings.command.is_empty() && kind != "command" {
-                true => "remove it, or let `claude` or `builtin` work",
+                true => "remove it, or use `claude` or `builtin`",
                 false => "remove it, or put `{tools}` into its command",
             };
             let agent = self.who_names_tools(kind, name);
@@ -606,7 +606,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Layer, Level, resolve};
+    use crate::config::{Layer, Precedence, resolve};
     use crate::ids::NodeId;
 
     /// The agents of a configuration, where some programs are installed, `gemini` not among them.
@@ -617,7 +617,7 @@ mod tests {
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let config = resolve(vec![Layer::file(Level::Project, Path::new("/p/pleach.yaml"), yaml)]).unwrap().config;
+        let config = resolve(vec![Layer::file(Precedence::Project, Path::new("/p/pleach.yaml"), yaml)]).unwrap().config;
         let pairs = keys.iter().copied().chain([("PATH", bin.path().to_str().unwrap())]);
         let environment = Environment::from_pairs(pairs);
         let spawner = Spawner::new(Vec::new(), &environment);
@@ -712,8 +712,8 @@ mod tests {
         );
         assert_eq!(
             tools("other"),
-            "`agents.other.tools` is set, but `codex` cannot be kept to some of its tools; remove it, or let \
-             `claude` or `builtin` work"
+            "`agents.other.tools` is set, but `codex` cannot be limited to some of its tools; remove it, or use \
+             `claude` or `builtin`"
         );
         for agent in ["plain", "bare"] {
             assert!(tools(agent).ends_with("remove it, or put `{tools}` into its command"), "{}", tools(agent));

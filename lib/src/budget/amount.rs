@@ -23,10 +23,10 @@ pub struct Amount {
     pub priced: u64,
     /// Calls that used tokens and whose price is not known.
     pub unpriced: u64,
-    /// Turns and calls beside them of which something is estimated: tokens nobody counted, or prices.
+    /// Turns and side calls with estimated tokens or prices.
     #[serde(default)]
     pub estimated: u64,
-    /// Turns nobody is billed for by the token.
+    /// Turns that are not billed by the token.
     #[serde(default)]
     pub unbilled: u64,
     /// Dollars these would have cost, which are part of all.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_counted_and_not_taken_for_free() {
+    fn unpriced_usage_is_counted_and_not_free() {
         let known = Amount::of_call(usage(10, 2), Some(0.5));
         let unknown = Amount::of_call(usage(7, 1), None);
         let nothing = Amount::of_call(Usage::default(), None);

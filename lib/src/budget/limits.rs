@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, dollars};
-use crate::config::{Budget, OnExceeded};
+use crate::config::{BudgetSettings, OnExceeded};
 use crate::ids::NodeId;
 use crate::plan::pipeline::OwnBudget;
 
@@ -14,9 +14,9 @@ const ROUNDING: f64 = 1e-9;
 
 /// Everything that limits an agent's node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct BudgetLimits {
     /// What the settings say.
-    pub budget: Budget,
+    pub budget: BudgetSettings,
     /// What the pipeline says about itself.
     pub pipeline: OwnBudget,
     /// What the node says, over all its visits.
@@ -95,7 +95,7 @@ impl Limit {
         }
     }
 
-    /// Whether it is a limit of a single session's work. Others hold for sessions that are not begun yet.
+    /// Whether it is a limit of a single session's work. Others hold for sessions that are not started yet.
     pub fn is_of_session(&self) -> bool {
         !matches!(self, Self::DayTokens | Self::DayUsd | Self::RunTokens | Self::RunUsd)
     }
@@ -117,7 +117,7 @@ pub struct Exceeded {
     pub spent: f64,
     /// What may be spent.
     pub of: f64,
-    /// The model whose price is not known, so that nobody knows whether it was reached.
+    /// The model whose price is unknown, so that the limit cannot be checked.
     pub unpriced: Option<String>,
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for Exceeded {
             let key = self.limit.key();
             return write!(
                 f,
-                "the price of `{model}` is not known (`providers.NAME.prices.{model}`), and `{key}` limits dollars"
+                "the price of `{model}` is unknown (`providers.NAME.prices.{model}`), and `{key}` limits dollars"
             );
         }
         let whose = match &self.limit {
@@ -160,10 +160,10 @@ impl fmt::Display for Exceeded {
     }
 }
 
-impl Limits {
+impl BudgetLimits {
     /// Whether there is any limit.
     pub fn is_set(&self) -> bool {
-        let Budget { tokens, per_task_tokens, per_day_tokens, .. } = self.budget;
+        let BudgetSettings { tokens, per_task_tokens, per_day_tokens, .. } = self.budget;
         let counts = [tokens, per_task_tokens, per_day_tokens, self.pipeline.tokens, self.node.tokens];
         counts.iter().any(|tokens| *tokens > 0) || self.is_in_dollars()
     }
@@ -175,7 +175,7 @@ impl Limits {
 
     /// Whether there is any limit in dollars.
     pub fn is_in_dollars(&self) -> bool {
-        let Budget { usd, per_task_usd, per_day_usd, .. } = self.budget;
+        let BudgetSettings { usd, per_task_usd, per_day_usd, .. } = self.budget;
         [usd, per_task_usd, per_day_usd, self.pipeline.usd, self.node.usd].iter().any(|usd| *usd > 0.0)
     }
 
@@ -184,9 +184,9 @@ impl Limits {
         self.is_in_dollars() && self.budget.on_exceeded != OnExceeded::Warn
     }
 
-    /// The widest limit in dollars, of which nobody knows any more whether it is reached when this model was asked.
+    /// The widest limit in dollars, which cannot be checked once this model was asked.
     pub fn unpriced(&self, node: &NodeId, model: &str) -> Option<Exceeded> {
-        let Budget { usd, per_task_usd, per_day_usd, .. } = self.budget;
+        let BudgetSettings { usd, per_task_usd, per_day_usd, .. } = self.budget;
         let all = [
             (Limit::DayUsd, per_day_usd),
             (Limit::RunUsd, usd),
@@ -200,7 +200,8 @@ impl Limits {
 
     /// The limits that were reached, the widest first.
     pub fn exceeded(&self, node: &NodeId, account: &Account) -> Vec<Exceeded> {
-        let Budget { tokens, usd, per_task_tokens, per_task_usd, per_day_tokens, per_day_usd, .. } = self.budget;
+        let BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, per_day_tokens, per_day_usd, .. } =
+            self.budget;
         let used = |amount: &Amount| amount.tokens.total();
         let in_tokens = |limit, amount: &Amount, of: u64| {
             (of > 0 && used(amount) >= of).then(|| Exceeded {
@@ -238,7 +239,7 @@ impl Limits {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allowance {
     /// The limits.
-    pub limits: Limits,
+    pub limits: BudgetLimits,
     /// What counts against them.
     pub account: Account,
 }
@@ -269,23 +270,23 @@ mod tests {
         Account { node: amount, session: amount, run: amount, task: amount, day: amount }
     }
 
-    fn all_limits() -> Limits {
-        Limits {
-            budget: Budget {
+    fn all_limits() -> BudgetLimits {
+        BudgetLimits {
+            budget: BudgetSettings {
                 tokens: 100,
                 usd: 1.0,
                 per_task_tokens: 110,
                 per_task_usd: 2.0,
                 per_day_tokens: 120,
                 per_day_usd: 3.0,
-                ..Budget::default()
+                ..BudgetSettings::default()
             },
             pipeline: OwnBudget { tokens: 50, usd: 0.5 },
             node: OwnBudget { tokens: 10, usd: 0.1 },
         }
     }
 
-    fn reached(limits: &Limits, account: &Account) -> Vec<String> {
+    fn reached(limits: &BudgetLimits, account: &Account) -> Vec<String> {
         let node = NodeId::new("code").unwrap();
         let found = limits.exceeded(&node, account);
         found.iter().map(|over| format!("{} {} {}", over.limit.scope(), over.limit.key(), over.spent)).collect()
@@ -324,14 +325,17 @@ mod tests {
 
     #[test]
     fn without_limits_everything_is_allowed() {
-        let limits = Limits::default();
+        let limits = BudgetLimits::default();
         assert!(!limits.is_set() && !limits.is_in_dollars());
         assert_eq!(reached(&limits, &everything(spent(u64::MAX, f64::MAX))), Vec::<String>::new());
     }
 
     #[test]
     fn ten_times_ten_cents_are_a_dollar() {
-        let limits = Limits { budget: Budget { usd: 1.0, ..Budget::default() }, ..Limits::default() };
+        let limits = BudgetLimits {
+            budget: BudgetSettings { usd: 1.0, ..BudgetSettings::default() },
+            ..BudgetLimits::default()
+        };
         let sum = (0..10).map(|_| spent(0, 0.1)).fold(Amount::default(), |sum, each| sum + each);
         assert!(sum.usd < 1.0, "or this tests nothing: {}", sum.usd);
         assert_eq!(reached(&limits, &everything(sum)).len(), 1);
@@ -340,7 +344,10 @@ mod tests {
     #[test]
     fn an_allowance_counts_what_is_not_recorded_yet() {
         let node = NodeId::new("code").unwrap();
-        let limits = Limits { budget: Budget { usd: 1.0, ..Budget::default() }, ..Limits::default() };
+        let limits = BudgetLimits {
+            budget: BudgetSettings { usd: 1.0, ..BudgetSettings::default() },
+            ..BudgetLimits::default()
+        };
         let mut allowance = Allowance { limits, account: everything(spent(0, 0.4)) };
         assert!(allowance.allows(&node, spent(0, 0.5)));
         assert!(!allowance.allows(&node, spent(0, 0.6)));
@@ -349,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reached_is_said_with_numbers_and_the_key_to_change() {
+    fn a_reached_limit_names_its_numbers_and_setting() {
         let node = NodeId::new("code").unwrap();
         let said: Vec<String> =
             all_limits().exceeded(&node, &everything(spent(123, 3.5))).iter().map(ToString::to_string).collect();

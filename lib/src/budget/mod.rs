@@ -9,4 +9,4 @@ mod limits;
 
 pub use amount::{Amount, Spent, day_of, dollars};
 pub use costs::{By, Costs};
-pub use limits::{Account, Allowance, Exceeded, Limit, Limits};
+pub use limits::{Account, Allowance, BudgetLimits, Exceeded, Limit};

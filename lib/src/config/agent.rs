@@ -6,9 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Config;
-use super::node::Node;
-use super::read::{Reading, Setting, each_string};
+use super::node::ConfigNode;
+use super::read::{ReadContext, Setting, each_string};
 use crate::text::closest;
 
 /// A kind of agent, with the command of those that are any program.
@@ -17,7 +16,7 @@ use crate::text::closest;
 pub enum AgentChoice {
     /// The built-in tool loop.
     Builtin,
-    /// No agent: every answer is made up and says so.
+    /// No agent: answers are simulated and say so.
     Simulation,
     /// Claude Code.
     Claude,
@@ -54,8 +53,8 @@ pub enum InvalidAgent {
         /// The known name it is close to.
         suggestion: Option<String>,
     },
-    /// An entry of `agents` that only says how the agent of the run is to work, in the place of that agent.
-    #[error("`agents.{0}` has neither `runner` nor `command`, so there is nobody to work")]
+    /// An entry of `agents` with settings only, named where an agent is needed.
+    #[error("`agents.{0}` has neither `runner` nor `command`")]
     Nobody(String),
     /// The command line of a `command:` or `acp:` agent has an open quote.
     #[error("the command of `{0}` ends inside a quote")]
@@ -122,64 +121,19 @@ impl AgentRef {
 }
 
 impl InvalidAgent {
-    /// Nobody of this name, where these others have names.
+    /// An unknown name; `named` are the known ones.
     pub(super) fn unknown<'n>(name: &str, named: impl Iterator<Item = &'n str>) -> Self {
         let names = NAMES.iter().map(|(name, _)| *name).chain(["command:", "acp:"]).chain(named);
         Self::Unknown { name: name.to_owned(), suggestion: closest(name, names).map(str::to_owned) }
     }
 }
 
-/// Whom a setting can name, where these others have names.
+/// The hint that lists the agents a setting can name.
 pub(super) fn agents_hint<'n>(named: impl Iterator<Item = &'n str>) -> String {
     let kinds = NAMES.iter().map(|(name, _)| *name);
     let others = named.filter(|name| name.parse::<AgentChoice>().is_err());
     let all: Vec<&str> = kinds.chain(others).chain(["acp:COMMAND", "command:COMMAND"]).collect();
     format!("Agents: {}.", all.join(", "))
-}
-
-impl Config {
-    /// What kind of agent a name stands for; without one that of the run, which is simulated where there is none.
-    pub fn agent_of(&self, name: Option<&str>) -> Result<AgentChoice, InvalidAgent> {
-        let Some(name) = name else { return self.agent_of_run() };
-        let parsed = name.parse::<AgentChoice>();
-        match (self.works(name), parsed) {
-            (Some(choice), _) | (None, Ok(choice)) => Ok(choice),
-            (None, Err(_)) if self.agents.contains_key(name) => self.agent_of_run(),
-            (None, Err(InvalidAgent::Unknown { .. })) => Err(self.unknown_agent(name)),
-            (None, Err(error)) => Err(error),
-        }
-    }
-
-    fn agent_of_run(&self) -> Result<AgentChoice, InvalidAgent> {
-        match &self.agent {
-            None => Ok(AgentChoice::Simulation),
-            Some(AgentRef::Kind(kind)) => Ok(kind.clone()),
-            Some(AgentRef::Named(name)) => self.works(name).ok_or_else(|| match self.agents.contains_key(name) {
-                true => InvalidAgent::Nobody(name.clone()),
-                false => self.unknown_agent(name),
-            }),
-        }
-    }
-
-    /// Who works under a name that `agents` gives; nobody of its own where its entry only says how the others are to.
-    fn works(&self, name: &str) -> Option<AgentChoice> {
-        let agent = self.agents.get(name)?;
-        // An entry named like a kind of agent changes that kind.
-        let own = || (!agent.command.is_empty() && name.parse::<AgentChoice>().is_err()).then(|| agent.command.clone());
-        agent.runner.clone().or_else(|| own().map(AgentChoice::Command))
-    }
-
-    /// The entries of `agents` that speak of who works under a name, the weakest first: where that is the agent of the
-    /// run, also that agent's own.
-    pub fn agent_entries<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a str> {
-        let is_own = name.is_some_and(|name| self.works(name).is_some() || name.parse::<AgentChoice>().is_ok());
-        let of_run = self.agent.as_ref().and_then(AgentRef::name).filter(|_| !is_own);
-        of_run.into_iter().chain(name)
-    }
-
-    fn unknown_agent(&self, name: &str) -> InvalidAgent {
-        InvalidAgent::unknown(name, self.agents.keys().map(String::as_str))
-    }
 }
 
 impl FromStr for AgentChoice {
@@ -205,7 +159,7 @@ impl FromStr for AgentChoice {
 impl FromStr for AgentRef {
     type Err = InvalidAgent;
 
-    /// Whether somebody has that name is for the whole configuration to say.
+    /// The whole configuration decides whether the name exists.
     fn from_str(text: &str) -> Result<Self, InvalidAgent> {
         match text.parse() {
             Ok(kind) => Ok(Self::Kind(kind)),
@@ -267,7 +221,7 @@ impl From<AgentRef> for String {
 }
 
 impl Setting for AgentChoice {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         parsed(node, reading)
     }
 
@@ -284,7 +238,7 @@ impl Setting for AgentChoice {
 }
 
 impl Setting for AgentRef {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         parsed(node, reading)
     }
 
@@ -300,7 +254,7 @@ impl Setting for AgentRef {
     }
 }
 
-/// Calls `visit` with the command of an agent, without the word in front of it that says what kind it is.
+/// Calls `visit` with the command of an agent, without the prefix that names its kind.
 fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     let Value::String(text) = value else { return each_string(value, visit) };
     let kind = ["command:", "acp:"].into_iter().find(|kind| text.starts_with(kind)).unwrap_or_default();
@@ -309,8 +263,8 @@ fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     text.push_str(&command);
 }
 
-/// The agent a node of the configuration names; a mistake is among the errors.
-fn parsed<A: FromStr<Err = InvalidAgent>>(node: &Node, reading: &mut Reading<'_>) -> Option<A> {
+/// The agent a node of the configuration names; an error is among the errors.
+fn parsed<A: FromStr<Err = InvalidAgent>>(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<A> {
     let agent = String::read(node, reading)?.parse::<A>();
     agent.map_err(|error| reading.report(node.at, error.to_string(), Some(agents_hint(std::iter::empty())))).ok()
 }
@@ -374,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_agents_say_what_is_near() {
+    fn unknown_agents_come_with_a_suggestion() {
         assert_eq!(
             AgentChoice::from_str("cluade").unwrap_err().to_string(),
             "there is no agent `cluade`, did you mean `claude`?"

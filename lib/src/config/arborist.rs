@@ -1,9 +1,9 @@
 //! `.arborist/config.json` and `ARBORIST_*` variables, read as pleach settings.
 //!
-//! It is another program's file: keys that mean nothing here are passed over, the ones that do are checked.
+//! It is another program's file: keys that mean nothing here are skipped, the ones that do are checked.
 
-use super::node::{Form, Kind, Node};
-use super::read::Reading;
+use super::node::{ConfigNode, ConfigNodeKind, ScalarForm};
+use super::read::ReadContext;
 use crate::text::named;
 
 /// Where each of its settings goes. The steps and the general model are handled apart, because they inherit.
@@ -54,20 +54,20 @@ pub(super) fn variable(name: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Adds an error for every section and text that is something else. The other values are checked when they are read.
-pub(super) fn check(file: &Node, reading: &mut Reading<'_>) {
+pub(super) fn check(file: &ConfigNode, reading: &mut ReadContext<'_>) {
     for path in SECTIONS {
         let Some(entry) = file.at_path(path) else { continue };
         let section = path.join(".");
         let fields = match &entry.value.kind {
-            Kind::Null => continue,
-            Kind::Map(fields) => fields,
+            ConfigNodeKind::Null => continue,
+            ConfigNodeKind::Map(fields) => fields,
             _ => {
                 reading.expected_at(&section, &entry.value, "a section");
                 continue;
             }
         };
         for (key, field) in fields.iter().filter(|(key, _)| TEXTS.contains(&key.as_str())) {
-            if matches!(field.value.kind, Kind::Scalar { form: Form::Number | Form::Bool, .. }) {
+            if matches!(field.value.kind, ConfigNodeKind::Scalar { form: ScalarForm::Number | ScalarForm::Bool, .. }) {
                 reading.expected_at(&format!("{section}.{key}"), &field.value, "text");
             }
         }
@@ -83,13 +83,13 @@ const MISSING: [(&[&str], &[&str], &str); 4] = [
 ];
 
 const NO_CONTAINERS: &str = "pleach runs agents in its own sandbox, without containers";
-const NO_HOOKS: &str = "pleach runs no hooks of Arborist";
+const NO_HOOKS: &str = "pleach does not run Arborist hooks";
 
 /// Adds a warning that names what the file turns on and pleach does not have.
-pub(super) fn warn(file: &Node, reading: &mut Reading<'_>) {
+pub(super) fn warn(file: &ConfigNode, reading: &mut ReadContext<'_>) {
     let is_on = |(path, on, _): &(&[&str], &[&str], &str)| {
         let value = file.at_path(path).map(|entry| &entry.value.kind);
-        matches!(value, Some(Kind::Scalar { text, .. }) if on.contains(&text.as_str()))
+        matches!(value, Some(ConfigNodeKind::Scalar { text, .. }) if on.contains(&text.as_str()))
     };
     let found: Vec<_> = MISSING.into_iter().filter(is_on).collect();
     let Some(at) = found.first().and_then(|(path, ..)| file.at_path(path)).map(|entry| entry.key_at) else { return };
@@ -99,14 +99,14 @@ pub(super) fn warn(file: &Node, reading: &mut Reading<'_>) {
 }
 
 /// The file's tree as a tree of pleach settings. Values keep their places.
-pub(super) fn translate(file: &Node) -> Node {
-    let mut settings = Node::empty_map(file.at);
-    let mut put = |path: &[&str], value: Node| {
+pub(super) fn translate(file: &ConfigNode) -> ConfigNode {
+    let mut settings = ConfigNode::empty_map(file.at);
+    let mut put = |path: &[&str], value: ConfigNode| {
         settings.put(path, value).expect("no path of the tables here is the beginning of another");
     };
     let given = |path: &[&str]| {
         let entry = file.at_path(path)?;
-        (!matches!(entry.value.kind, Kind::Null)).then(|| entry.value.clone())
+        (!matches!(entry.value.kind, ConfigNodeKind::Null)).then(|| entry.value.clone())
     };
     for (from, to) in MAPPED {
         if let Some(value) = given(from) {

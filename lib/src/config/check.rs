@@ -4,32 +4,32 @@ use std::collections::BTreeSet;
 
 use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
 use super::model::Config;
-use super::node::{Kind, Node, Place};
-use super::provider::{Provider, ProviderKind, ProviderName, Variable, holds_secret};
-use super::read::Reading;
+use super::node::{ConfigNode, ConfigNodeKind, SourceSpan};
+use super::provider::{ProviderKind, ProviderName, ServerSettings, Variable};
+use super::read::ReadContext;
+use super::secret_name::holds_secret;
 use crate::ids::BranchName;
 use crate::redact::is_secret_name;
 use crate::text::closest;
 
 /// Adds an error for everything in `config` that cannot work; `tree` has the places.
-pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+pub(super) fn check(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     values(config, tree, reading);
     tools(config, tree, reading);
     repos(config, tree, reading);
 }
 
-/// Adds an error for every value that cannot work, whatever else is set: also where another could not be read, and
-/// nothing can be said of what must be there or is named elsewhere.
-pub(super) fn values(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+/// Adds an error for every value that cannot work, whatever else is set: also where others could not be read.
+pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     agents(config, tree, reading);
     branches(config, tree, reading);
     numbers(config, tree, reading);
     providers(config, tree, reading);
-    left_out(config, tree, reading);
+    check_excludes(config, tree, reading);
 }
 
 /// What is left out of worktrees, or copied into them, is named from the root of the repository.
-fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn check_excludes(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let is_path = |path: &str| {
         let path = path.strip_suffix('/').unwrap_or(path);
         !path.contains('\n') && path.split('/').all(|part| !["", ".", ".."].contains(&part))
@@ -37,18 +37,23 @@ fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (key, paths) in [("exclude", &config.worktrees.exclude), ("include_ignored", &config.worktrees.include_ignored)]
     {
         for path in paths.iter().filter(|path| !is_path(path)) {
-            reading
-                .fail(place(tree, &["worktrees", key]), format!("`{path}` is no path from the root of the repository"));
+            reading.fail(
+                place(tree, &["worktrees", key]),
+                format!(
+                    "`{path}` is not a path relative to the repository \
+                     root"
+                ),
+            );
         }
     }
 }
 
 /// The place of a setting, or of the nearest one around it that was written.
-fn place(tree: &Node, path: &[&str]) -> Place {
+fn place(tree: &ConfigNode, path: &[&str]) -> SourceSpan {
     (1..=path.len()).rev().find_map(|length| tree.at_path(&path[..length])).map_or(tree.at, |entry| entry.value.at)
 }
 
-fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn agents(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let mut check = |choice: Option<&AgentChoice>, path: &[&str]| {
         let empty = match choice {
             Some(AgentChoice::Command(argv)) => argv.is_empty(),
@@ -75,13 +80,13 @@ fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// Adds an error for every agent a layer names that is of no kind and that no layer gives this name to.
-pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut Reading<'_>) {
+pub(super) fn named_agents(layer: &ConfigNode, named: &BTreeSet<String>, reading: &mut ReadContext<'_>) {
     let steps = match layer.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) {
-        Some(Kind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
+        Some(ConfigNodeKind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
         _ => Vec::new(),
     };
     for agent in layer.at_path(&["agent"]).into_iter().chain(steps) {
-        let Kind::Scalar { text, .. } = &agent.value.kind else { continue };
+        let ConfigNodeKind::Scalar { text, .. } = &agent.value.kind else { continue };
         let Ok(AgentRef::Named(name)) = text.parse() else { continue };
         if !named.contains(&name) {
             let named = || named.iter().map(String::as_str);
@@ -92,7 +97,7 @@ pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut
 }
 
 /// Agents that are programs.
-fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn programs(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, agent) in &config.agents {
         let at = |key: &str| place(tree, &["agents", name, key]);
         for variable in agent.env.keys().filter(|variable| is_secret_name(variable)) {
@@ -103,15 +108,15 @@ fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         }
         let filled = !matches!(agent.runner, Some(AgentChoice::Acp(_))) && name != "acp";
         for (key, words) in [("command", &agent.command), ("args", &agent.args)].into_iter().filter(|_| filled) {
-            for (strange, meant) in words.iter().filter_map(|word| strange_placeholder(word)) {
+            for (strange, meant) in words.iter().filter_map(|word| unknown_placeholder(word)) {
                 let hint = match meant {
                     Some(meant) => format!("Write `{{{meant}}}`."),
                     None => format!(
-                        "There are {}. Braces that mean themselves need a space inside.",
+                        "Known are {}. Write literal braces with a space inside.",
                         PLACEHOLDERS.map(|known| format!("`{{{known}}}`")).join(", ")
                     ),
                 };
-                reading.report(at(key), format!("there is no placeholder `{{{strange}}}`"), Some(hint));
+                reading.report(at(key), format!("unknown placeholder `{{{strange}}}`"), Some(hint));
             }
         }
         for (key, seconds) in [("timeout", agent.timeout), ("idle_timeout", agent.idle_timeout)] {
@@ -125,15 +130,15 @@ fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-/// What stands in the words of an agent's command for something that is known when it starts.
+/// The placeholders in an agent's command that are filled in when it starts.
 const PLACEHOLDERS: [&str; 7] = ["prompt", "prompt_file", "model", "tools", "cwd", "session", "base_url"];
 
 /// The same, for agents that are known.
 const OF_PRESETS: [&str; 4] = ["permissions", "permission_mode", "effort", "hooks"];
 
-/// What a word of a command has in braces and nobody fills in, and what may have been meant. Other braces mean
-/// themselves: those of a shell, of JSON, of a piece of a program.
-fn strange_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
+/// An unknown placeholder in a word of a command, and the closest known one. Other braces are literal: those of a
+/// shell, of JSON, of a piece of a program.
+fn unknown_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     word.match_indices('{').find_map(|(at, _)| {
         let (before, after) = (&word[..at], &word[at + 1..]);
         let (name, rest) = after.split_once('}')?;
@@ -148,9 +153,9 @@ fn strange_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     })
 }
 
-fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let items = match tree.at_path(&["tools"]).map(|entry| &entry.value.kind) {
-        Some(Kind::List(items)) => items.as_slice(),
+        Some(ConfigNodeKind::List(items)) => items.as_slice(),
         _ => &[],
     };
     for (index, tool) in config.tools.iter().enumerate() {
@@ -163,11 +168,17 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         if !tool.name.is_empty() && (tool.name.len() > 64 || !tool.name.chars().all(is_name)) {
-            reading
-                .fail(at, format!("a tool cannot be called `{}`: letters, digits, `_` and `-`, 64 at most", tool.name));
+            reading.fail(
+                at,
+                format!(
+                    "`{}` is not a valid tool name: use letters, digits, `_` and `-`, at most \
+                     64",
+                    tool.name
+                ),
+            );
         }
         if config.tools[..index].iter().any(|other| other.name == tool.name) {
-            reading.fail(at, format!("there are two tools `{}`", tool.name));
+            reading.fail(at, format!("two tools are named `{}`", tool.name));
         }
     }
     for (repo, tools) in &config.workspace.tools {
@@ -181,7 +192,7 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn repos(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, _) in config.workspace.repos.iter().filter(|(_, repo)| repo.path.is_none()) {
         let at = place(tree, &["workspace", "repos", name.as_str(), "path"]);
         reading.fail(at, format!("the repository `{name}` has no `path`"));
@@ -193,11 +204,11 @@ fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn branches(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, repo) in &config.workspace.repos {
         let at = |key: &str| place(tree, &["workspace", "repos", name.as_str(), key]);
         if BranchName::new(format!("{}x", repo.branch_prefix)).is_err() {
-            let message = format!("no branch can begin with `{}`", repo.branch_prefix);
+            let message = format!("`{}` is not a valid branch prefix", repo.branch_prefix);
             reading.report(at("branch_prefix"), message, Some("Write something like `pleach/`.".to_owned()));
         }
         if repo.clone_depth == Some(0) {
@@ -206,7 +217,7 @@ fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     if config.tree.max_retries == 0 {
         let hint = Some("Give a number from 1 up.".to_owned());
         reading.report(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt", hint);
@@ -220,9 +231,9 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 /// Providers, and the settings that name one.
-fn providers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+fn providers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, provider) in config.providers.remote() {
-        provider_fits(name, provider, tree, reading);
+        check_provider(name, provider, tree, reading);
     }
     let default = config.providers.default.iter().map(|name| (name, vec!["providers", "default"]));
     let of_agents = config.agents.iter().filter_map(|(agent, given)| Some((agent, given.provider.as_ref()?)));
@@ -239,7 +250,7 @@ fn providers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-/// Headers that are no endpoint's business: they say where a call goes, how long it is and what answers it.
+/// Headers an endpoint cannot set: they control the call itself.
 const OWN_HEADERS: [&str; 9] = [
     "accept-encoding",
     "connection",
@@ -252,13 +263,13 @@ const OWN_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading: &mut Reading<'_>) {
+fn check_provider(name: &ProviderName, provider: &ServerSettings, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let at = |path: &[&str]| place(tree, &[&["providers", name.as_str()], path].concat());
     if !name.is_known() && provider.kind.is_none() {
         let kinds = ProviderKind::WORDS.join(", ");
         let hint = match closest(name.as_str(), ProviderName::REMOTE.iter().map(ProviderName::as_str)) {
-            Some(near) => format!("Did you mean `{near}`? One of your own needs a `kind`: {kinds}."),
-            None => format!("Give it a `kind`, the language its server speaks: {kinds}."),
+            Some(near) => format!("Did you mean `{near}`? A provider of your own needs a `kind`: {kinds}."),
+            None => format!("Set its `kind`, the API its server offers: {kinds}."),
         };
         let key_at = tree.at_path(&["providers", name.as_str()]).map_or(tree.at, |entry| entry.key_at);
         reading.report(key_at, format!("the provider `{name}` has no `kind`"), Some(hint));
@@ -280,7 +291,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
         let given = if path.len() == 1 { &provider.base_url } else { &settings.api_base };
         let Some(base) = given.as_deref() else { continue };
         if !base.starts_with("http://") && !base.starts_with("https://") {
-            reading.fail(at(path), format!("{word} begins with http:// or https://"));
+            reading.fail(at(path), format!("{word} must begin with http:// or https://"));
         }
         let query = base.split_once('?').map_or("", |(_, query)| query).split('&');
         let names = query.filter_map(|pair| Some(pair.split_once('=')?.0));
@@ -303,7 +314,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
         let is_name = !header.is_empty() && header.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         let place = at(&["headers", header]);
         if !is_name || OWN_HEADERS.contains(&lower.as_str()) {
-            reading.fail(place, format!("`{header}` is no header that can be set here"));
+            reading.fail(place, format!("the header `{header}` cannot be set here"));
         } else if holds_secret(header) && Variable::of(value).is_none() {
             let hint = "Put it into a variable and write `$NAME` with the variable's name.".to_owned();
             let message = format!("`{header}` is named like a secret, which does not belong in a configuration file");
@@ -313,7 +324,7 @@ fn provider_fits(name: &ProviderName, provider: &Provider, tree: &Node, reading:
     if settings.proxy.as_deref().is_some_and(|proxy| !proxy.starts_with("http://")) {
         reading.fail(
             at(&["settings", "proxy"]),
-            "a `proxy` begins with http://; what goes through it to an https:// address stays unreadable",
+            "a `proxy` must begin with http://; requests to https:// addresses stay encrypted",
         );
     }
     if settings.timeout == 0 {
@@ -326,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_placeholder_nobody_fills_in_is_known_from_other_braces() {
+    fn unknown_placeholders_are_distinguished_from_other_braces() {
         for (word, strange) in [
             ("{promt_file}", Some(("promt_file", Some("prompt_file")))),
             ("--task={prompt-file}", Some(("prompt-file", Some("prompt_file")))),
@@ -344,7 +355,7 @@ mod tests {
             ("{ task }", None),
             ("{}", None),
         ] {
-            assert_eq!(strange_placeholder(word), strange, "{word}");
+            assert_eq!(unknown_placeholder(word), strange, "{word}");
         }
     }
 }

@@ -27,10 +27,10 @@ macro_rules! section {
 
         impl $crate::config::read::Setting for $name {
             fn read(
-                node: &$crate::config::node::Node,
-                reading: &mut $crate::config::read::Reading<'_>,
+                node: &$crate::config::node::ConfigNode,
+                reading: &mut $crate::config::read::ReadContext<'_>,
             ) -> Option<Self> {
-                let fields = $crate::config::read::Fields::open(node, Self::FIELDS, reading)?;
+                let fields = $crate::config::read::SectionFields::open(node, Self::FIELDS, reading)?;
                 let mut value = Self::default();
                 $(if let Some(given) = fields.take(stringify!($field), reading) {
                     value.$field = given;
@@ -42,7 +42,7 @@ macro_rules! section {
                 "a section".to_owned()
             }
 
-            fn keys(path: &str, _: &str, _: serde_json::Value, out: &mut Vec<$crate::config::read::Key>) {
+            fn keys(path: &str, _: &str, _: serde_json::Value, out: &mut Vec<$crate::config::read::SettingKey>) {
                 let value = Self::default();
                 $({
                     let below = if path.is_empty() { String::new() } else { format!("{path}.") };
@@ -102,8 +102,8 @@ macro_rules! choice {
 
         impl $crate::config::read::Setting for $name {
             fn read(
-                node: &$crate::config::node::Node,
-                reading: &mut $crate::config::read::Reading<'_>,
+                node: &$crate::config::node::ConfigNode,
+                reading: &mut $crate::config::read::ReadContext<'_>,
             ) -> Option<Self> {
                 match $crate::config::read::word(node, Self::WORDS, reading)? {
                     $first_word => Some(Self::$first),

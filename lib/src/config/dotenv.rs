@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::{ConfigError, Level, Source};
+use super::error::{ConfigError, Precedence, Source};
 
 /// One variable of a `.env` file.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct DotEnvEntry {
     pub name: String,
     /// Its value, unquoted.
     pub value: String,
-    /// The line it stands in, from 1.
+    /// The line it is in, from 1.
     pub line: u32,
 }
 
@@ -35,7 +35,7 @@ pub fn parse_dotenv(text: &str, file: &Path) -> Result<Vec<DotEnvEntry>, Vec<Con
             Ok(Some((name, value))) => entries.push(DotEnvEntry { name, value, line }),
             Ok(None) => {}
             Err(message) => {
-                let place = Source { line: Some(line), ..Source::file(Level::DotEnv, file) };
+                let place = Source { line: Some(line), ..Source::file(Precedence::DotEnv, file) };
                 errors.push(ConfigError::new(place, message).with_hint("A line is NAME=VALUE; comments begin with #."));
             }
         }
@@ -60,13 +60,13 @@ fn take_entry(text: &str) -> (Parsed, &str) {
     let name = name.trim();
     let name = name.strip_prefix("export").filter(|rest| rest.starts_with([' ', '\t'])).map_or(name, str::trim);
     if !is_variable_name(name) {
-        return (Err("this is not the name of a variable"), next);
+        return (Err("invalid variable name"), next);
     }
     let raw = text[value_start..].trim_start_matches([' ', '\t']);
     let (value, after) = match raw.chars().next() {
         Some(quote @ ('"' | '\'')) => match quoted(&raw[1..], quote) {
             Some((value, after)) => (value, after),
-            None => return (Err("the quote of this value is never closed"), next),
+            None => return (Err("unclosed quote"), next),
         },
         _ => (unquoted(split_line(raw).0), next),
     };
@@ -74,7 +74,7 @@ fn take_entry(text: &str) -> (Parsed, &str) {
     let (tail, next) = if after.len() == next.len() { ("", next) } else { split_line(after) };
     let tail = tail.trim();
     if !tail.is_empty() && !tail.starts_with('#') {
-        return (Err("there is text behind the closing quote"), next);
+        return (Err("unexpected text after the closing quote"), next);
     }
     (Ok(Some((name.to_owned(), value))), next)
 }
@@ -96,7 +96,7 @@ fn unquoted(raw: &str) -> String {
     raw[..end.map_or(raw.len(), |(at, _)| at)].trim().to_owned()
 }
 
-/// The value up to the closing quote, and the text behind it.
+/// The value up to the closing quote, and the text after it.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -153,11 +153,11 @@ mod tests {
         insta::assert_snapshot!(shown.join("\n"), @r#"
         p/.env:2: this line has no `=`
         A line is NAME=VALUE; comments begin with #.
-        p/.env:3: this is not the name of a variable
+        p/.env:3: invalid variable name
         A line is NAME=VALUE; comments begin with #.
-        p/.env:4: the quote of this value is never closed
+        p/.env:4: unclosed quote
         A line is NAME=VALUE; comments begin with #.
-        p/.env:5: there is text behind the closing quote
+        p/.env:5: unexpected text after the closing quote
         A line is NAME=VALUE; comments begin with #.
         "#);
         assert!(!shown.concat().contains("just-a-secret"));

@@ -10,7 +10,7 @@ use crate::redact::is_secret_name;
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     from_dotenv: BTreeSet<OsString>,
-    /// Variables that hold secrets because somebody says so, whatever their names are.
+    /// Variables declared secret, whatever their names.
     secret: BTreeSet<OsString>,
 }
 
@@ -63,7 +63,7 @@ impl Environment {
         self
     }
 
-    /// Whether a variable holds a secret, by its name or because somebody says so.
+    /// Whether a variable holds a secret, by its name or by declaration.
     pub fn is_secret(&self, name: &OsStr) -> bool {
         self.secret.contains(name) || is_secret_name(&name.to_string_lossy())
     }

@@ -6,20 +6,20 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::provider::holds_secret;
+use super::secret_name::holds_secret;
 use crate::redact::Redactor;
 
 /// Knows tokens by their shape, for excerpts.
 static TOKENS: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
 
-/// A key and what stands before its value.
+/// A key and what is before its value.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"["']?(?<name>[A-Za-z_][A-Za-z0-9_.-]*)["']?\s*[:=]\s*"#).expect("a constant pattern")
 });
 
 /// The layers of configuration, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Precedence {
     /// Built in.
     Default,
     /// The user's own config file.
@@ -38,7 +38,7 @@ pub enum Level {
     Flag,
 }
 
-impl Level {
+impl Precedence {
     /// The level's name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,11 +59,11 @@ impl Level {
     }
 }
 
-/// The place a setting stands at.
+/// The place a setting is at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The layer.
-    pub level: Level,
+    pub level: Precedence,
     /// The file, for layers that are files.
     pub file: Option<PathBuf>,
     /// The variable or flag, for layers that are not.
@@ -74,15 +74,15 @@ pub struct Source {
 
 impl Source {
     /// The built-in defaults.
-    pub const DEFAULT: Self = Self { level: Level::Default, file: None, name: None, line: None };
+    pub const DEFAULT: Self = Self { level: Precedence::Default, file: None, name: None, line: None };
 
     /// A file of this level.
-    pub fn file(level: Level, file: impl Into<PathBuf>) -> Self {
+    pub fn file(level: Precedence, file: impl Into<PathBuf>) -> Self {
         Self { level, file: Some(file.into()), name: None, line: None }
     }
 
     /// A variable or flag of this level.
-    pub fn named(level: Level, name: impl Into<String>) -> Self {
+    pub fn named(level: Precedence, name: impl Into<String>) -> Self {
         Self { level, file: None, name: Some(name.into()), line: None }
     }
 }
@@ -94,7 +94,7 @@ impl fmt::Display for Source {
             (Some(file), Some(line), _) => write!(f, "{file}:{line}"),
             (Some(file), None, _) => write!(f, "{file}"),
             (None, _, Some(name)) => f.write_str(name),
-            (None, _, None) if self.level == Level::Recorded => f.write_str("session record"),
+            (None, _, None) if self.level == Precedence::Recorded => f.write_str("session record"),
             (None, _, None) => f.write_str("default"),
         }
     }
@@ -103,15 +103,15 @@ impl fmt::Display for Source {
 /// One thing that is wrong in the configuration, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The file, variable or flag it stands in; its `line` is set when the place is known.
+    /// The file, variable or flag it is in; its `line` is set when the place is known.
     pub place: Source,
     /// The column, counted in characters from 1.
     pub column: Option<u32>,
-    /// The line it stands in and the width of the part that is wrong. Values that look like keys are not shown.
+    /// The line it is in and the width of the part that is wrong. Values that look like keys are not shown.
     pub excerpt: Option<(String, u32)>,
     /// What is wrong.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 

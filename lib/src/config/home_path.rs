@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Environment;
-use super::node::Node;
-use super::read::{Reading, Setting, normal};
+use super::node::ConfigNode;
+use super::read::{ReadContext, Setting, normal};
 
 /// Directories of the home that a variable can put elsewhere.
 const MOVED: [(&str, &str); 4] = [
@@ -17,8 +17,8 @@ const MOVED: [(&str, &str); 4] = [
     (".local/state", "XDG_STATE_HOME"),
 ];
 
-/// A path that may begin with `~`, the home of whoever uses it. It stays as it was written until it is used: the same list
-/// is meant on every machine.
+/// A path that may start with `~`, the home of its user. It stays as it was written until it is used: the same list is
+/// meant on every machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HomePath(PathBuf);
@@ -55,7 +55,7 @@ impl fmt::Display for HomePath {
 }
 
 impl Setting for HomePath {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         match String::read(node, reading)? {
             text if text == "~" || text.starts_with("~/") => Some(Self(normal(Path::new(&text)))),
             _ => PathBuf::read(node, reading).map(Self),
@@ -63,7 +63,7 @@ impl Setting for HomePath {
     }
 
     fn takes() -> String {
-        "a path, relative to the file it stands in, or to your home with `~/`".to_owned()
+        "a path, relative to the file that sets it, or to your home with `~/`".to_owned()
     }
 }
 

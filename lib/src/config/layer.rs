@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::dotenv::DotEnvEntry;
-use super::error::{ConfigError, Level, Source};
+use super::error::{ConfigError, Precedence, Source};
 use super::model::{Config, keys};
-use super::node::{Entry, Form, Kind, Node, Place, parse};
-use super::read::{Origin, Reading, Setting};
+use super::node::{ConfigNode, ConfigNodeKind, MapEntry, ScalarForm, SourceSpan, parse};
+use super::read::{ReadContext, Setting, SourceText};
 use super::{Environment, arborist, check};
 use crate::text::closest;
 
-/// Variables of this program that are no settings: what agents and commands are told of the node they work on, for
+/// Variables of this program that are no settings: what agents and commands are reported the node they work on, for
 /// pleach may be run by one of them, and what tests switch on.
 const OWN_VARIABLES: [&str; 12] = [
     "PLEACH_SESSION",
@@ -34,51 +34,51 @@ const OWN_VARIABLES: [&str; 12] = [
 /// One source of settings.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    level: Level,
+    level: Precedence,
     base: PathBuf,
-    content: Content,
+    content: LayerContent,
 }
 
 #[derive(Debug, Clone)]
-enum Content {
+enum LayerContent {
     /// A YAML or JSON file.
     File { file: PathBuf, text: String },
-    /// Dotted keys and their values, each with where it stands.
+    /// Dotted keys and their values, each with where it is.
     Pairs(Vec<(Source, String, String)>),
 }
 
 impl Layer {
     /// A configuration file. Its relative paths start from its directory.
-    pub fn file(level: Level, file: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+    pub fn file(level: Precedence, file: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         let file = file.into();
         let base = file.parent().unwrap_or(Path::new("")).to_owned();
         // Paths in `.arborist/config.json` start from the project, not from the hidden directory.
-        let base = if level == Level::Arborist && base.ends_with(".arborist") {
+        let base = if level == Precedence::Arborist && base.ends_with(".arborist") {
             base.parent().unwrap_or(Path::new("")).to_owned()
         } else {
             base
         };
-        Self { level, base, content: Content::File { file, text: text.into() } }
+        Self { level, base, content: LayerContent::File { file, text: text.into() } }
     }
 
     /// The `PLEACH_*` variables. Relative paths in them start from `base`, the current directory.
     pub fn environment(environment: &Environment, base: impl Into<PathBuf>) -> Self {
         let real = environment.iter().filter(|(name, _)| !environment.dotenv().any(|(other, _)| other == *name));
-        let pairs = named_pairs(real, "PLEACH_", |name| Source::named(Level::Env, name));
-        Self { level: Level::Env, base: base.into(), content: Content::Pairs(pairs) }
+        let pairs = named_pairs(real, "PLEACH_", |name| Source::named(Precedence::Env, name));
+        Self { level: Precedence::Env, base: base.into(), content: LayerContent::Pairs(pairs) }
     }
 
     /// The `ARBORIST_*` variables.
     pub fn arborist_environment(environment: &Environment, base: impl Into<PathBuf>) -> Self {
-        let pairs = named_pairs(environment.iter(), "ARBORIST_", |name| Source::named(Level::Arborist, name));
-        Self { level: Level::Arborist, base: base.into(), content: Content::Pairs(pairs) }
+        let pairs = named_pairs(environment.iter(), "ARBORIST_", |name| Source::named(Precedence::Arborist, name));
+        Self { level: Precedence::Arborist, base: base.into(), content: LayerContent::Pairs(pairs) }
     }
 
     /// The `PLEACH_*` variables of a `.env` file.
     pub fn dotenv(file: &Path, entries: &[DotEnvEntry]) -> Self {
         let pairs = entries.iter().filter(|entry| entry.name.starts_with("PLEACH_")).map(|entry| {
             let source = Source {
-                level: Level::DotEnv,
+                level: Precedence::DotEnv,
                 file: Some(file.to_owned()),
                 name: Some(entry.name.clone()),
                 line: Some(entry.line),
@@ -86,23 +86,23 @@ impl Layer {
             (source, entry.name.clone(), entry.value.clone())
         });
         let base = file.parent().unwrap_or(Path::new("")).to_owned();
-        Self { level: Level::DotEnv, base, content: Content::Pairs(pairs.collect()) }
+        Self { level: Precedence::DotEnv, base, content: LayerContent::Pairs(pairs.collect()) }
     }
 
     /// Settings of the command line: the flag, the dotted key it sets, and the value.
     pub fn flags(flags: impl IntoIterator<Item = (String, String, String)>, base: impl Into<PathBuf>) -> Self {
-        let pairs = flags.into_iter().map(|(flag, key, value)| (Source::named(Level::Flag, flag), key, value));
-        Self { level: Level::Flag, base: base.into(), content: Content::Pairs(pairs.collect()) }
+        let pairs = flags.into_iter().map(|(flag, key, value)| (Source::named(Precedence::Flag, flag), key, value));
+        Self { level: Precedence::Flag, base: base.into(), content: LayerContent::Pairs(pairs.collect()) }
     }
 
     /// A recorded configuration, as JSON. Its relative paths start from the project's directory.
     pub(super) fn recorded(text: String, root: &Path) -> Self {
-        let content = Content::File { file: PathBuf::from("session record"), text };
-        Self { level: Level::Recorded, base: root.to_owned(), content }
+        let content = LayerContent::File { file: PathBuf::from("session record"), text };
+        Self { level: Precedence::Recorded, base: root.to_owned(), content }
     }
 
     /// The layer's strength.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> Precedence {
         self.level
     }
 }
@@ -119,12 +119,12 @@ fn named_pairs<'e>(
 
 /// The settings one file gives, checked but not yet merged with others.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Partial {
-    tree: Node,
-    origins: Vec<Origin>,
+pub struct FileSettings {
+    tree: ConfigNode,
+    origins: Vec<SourceText>,
 }
 
-impl Partial {
+impl FileSettings {
     /// The dotted keys that are given.
     pub fn keys(&self) -> Vec<String> {
         let mut keys = Vec::new();
@@ -134,11 +134,11 @@ impl Partial {
 }
 
 /// Reads the text of a project's configuration file. Never panics, whatever the text.
-pub fn parse_project(text: &str, file: &Path) -> Result<Partial, Vec<ConfigError>> {
+pub fn parse_project(text: &str, file: &Path) -> Result<FileSettings, Vec<ConfigError>> {
     let mut origins = Vec::new();
     let mut found = Findings::default();
-    let tree = read_layer(Layer::file(Level::Project, file, text), &mut origins, &mut found);
-    if found.errors.is_empty() { Ok(Partial { tree, origins }) } else { Err(in_order(found.errors)) }
+    let tree = read_layer(Layer::file(Precedence::Project, file, text), &mut origins, &mut found);
+    if found.errors.is_empty() { Ok(FileSettings { tree, origins }) } else { Err(in_order(found.errors)) }
 }
 
 /// The configuration all layers come to, and where each setting came from.
@@ -150,9 +150,9 @@ pub struct Resolved {
     pub provenance: BTreeMap<String, Source>,
     /// The weaker sources that gave a setting too, weakest first.
     pub overridden: BTreeMap<String, Vec<Source>>,
-    /// What the user's own file says, whatever came of it.
+    /// The settings of the user's own file alone.
     pub users: Option<Box<Users>>,
-    /// What was left out because it means nothing, such as variables that name no setting.
+    /// What was ignored, such as variables that name no setting.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -211,32 +211,32 @@ fn flatten(prefix: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// Merges the layers, the stronger over the weaker whatever their order here, and reads the result. All mistakes of
-/// all layers come back together.
+/// Merges the layers, the stronger over the weaker whatever their order here, and reads the result. All errors of all
+/// layers come back together.
 pub fn resolve(layers: Vec<Layer>) -> Result<Resolved, Vec<ConfigError>> {
-    Merged::read(layers)?.check()
+    MergedLayers::read(layers)?.check()
 }
 
 /// All layers as one, not yet checked for what settings must fulfil together.
 #[derive(Debug)]
-pub(super) struct Merged {
+pub(super) struct MergedLayers {
     pub config: Config,
     pub provenance: BTreeMap<String, Source>,
     overridden: BTreeMap<String, Vec<Source>>,
     pub users: Option<Box<Users>>,
     warnings: Vec<ConfigError>,
-    tree: Node,
-    origins: Vec<Origin>,
+    tree: ConfigNode,
+    origins: Vec<SourceText>,
 }
 
-impl Merged {
+impl MergedLayers {
     pub fn read(mut layers: Vec<Layer>) -> Result<Self, Vec<ConfigError>> {
         // A variable is nearer than the file it speaks for.
-        layers.sort_by_key(|layer| (layer.level, matches!(layer.content, Content::Pairs(_))));
+        layers.sort_by_key(|layer| (layer.level, matches!(layer.content, LayerContent::Pairs(_))));
         let root = root_of(&layers);
         let mut origins = Vec::new();
         let mut found = Findings::default();
-        let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
+        let mut tree = ConfigNode::empty_map(SourceSpan { source: 0, line: 0, column: 0, width: 0 });
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
@@ -251,7 +251,7 @@ impl Merged {
             let mut keys = BTreeSet::new();
             layer.leaves("", &mut |key, at| {
                 let source = &origins[at.source].source;
-                if source.level == Level::User {
+                if source.level == Precedence::User {
                     keys.insert(key.to_owned());
                 }
                 let line = if at.line > 0 { Some(at.line) } else { source.line };
@@ -263,17 +263,17 @@ impl Merged {
             tree.overlay(layer);
             if !keys.is_empty() {
                 // Nothing is weaker than the user's own file but the defaults.
-                let config = Config::read(&tree, &mut Reading::new(&origins));
+                let config = Config::read(&tree, &mut ReadContext::new(&origins));
                 users = config.map(|config| Box::new(Users { config, keys }));
             }
         }
-        let mut reading = Reading::new(&origins);
+        let mut reading = ReadContext::new(&origins);
         let config = Config::read(&tree, &mut reading).unwrap_or_default();
         if errors.is_empty() {
             errors = reading.errors;
         }
         if !errors.is_empty() {
-            let mut reading = Reading::new(&origins);
+            let mut reading = ReadContext::new(&origins);
             check::values(&config, &tree, &mut reading);
             errors.append(&mut reading.errors);
             return Err(in_order(errors));
@@ -290,7 +290,7 @@ impl Merged {
     }
 
     pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
-        let mut reading = Reading::new(&self.origins);
+        let mut reading = ReadContext::new(&self.origins);
         check::check(&self.config, &self.tree, &mut reading);
         if !reading.errors.is_empty() {
             return Err(in_order(reading.errors));
@@ -302,13 +302,14 @@ impl Merged {
 
 /// An agent that a layer names is that of every step a weaker one names an agent for: the stronger layer counts, also
 /// where the weaker one says more. A model that was named for such a step goes with its agent; these keys are answered.
-fn agent_of_steps(layer: &mut Node, weaker: &mut Node) -> Vec<String> {
-    let is_given = |entry: Option<&Entry>| entry.is_some_and(|entry| !matches!(entry.value.kind, Kind::Null));
+fn agent_of_steps(layer: &mut ConfigNode, weaker: &mut ConfigNode) -> Vec<String> {
+    let is_given =
+        |entry: Option<&MapEntry>| entry.is_some_and(|entry| !matches!(entry.value.kind, ConfigNodeKind::Null));
     let Some(agent) = layer.at_path(&["agent"]).filter(|agent| is_given(Some(agent))).map(|agent| agent.value.clone())
     else {
         return Vec::new();
     };
-    let Some(Kind::Map(steps)) = weaker.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) else {
+    let Some(ConfigNodeKind::Map(steps)) = weaker.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) else {
         return Vec::new();
     };
     let mut forgotten = Vec::new();
@@ -319,7 +320,7 @@ fn agent_of_steps(layer: &mut Node, weaker: &mut Node) -> Vec<String> {
             let _ = layer.put(&path, agent.clone());
             let path = ["tree", "steps", &step, "model"];
             if is_given(weaker.at_path(&path)) {
-                let _ = weaker.put(&path, Node { kind: Kind::Null, ..agent.clone() });
+                let _ = weaker.put(&path, ConfigNode { kind: ConfigNodeKind::Null, ..agent.clone() });
                 forgotten.push(path.join("."));
             }
         }
@@ -327,15 +328,15 @@ fn agent_of_steps(layer: &mut Node, weaker: &mut Node) -> Vec<String> {
     forgotten
 }
 
-/// The mistakes of layers that name an agent nobody has described, whichever layer would have to.
-fn unknown_agents(layers: &[Node], origins: &[Origin]) -> Vec<ConfigError> {
+/// The errors of layers that name an agent no layer defines.
+fn unknown_agents(layers: &[ConfigNode], origins: &[SourceText]) -> Vec<ConfigError> {
     let described = layers.iter().filter_map(|layer| match &layer.at_path(&["agents"])?.value.kind {
-        Kind::Map(agents) => Some(agents),
+        ConfigNodeKind::Map(agents) => Some(agents),
         _ => None,
     });
-    let is_given = |entry: &Entry| !matches!(entry.value.kind, Kind::Null);
+    let is_given = |entry: &MapEntry| !matches!(entry.value.kind, ConfigNodeKind::Null);
     let named = described.flatten().filter(|(_, entry)| is_given(entry)).map(|(name, _)| name.clone()).collect();
-    let mut reading = Reading::new(origins);
+    let mut reading = ReadContext::new(origins);
     layers.iter().for_each(|layer| check::named_agents(layer, &named, &mut reading));
     reading.errors
 }
@@ -350,27 +351,27 @@ fn in_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
 
 /// The directory of the project's configuration; without one, the current directory.
 fn root_of(layers: &[Layer]) -> PathBuf {
-    let file = |layer: &&Layer| matches!(layer.content, Content::File { .. }) && layer.level != Level::User;
-    let pairs = |layer: &&Layer| matches!(layer.level, Level::Env | Level::Flag);
+    let file = |layer: &&Layer| matches!(layer.content, LayerContent::File { .. }) && layer.level != Precedence::User;
+    let pairs = |layer: &&Layer| matches!(layer.level, Precedence::Env | Precedence::Flag);
     let found = layers.iter().rev().find(file).or_else(|| layers.iter().find(pairs));
     found.map(|layer| layer.base.clone()).unwrap_or_default()
 }
 
 /// The trees of all layers, weakest first. The layers of Arborist are merged in its own terms before they are
 /// translated, so that a step's setting in the file wins over a general one in a variable.
-fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, found: &mut Findings) -> Vec<Node> {
+fn read_layers(layers: Vec<Layer>, origins: &mut Vec<SourceText>, found: &mut Findings) -> Vec<ConfigNode> {
     let mut trees = Vec::new();
-    let mut foreign: Option<Node> = None;
+    let mut foreign: Option<ConfigNode> = None;
     let mut place = 0;
     for layer in layers {
-        if layer.level != Level::Arborist {
+        if layer.level != Precedence::Arborist {
             let tree = read_layer(layer, origins, found);
             trees.push(tree);
             continue;
         }
         place = if foreign.is_none() { trees.len() } else { place };
         let tree = parse_layer(layer, origins, found);
-        let mut reading = Reading::new(origins);
+        let mut reading = ReadContext::new(origins);
         arborist::check(&tree, &mut reading);
         found.errors.append(&mut reading.errors);
         arborist::warn(&tree, &mut reading);
@@ -388,33 +389,33 @@ fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, found: &mut Findin
     trees
 }
 
-/// The tree of one layer, its mistakes noted.
-fn read_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) -> Node {
+/// The tree of one layer, its errors noted.
+fn read_layer(layer: Layer, origins: &mut Vec<SourceText>, found: &mut Findings) -> ConfigNode {
     let tree = parse_layer(layer, origins, found);
     check_tree(&tree, origins, found);
     tree
 }
 
-fn check_tree(tree: &Node, origins: &[Origin], found: &mut Findings) {
-    let mut reading = Reading::new(origins);
+fn check_tree(tree: &ConfigNode, origins: &[SourceText], found: &mut Findings) {
+    let mut reading = ReadContext::new(origins);
     let _ = Config::read(tree, &mut reading);
     found.errors.append(&mut reading.errors);
 }
 
 /// The tree of one layer in the layer's own terms.
-fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) -> Node {
+fn parse_layer(layer: Layer, origins: &mut Vec<SourceText>, found: &mut Findings) -> ConfigNode {
     let index = origins.len();
-    let start = Place { source: index, line: 0, column: 0, width: 0 };
+    let start = SourceSpan { source: index, line: 0, column: 0, width: 0 };
     match layer.content {
-        Content::File { file, text } => {
+        LayerContent::File { file, text } => {
             let source = Source::file(layer.level, file);
-            origins.push(Origin { source: source.clone(), text: text.clone(), base: layer.base });
+            origins.push(SourceText { source: source.clone(), text: text.clone(), base: layer.base });
             let parsed = parse(&text, index, &source).and_then(|node| match node.kind {
-                Kind::Null => Ok(Node::empty_map(start)),
-                Kind::Map(_) => Ok(node),
+                ConfigNodeKind::Null => Ok(ConfigNode::empty_map(start)),
+                ConfigNodeKind::Map(_) => Ok(node),
                 _ => {
                     let form = match layer.level {
-                        Level::Arborist => "settings of Arborist are a JSON object, such as {\"defaults\": {…}}",
+                        Precedence::Arborist => "settings of Arborist are a JSON object, such as {\"defaults\": {…}}",
                         _ => "a configuration file is a list of `key: value` lines",
                     };
                     let error = ConfigError::new(source, form);
@@ -428,12 +429,12 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) ->
                 }
                 Err(error) => {
                     found.errors.push(*error);
-                    Node::empty_map(start)
+                    ConfigNode::empty_map(start)
                 }
             }
         }
-        Content::Pairs(pairs) => {
-            let mut tree = Node::empty_map(start);
+        LayerContent::Pairs(pairs) => {
+            let mut tree = ConfigNode::empty_map(start);
             for (source, name, value) in pairs {
                 let path = match path_of(&name, layer.level, &source) {
                     Ok(Some(path)) => path,
@@ -443,8 +444,8 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) ->
                         continue;
                     }
                 };
-                let node = Node::loose(value, origins.len());
-                origins.push(Origin { source: source.clone(), text: String::new(), base: layer.base.clone() });
+                let node = ConfigNode::loose(value, origins.len());
+                origins.push(SourceText { source: source.clone(), text: String::new(), base: layer.base.clone() });
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 if let Err(in_the_way) = tree.put(&path, node) {
                     let other = &origins[in_the_way.source].source;
@@ -454,7 +455,7 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) ->
             if origins.len() == index {
                 // A layer without settings still has its place, which its empty tree points to.
                 let source = Source { level: layer.level, file: None, name: None, line: None };
-                origins.push(Origin { source, text: String::new(), base: layer.base });
+                origins.push(SourceText { source, text: String::new(), base: layer.base });
             }
             tree
         }
@@ -463,23 +464,23 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) ->
 
 /// The path of keys a variable or flag names; none when it is no setting and not meant to be one. A variable that means
 /// nothing here may be meant for another version: it is left out.
-fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<String>>, Box<ConfigError>> {
+fn path_of(name: &str, level: Precedence, source: &Source) -> Result<Option<Vec<String>>, Box<ConfigError>> {
     if let Some(path) = arborist::variable(name) {
         return Ok(Some(path.iter().map(|&key| key.to_owned()).collect()));
     }
-    if level == Level::Flag {
+    if level == Precedence::Flag {
         return Ok(Some(name.split('.').map(str::to_owned).collect()));
     }
     let Some(key) = name.strip_prefix("PLEACH_").map(str::to_ascii_lowercase) else { return Ok(None) };
     let path: Vec<String> = key.split("__").map(str::to_owned).collect();
     let known = known(&path);
-    if known == Known::Setting {
+    if known == PathKind::Setting {
         return Ok(Some(path));
     }
     if OWN_VARIABLES.contains(&name) {
         return Ok(None);
     }
-    if known == Known::Section {
+    if known == PathKind::Section {
         let warning = ConfigError::new(source.clone(), format!("`{}` is a section, ignored", path.join(".")));
         let hint = "Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.";
         return Err(Box::new(warning.with_hint(hint.to_owned())));
@@ -490,7 +491,7 @@ fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<Strin
         None => "unknown variable, ignored".to_owned(),
     };
     let warning = ConfigError::new(source.clone(), message);
-    let hint = match meant(&key, &path[0]) {
+    let hint = match closest_variable(&key, &path[0]) {
         Some(meant) => format!("Did you mean PLEACH_{}?", meant.to_ascii_uppercase()),
         None => "Settings are named as in PLEACH_TREE__MAX_RETRIES; `pleach config` lists them.".to_owned(),
     };
@@ -499,26 +500,26 @@ fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<Strin
 
 /// What a path of keys stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Known {
+enum PathKind {
     Nothing,
     /// It has settings below it.
     Section,
     Setting,
 }
 
-fn known(path: &[String]) -> Known {
+fn known(path: &[String]) -> PathKind {
     let stands_for = |known: &str| {
         let mut known = known.split('.');
         if !path.iter().all(|key| known.next().is_some_and(|known| known == "*" || known == key)) {
-            return Known::Nothing;
+            return PathKind::Nothing;
         }
-        if known.next().is_none() { Known::Setting } else { Known::Section }
+        if known.next().is_none() { PathKind::Setting } else { PathKind::Section }
     };
-    keys().iter().map(|known| stands_for(&known.path)).max().unwrap_or(Known::Nothing)
+    keys().iter().map(|known| stands_for(&known.path)).max().unwrap_or(PathKind::Nothing)
 }
 
-/// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.
-fn meant(key: &str, first: &str) -> Option<String> {
+/// The variable that was likely meant by one that is not one, without `PLEACH_`: one `_` where two belong, or a slip.
+fn closest_variable(key: &str, first: &str) -> Option<String> {
     let named = keys().into_iter().filter(|known| !known.path.contains('*'));
     let all: Vec<String> = named.map(|known| known.path.replace('.', "__")).collect();
     let flat = |key: &str| key.replace("__", "_");
@@ -535,26 +536,26 @@ fn meant(key: &str, first: &str) -> Option<String> {
 }
 
 /// `backend:` of orchestra.yaml says what `agent:` says, in other words. An `agent:` beside it wins.
-fn map_backend(tree: &mut Node, origins: &[Origin], errors: &mut Vec<ConfigError>) {
-    let Kind::Map(map) = &mut tree.kind else { return };
-    let Some(Entry { key_at, value }) = map.remove("backend") else { return };
+fn map_backend(tree: &mut ConfigNode, origins: &[SourceText], errors: &mut Vec<ConfigError>) {
+    let ConfigNodeKind::Map(map) = &mut tree.kind else { return };
+    let Some(MapEntry { key_at, value }) = map.remove("backend") else { return };
     let text = match &value.kind {
-        Kind::Scalar { text, .. } => text.as_str(),
-        Kind::Null => return,
-        Kind::List(_) | Kind::Map(_) => "",
+        ConfigNodeKind::Scalar { text, .. } => text.as_str(),
+        ConfigNodeKind::Null => return,
+        ConfigNodeKind::List(_) | ConfigNodeKind::Map(_) => "",
     };
     let agent = match text {
         "simulation" => "simulation",
         "direct" | "langgraph" => "builtin",
         "cli" => "command:",
         other => {
-            let mut reading = Reading::new(origins);
+            let mut reading = ReadContext::new(origins);
             let hint = "It is one of: simulation, direct, langgraph, cli. pleach's own key is `agent`.".to_owned();
             reading.report(value.at, format!("`backend` cannot be `{other}`"), Some(hint));
             errors.append(&mut reading.errors);
             return;
         }
     };
-    let kind = Kind::Scalar { text: agent.to_owned(), form: Form::Text };
-    map.entry("agent".to_owned()).or_insert(Entry { key_at, value: Node { kind, at: value.at } });
+    let kind = ConfigNodeKind::Scalar { text: agent.to_owned(), form: ScalarForm::Text };
+    map.entry("agent".to_owned()).or_insert(MapEntry { key_at, value: ConfigNode { kind, at: value.at } });
 }

@@ -1,10 +1,11 @@
 //! Configuration: text in, typed settings out. Nothing here reads a file.
 //!
 //! Every source becomes a tree of values that know their place; trees are merged from the weakest layer to the
-//! strongest; the result is read into [`Config`]. Each layer is also checked by itself, so that a mistake is reported
+//! strongest; the result is read into [`Config`]. Each layer is also checked by itself, so that an error is reported
 //! even where a stronger layer covers it.
 
 mod agent;
+mod agent_lookup;
 mod arborist;
 mod check;
 mod define;
@@ -18,6 +19,7 @@ mod node;
 mod provider;
 mod read;
 mod record;
+mod secret_name;
 mod supplied;
 #[cfg(test)]
 mod tests;
@@ -25,16 +27,19 @@ mod tests;
 pub use agent::{AgentChoice, AgentRef, InvalidAgent};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
-pub use error::{ConfigError, Level, Source};
+pub use error::{ConfigError, Precedence, Source};
 pub use home_path::HomePath;
-pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
+pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, Env, HideFrom,
-    History, Isolation, Merge, Network, OnExceeded, ParserName, Price, ProviderSettings, Push, Record, RecordPush,
-    Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, TurnMode, Workspace, Worktrees,
-    keys,
+    AgentSettings, AgentStdin, Attribution, BudgetSettings, CommitGranularity, Config, ContextSettings,
+    DEFAULT_BRANCH_PREFIX, EnvSettings, HideFrom, HistoryShape, Isolation, MergeSettings, Network, OnExceeded,
+    ParserName, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool, SandboxMode, SandboxSettings,
+    StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, WorkspaceSettings, Worktrees, keys,
 };
-pub use provider::{InvalidProviderName, Provider, ProviderKind, ProviderName, Providers, Variable};
-pub use read::Key;
+pub use provider::{
+    InvalidProviderName, Price, ProviderKind, ProviderName, ProviderSettings, ProvidersSettings, ScriptProvider,
+    ServerSettings, Variable,
+};
+pub use read::SettingKey;
 pub use record::RecordedConfigError;
 pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};

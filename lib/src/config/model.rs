@@ -6,47 +6,47 @@ use std::path::PathBuf;
 use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
 use super::home_path::HomePath;
-use super::provider::{ProviderName, Providers};
-use super::read::{Key, Setting};
+use super::provider::{ProviderName, ProvidersSettings};
+use super::read::{Setting, SettingKey};
 use crate::ids::{BranchName, RepoName};
 
 section! {
     /// The configuration of a run.
     Config {
-        /// The agent that works on nodes which name none. Without one a run is simulated.
+        /// The agent for nodes that name none. Without one, a run is simulated.
         agent: Option<AgentRef> = None,
-        /// The model of that agent, for nodes which name none.
+        /// The model of that agent, for nodes that name none.
         model: Option<String> = None,
-        /// What commits say about the agent beyond their trailers.
+        /// How commits credit the agent, besides pleach's own trailers.
         attribution: Attribution = Attribution::None,
-        /// What a task's branch holds: one commit per step, or the turns as well.
-        commits: Commits = Commits::Steps,
-        /// What is too much to commit without a person looking at it.
-        commit: Commit = Commit::default(),
+        /// The commits of a task's branch: one per step, or the turns as well.
+        commits: CommitGranularity = CommitGranularity::Steps,
+        /// Limits for what is committed without a person looking at it.
+        commit: CommitSettings = CommitSettings::default(),
         /// Model providers.
-        providers: Providers = Providers::default(),
-        /// Agents by name, for nodes, steps and runs that ask for one.
+        providers: ProvidersSettings = ProvidersSettings::default(),
+        /// Named agents, for nodes, steps and runs.
         agents: BTreeMap<String, AgentSettings> = BTreeMap::new(),
-        /// Commands agents get as tools.
-        tools: Vec<Tool> = Vec::new(),
+        /// Commands that agents can use as tools.
+        tools: Vec<ToolSettings> = Vec::new(),
         /// The repositories a run works in.
-        workspace: Workspace = Workspace::default(),
+        workspace: WorkspaceSettings = WorkspaceSettings::default(),
         /// Task trees.
-        tree: Tree = Tree::default(),
-        /// The working copies agents get.
+        tree: TreeSettings = TreeSettings::default(),
+        /// The worktrees of agents.
         worktrees: Worktrees = Worktrees::default(),
         /// The merge queue.
-        merge: Merge = Merge::default(),
-        /// What agents are told of the run so far.
-        context: Context = Context::default(),
-        /// What may be spent. 0 is no limit.
-        budget: Budget = Budget::default(),
+        merge: MergeSettings = MergeSettings::default(),
+        /// What agents see of the run so far.
+        context: ContextSettings = ContextSettings::default(),
+        /// Limits on spending. 0 is no limit.
+        budget: BudgetSettings = BudgetSettings::default(),
         /// Where sessions are recorded.
-        record: Record = Record::default(),
-        /// What agents may touch outside their working copy.
-        sandbox: Sandbox = Sandbox::default(),
-        /// Which variables agents and commands get.
-        env: Env = Env::default(),
+        record: RecordSettings = RecordSettings::default(),
+        /// What agents may access outside their worktree.
+        sandbox: SandboxSettings = SandboxSettings::default(),
+        /// The variables of agents and commands.
+        env: EnvSettings = EnvSettings::default(),
     } beside {
         /// The directory the project's configuration stands in: paths below it are recorded relative to it.
         root: PathBuf,
@@ -54,7 +54,7 @@ section! {
 }
 
 choice! {
-    /// What commits say about the agent beyond their trailers.
+    /// How commits credit the agent, besides pleach's own trailers.
     Attribution {
         /// Nothing.
         None = "none",
@@ -67,7 +67,7 @@ choice! {
 
 choice! {
     /// What a task's branch holds.
-    Commits {
+    CommitGranularity {
         /// One commit per step.
         Steps = "steps",
         /// The turns as well.
@@ -76,8 +76,8 @@ choice! {
 }
 
 section! {
-    /// What is too much to commit without a person looking at it.
-    Commit {
+    /// Limits for what is committed without a person looking at it.
+    CommitSettings {
         /// The largest new file that is committed, in MiB; 0 is no limit.
         max_file_mb: u64 = 50,
         /// The most new files a turn may commit; 0 is no limit. Files whose content the repository has already are not new.
@@ -86,97 +86,53 @@ section! {
 }
 
 section! {
-    /// What a model's tokens cost, in US dollars for a million.
-    Price {
-        /// US dollars for a million tokens of input.
-        input: f64 = 0.0,
-        /// US dollars for a million tokens of output.
-        output: f64 = 0.0,
-        /// US dollars for a million tokens read from the cache; as input without it.
-        cache_read: Option<f64> = None,
-        /// US dollars for a million tokens written to the cache; as input without it.
-        cache_write: Option<f64> = None,
-    }
-}
-
-section! {
-    /// How a provider's server is called.
-    ProviderSettings {
-        /// The most tokens of one answer; without it the model's own limit.
-        max_tokens: Option<u32> = None,
-        /// The same as `base_url`, by its older name.
-        api_base: Option<String> = None,
-        /// A command that prints the key, for keys that are in no variable.
-        api_key_command: Option<String> = None,
-        /// Seconds the server may be silent before a call is given up.
-        timeout: u64 = 300,
-        /// How often a call that failed for the moment is asked again before the run pauses.
-        retries: u32 = 7,
-        /// The longest wait a server may ask for before it is asked again, in seconds.
-        max_wait: u64 = 300,
-        /// The HTTP proxy the server is reached through, in place of the one HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names.
-        proxy: Option<String> = None,
-    }
-}
-
-section! {
-    /// The scripted provider.
-    ScriptProvider {
-        /// The YAML file with the scripted provider's answers.
-        file: Option<PathBuf> = None,
-        /// Prices by model, so that what is played costs something.
-        prices: BTreeMap<String, Price> = BTreeMap::new(),
-    }
-}
-
-section! {
     /// A named agent. `role`, `persona`, `personality` and `task` are YAML files with a `content:` key.
     AgentSettings {
-        /// The agent that does the work; without it the one of the run.
+        /// The agent that runs it; by default the one of the run.
         runner: Option<AgentChoice> = None,
-        /// File with what the agent is for.
+        /// File with the agent's role.
         role: Option<PathBuf> = None,
-        /// File with who the agent is.
+        /// File with the agent's persona.
         persona: Option<PathBuf> = None,
-        /// File with how the agent talks.
+        /// File with the agent's tone.
         personality: Option<PathBuf> = None,
-        /// File with what the agent is to do.
+        /// File with the agent's task.
         task: Option<PathBuf> = None,
         /// The agent's model.
         model: Option<String> = None,
-        /// The tools the agent may use; all when the list is empty. Agents that cannot be kept to some are refused.
+        /// The tools the agent may use; all when empty. Agents that cannot be limited are refused.
         tools: Vec<String> = Vec::new(),
-        /// How the turns of an agent that is a program are told apart. Without it: gateway where its provider has a key,
-        /// else by its stream, else not at all.
+        /// How the turns of a program are separated. By default: gateway where its provider has a key, else by its
+        /// stream, else not at all.
         turns: Option<TurnMode> = None,
         /// The provider the agent's model calls are forwarded to, with `turns: gateway`.
         provider: Option<ProviderName> = None,
-        /// The program and its arguments, in place of the usual ones, with {prompt}, {prompt_file}, {model}, {tools},
+        /// The program and its arguments, instead of the usual ones, with {prompt}, {prompt_file}, {model}, {tools},
         /// {cwd} and {session} filled in.
         command: Vec<String> = Vec::new(),
-        /// What the program reads: nothing, or the task.
+        /// What the program gets on standard input: nothing, or the task.
         stdin: Option<AgentStdin> = None,
-        /// What the program's output is read as.
+        /// The format of the program's output.
         parser: Option<ParserName> = None,
-        /// Variables for the program.
+        /// Environment variables of the program.
         env: BTreeMap<String, String> = BTreeMap::new(),
-        /// Arguments after the usual ones.
+        /// Additional arguments.
         args: Vec<String> = Vec::new(),
-        /// What the program may do without asking, in its own words, as acceptEdits, workspace-write or yolo.
+        /// What the program may do without asking, in its own terms, such as acceptEdits, workspace-write or yolo.
         permission_mode: Option<String> = None,
         /// Seconds one run of the program may take; no limit without it.
         timeout: Option<u64> = None,
-        /// Seconds the program may go without a sign of life, which is output, a call of its model through the gateway or
-        /// a changed file; 1800 without it.
+        /// Seconds the program may go without output, a model call through the gateway or a changed file; 1800 by
+        /// default.
         idle_timeout: Option<u64> = None,
-        /// How many calls of its model in a row may end without a whole answer and without a changed file before the
-        /// program is ended, with `turns: gateway`; 10 without it.
+        /// How many model calls in a row may fail without a changed file before the program is ended, with `turns:
+        /// gateway`; 10 by default.
         max_failed_calls: Option<u32> = None,
     }
 }
 
 choice! {
-    /// How the turns of an agent that is a program are told apart.
+    /// How the turns of a program are separated.
     TurnMode {
         /// By the calls of its model, which go through pleach. Turns are exact, and its own logins are not used.
         Gateway = "gateway",
@@ -219,21 +175,21 @@ choice! {
 
 section! {
     /// A command agents get as a tool.
-    Tool {
-        /// What the tool is called. Needed.
+    ToolSettings {
+        /// The name of the tool. Required.
         name: String = String::new(),
-        /// The command the tool runs. Needed.
+        /// The command the tool runs. Required.
         command: String = String::new(),
-        /// What the tool does, in words for the model.
+        /// A description of the tool for the model.
         description: String = String::new(),
     }
 }
 
 section! {
     /// The repositories a run works in.
-    Workspace {
-        /// Repositories by name. Without any, the one the run was started in.
-        repos: BTreeMap<RepoName, Repo> = BTreeMap::new(),
+    WorkspaceSettings {
+        /// Repositories by name; by default the one the run was started in.
+        repos: BTreeMap<RepoName, RepoSettings> = BTreeMap::new(),
         /// Tools of one repository.
         tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
     }
@@ -244,31 +200,31 @@ pub const DEFAULT_BRANCH_PREFIX: &str = "pleach/";
 
 section! {
     /// One repository of the workspace.
-    Repo {
-        /// Where the repository is. Needed.
+    RepoSettings {
+        /// The path of the repository. Required.
         path: Option<PathBuf> = None,
-        /// What the names of session branches in this repository begin with.
+        /// The prefix of session branches in this repository.
         branch_prefix: String = DEFAULT_BRANCH_PREFIX.to_owned(),
-        /// Where the repository is cloned from and pushed to.
+        /// The remote to clone from and push to.
         remote: Option<String> = None,
-        /// When session branches are pushed. Without it: on_completion with a remote, otherwise never.
-        push: Option<Push> = None,
-        /// How many commits a clone takes; all without it.
+        /// When session branches are pushed; by default on_completion with a remote, otherwise never.
+        push: Option<PushPolicy> = None,
+        /// The depth of a clone; by default all commits.
         clone_depth: Option<u32> = None,
     }
 }
 
-impl Repo {
+impl RepoSettings {
     /// When session branches are pushed.
-    pub fn push_policy(&self) -> Push {
-        let default = if self.remote.is_some() { Push::OnCompletion } else { Push::Never };
+    pub fn push_policy(&self) -> PushPolicy {
+        let default = if self.remote.is_some() { PushPolicy::OnCompletion } else { PushPolicy::Never };
         self.push.unwrap_or(default)
     }
 }
 
 choice! {
     /// When session branches are pushed.
-    Push {
+    PushPolicy {
         /// Never.
         Never = "never",
         /// When the pipeline is done.
@@ -281,43 +237,43 @@ choice! {
 section! {
     /// A tool of one repository.
     RepoTool {
-        /// The command the tool runs. Needed.
+        /// The command the tool runs. Required.
         command: String = String::new(),
-        /// What the tool does, in words for the model.
+        /// A description of the tool for the model.
         description: String = String::new(),
     }
 }
 
 section! {
     /// Task trees.
-    Tree {
-        /// The test of prompts, and of tasks that have none of their own.
+    TreeSettings {
+        /// The test for prompts, and for tasks without a test of their own.
         test_command: Option<String> = None,
-        /// Seconds a test may take that has no `timeout` of its own.
+        /// The timeout in seconds of tests without their own.
         test_timeout: u64 = 300,
-        /// Seconds an agent may take for one step; no limit without it.
+        /// Seconds an agent may take for one step; no limit by default.
         runner_timeout: Option<u64> = None,
-        /// Attempts a task gets.
+        /// The budget of attempts of a task.
         max_retries: u32 = 5,
-        /// The branch older histories are read against; without it the one `origin/HEAD` names, then `main`, then
+        /// The base branch for reading older histories; by default the one `origin/HEAD` names, then `main`, then
         /// `master`.
         base_branch: Option<BranchName> = None,
-        /// The directory reports of tasks go to.
+        /// The directory of reports of tasks.
         report_dir: Option<PathBuf> = None,
-        /// The directory logs of tasks go to.
+        /// The directory of logs of tasks.
         log_dir: Option<PathBuf> = None,
         /// Whether logs are committed; otherwise they are in the session's record.
         commit_logs: bool = true,
-        /// What has a branch of its own: nothing, every phase, or every task.
+        /// What gets its own branch: nothing, every phase, or every task.
         isolation: Isolation = Isolation::None,
-        /// The pipeline that works on a task, in place of the built-in one.
+        /// The pipeline for tasks, instead of the built-in one.
         pipeline: Option<PathBuf> = None,
-        /// Whether a task ends early when two attempts in a row get nowhere.
+        /// Whether a task ends early when two attempts in a row make no progress.
         early_stop: bool = true,
         /// Whether the branches of tasks and phases are deleted once their commits are on the target.
         delete_branches: bool = true,
         /// Agent and model of each step.
-        steps: BTreeMap<String, Step> = BTreeMap::new(),
+        steps: BTreeMap<String, StepSettings> = BTreeMap::new(),
     }
 }
 
@@ -335,7 +291,7 @@ choice! {
 
 section! {
     /// Agent and model of one step.
-    Step {
+    StepSettings {
         /// The agent of this step.
         runner: Option<AgentRef> = None,
         /// The model of this step.
@@ -344,52 +300,52 @@ section! {
 }
 
 section! {
-    /// What agents are told of the run so far.
-    Context {
-        /// Characters of a failed command's output the next agent is told: its first ten lines and as much of its end as
+    /// What agents see of the run so far.
+    ContextSettings {
+        /// Characters of a failed command's output the next agent sees: its first ten lines and as much of its end as
         /// fits.
         output_chars: u32 = 8000,
     }
 }
 
 section! {
-    /// The working copies agents get.
+    /// The worktrees of agents.
     Worktrees {
-        /// The directory worktrees are made in; without it, one in the user's state directory.
+        /// The directory of worktrees; by default one in the user's state directory.
         base: Option<PathBuf> = None,
-        /// A command that is run once in each new worktree.
+        /// A command to run once in each new worktree.
         setup: Option<String> = None,
         /// Tracked files and directories that are left out of worktrees: paths from the root, or patterns as in
-        /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay what they are in every commit, unless an agent
-        /// makes them anew.
+        /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay unchanged in every commit, unless an agent
+        /// creates them again.
         exclude: Vec<String> = Vec::new(),
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),
-        /// Whether a session's branches go when its worktrees go.
+        /// Whether a session's branches are removed with its worktrees.
         delete_branches: bool = false,
-        /// How many worktrees of sessions that are done are kept, the newest, to look at and to build in. Others are
-        /// removed once a branch has all that is in them.
+        /// How many worktrees of finished sessions are kept, the newest. Others are removed once a branch has all their
+        /// work.
         pool: u32 = 4,
     }
 }
 
 section! {
     /// The merge queue.
-    Merge {
+    MergeSettings {
         /// Whether hooks of the repository run in a merge.
         run_hooks: bool = false,
         /// Whether the merge queue runs at all.
         enabled: bool = true,
         /// Seconds between two looks at the merge queue.
         interval_secs: u64 = 60,
-        /// Whether what merges cleanly lands without being asked for.
+        /// Whether clean merges land automatically.
         auto_merge_clean: bool = true,
-        /// How often a conflict is tried again.
+        /// How often a conflict is retried.
         max_conflict_retries: u32 = 2,
         /// The test every candidate must pass.
         test_command: Option<String> = None,
         /// What the target's history looks like: one line of commits, or merge commits.
-        history: History = History::Linear,
+        history: HistoryShape = HistoryShape::Linear,
         /// Whether files are merged by their structure where lines do not.
         structural: Structural = Structural::Auto,
     }
@@ -397,7 +353,7 @@ section! {
 
 choice! {
     /// What the target's history looks like.
-    History {
+    HistoryShape {
         /// One line of commits.
         Linear = "linear",
         /// Merge commits.
@@ -417,7 +373,7 @@ choice! {
 
 section! {
     /// What may be spent.
-    Budget {
+    BudgetSettings {
         /// Tokens a run may use, in a task tree all its tasks together; 0 is no limit.
         tokens: u64 = 0,
         /// US dollars a run may cost, in a task tree all its tasks together; 0 is no limit.
@@ -449,7 +405,7 @@ choice! {
 
 section! {
     /// Where sessions are recorded.
-    Record {
+    RecordSettings {
         /// The repository of the workspace that holds the records; the first one without it.
         repo: Option<RepoName> = None,
         /// Whether records are pushed.
@@ -474,25 +430,24 @@ choice! {
 }
 
 section! {
-    /// What agents may touch outside their working copy.
-    Sandbox {
+    /// What agents may access outside their worktree.
+    SandboxSettings {
         /// Whether agents run in a sandbox: where the system has one, always, or never.
         mode: SandboxMode = SandboxMode::Auto,
         /// What agents can reach: their model through pleach, or everything.
         network: Network = Network::Gateway,
         /// Paths outside their worktree agents, tools and tests may write.
         rw: Vec<PathBuf> = Vec::new(),
-        /// Paths outside their worktree agents may read, beside the system's; everything when empty.
+        /// Paths outside their worktree agents may read, besides the system's; everything when empty.
         ro: Vec<PathBuf> = Vec::new(),
-        /// Paths that cannot be read, whatever else may be: keys, logins, browsers, pleach's own state. A list replaces
-        /// this one.
+        /// Paths that cannot be read: keys, logins, browsers, pleach's own state. A list replaces the default.
         hide: Vec<HomePath> = HIDDEN.map(HomePath::from).to_vec(),
-        /// Whom `hide` is about: agents and what they start, or tools, tests and setup as well.
+        /// Who cannot read `hide`: agents and what they start, or tools, tests and setup as well.
         hide_from: HideFrom = HideFrom::Agents,
     }
 }
 
-/// What nobody's work needs, and whoever has it can be its user elsewhere.
+/// Paths no work needs, and which give access elsewhere.
 const HIDDEN: [&str; 18] = [
     "~/.ssh",
     "~/.aws",
@@ -514,8 +469,8 @@ const HIDDEN: [&str; 18] = [
     "~/.local/state/pleach",
 ];
 
-impl Sandbox {
-    /// Whether agents that are any command reach nothing at all: nobody but they themselves would know what.
+impl SandboxSettings {
+    /// Whether agents that are plain commands get no network: it is unknown which model they use.
     pub fn closes_commands(&self) -> bool {
         self.mode == SandboxMode::Required && self.network == Network::Gateway
     }
@@ -532,9 +487,9 @@ choice! {
 }
 
 section! {
-    /// Which variables agents and commands get.
-    Env {
-        /// Variables agents and commands get though they are named like secrets or hold one.
+    /// The variables of agents and commands.
+    EnvSettings {
+        /// Variables passed to agents and commands although they look like secrets.
         pass: Vec<String> = Vec::new(),
     }
 }
@@ -562,7 +517,7 @@ choice! {
 }
 
 /// Every key of the configuration.
-pub fn keys() -> Vec<Key> {
+pub fn keys() -> Vec<SettingKey> {
     let mut keys = Vec::new();
     Config::keys("", "", serde_json::Value::Null, &mut keys);
     keys

@@ -1,7 +1,7 @@
 //! A YAML document as a tree in which every value knows its place.
 //!
-//! Settings are merged and checked on this tree rather than on typed structs, so that one reading finds every
-//! mistake of a file, and a value that wins over another still knows the file and line it came from.
+//! Settings are merged and checked on this tree rather than on typed structs, so that one reading finds every error of
+//! a file, and a value that wins over another still knows the file and line it came from.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use super::error::{ConfigError, Source};
 /// Nesting no configuration needs; deeper documents are refused before they can exhaust the stack.
 const DEEPEST: usize = 32;
 
-/// Where a value stands: which source, and where in it. Line 0 stands for a source without lines.
+/// Where a value is: which source, and where in it. Line 0 stands for a source without lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourceSpan {
     pub source: usize,
     pub line: u32,
     pub column: u32,
@@ -25,27 +25,27 @@ pub(super) struct Place {
 
 /// A value with its place.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
-    pub kind: Kind,
-    pub at: Place,
+pub(super) struct ConfigNode {
+    pub kind: ConfigNodeKind,
+    pub at: SourceSpan,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ConfigNodeKind {
     /// Nothing was written after the key: the layer says nothing about it.
     Null,
     Scalar {
         text: String,
-        form: Form,
+        form: ScalarForm,
     },
-    List(Vec<Node>),
-    Map(BTreeMap<String, Entry>),
+    List(Vec<ConfigNode>),
+    Map(BTreeMap<String, MapEntry>),
 }
 
 /// How a scalar was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ScalarForm {
     Text,
     Bool,
     Number,
@@ -55,54 +55,54 @@ pub(super) enum Form {
 
 /// A value of a map, with the place of its key.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
-    pub key_at: Place,
-    pub value: Node,
+pub(super) struct MapEntry {
+    pub key_at: SourceSpan,
+    pub value: ConfigNode,
 }
 
-impl Node {
-    pub fn empty_map(at: Place) -> Self {
-        Self { kind: Kind::Map(BTreeMap::new()), at }
+impl ConfigNode {
+    pub fn empty_map(at: SourceSpan) -> Self {
+        Self { kind: ConfigNodeKind::Map(BTreeMap::new()), at }
     }
 
     pub fn loose(text: impl Into<String>, source: usize) -> Self {
-        let at = Place { source, line: 0, column: 0, width: 0 };
-        Self { kind: Kind::Scalar { text: text.into(), form: Form::Loose }, at }
+        let at = SourceSpan { source, line: 0, column: 0, width: 0 };
+        Self { kind: ConfigNodeKind::Scalar { text: text.into(), form: ScalarForm::Loose }, at }
     }
 
     /// The value at a path of keys, if the path leads anywhere.
-    pub fn at_path(&self, path: &[&str]) -> Option<&Entry> {
+    pub fn at_path(&self, path: &[&str]) -> Option<&MapEntry> {
         let (first, rest) = path.split_first()?;
-        let Kind::Map(map) = &self.kind else { return None };
+        let ConfigNodeKind::Map(map) = &self.kind else { return None };
         let entry = map.get(*first)?;
         if rest.is_empty() { Some(entry) } else { entry.value.at_path(rest) }
     }
 
     /// Puts a value at a path of keys, making the maps on the way, also where nothing was written after a key. What is
     /// there already stays when it is in the way: its place comes back.
-    pub fn put(&mut self, path: &[&str], value: Node) -> Result<(), Place> {
-        if matches!(self.kind, Kind::Null) {
-            self.kind = Kind::Map(BTreeMap::new());
+    pub fn put(&mut self, path: &[&str], value: ConfigNode) -> Result<(), SourceSpan> {
+        if matches!(self.kind, ConfigNodeKind::Null) {
+            self.kind = ConfigNodeKind::Map(BTreeMap::new());
         }
-        let Kind::Map(map) = &mut self.kind else { return Err(self.at) };
+        let ConfigNodeKind::Map(map) = &mut self.kind else { return Err(self.at) };
         let Some((first, rest)) = path.split_first() else { return Ok(()) };
         let at = value.at;
         if rest.is_empty() {
-            map.insert((*first).to_owned(), Entry { key_at: at, value });
+            map.insert((*first).to_owned(), MapEntry { key_at: at, value });
             return Ok(());
         }
         let entry = map.entry((*first).to_owned());
-        entry.or_insert_with(|| Entry { key_at: at, value: Node::empty_map(at) }).value.put(rest, value)
+        entry.or_insert_with(|| MapEntry { key_at: at, value: ConfigNode::empty_map(at) }).value.put(rest, value)
     }
 
-    /// Lays a stronger tree over this one: maps key by key, everything else whole. Null says nothing.
-    pub fn overlay(&mut self, stronger: Node) {
+    /// Merges a stronger tree into this one: maps key by key, everything else whole. Null changes nothing.
+    pub fn overlay(&mut self, stronger: ConfigNode) {
         match (&mut self.kind, stronger.kind) {
-            (_, Kind::Null) => {}
-            (Kind::Map(map), Kind::Map(over)) => {
+            (_, ConfigNodeKind::Null) => {}
+            (ConfigNodeKind::Map(map), ConfigNodeKind::Map(over)) => {
                 for (key, entry) in over {
                     match map.get_mut(&key) {
-                        Some(below) if !matches!(entry.value.kind, Kind::Null) => {
+                        Some(below) if !matches!(entry.value.kind, ConfigNodeKind::Null) => {
                             below.key_at = entry.key_at;
                             below.value.overlay(entry.value);
                         }
@@ -113,27 +113,27 @@ impl Node {
                     }
                 }
             }
-            (_, kind) => *self = Node { kind, at: stronger.at },
+            (_, kind) => *self = ConfigNode { kind, at: stronger.at },
         }
     }
 
     /// Calls `visit` with the dotted path and place of every leaf. Lists are leaves.
-    pub fn leaves(&self, prefix: &str, visit: &mut impl FnMut(&str, Place)) {
+    pub fn leaves(&self, prefix: &str, visit: &mut impl FnMut(&str, SourceSpan)) {
         match &self.kind {
-            Kind::Null => {}
-            Kind::Map(map) => {
+            ConfigNodeKind::Null => {}
+            ConfigNodeKind::Map(map) => {
                 for (key, entry) in map {
                     let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                     entry.value.leaves(&path, visit);
                 }
             }
-            Kind::Scalar { .. } | Kind::List(_) => visit(prefix, self.at),
+            ConfigNodeKind::Scalar { .. } | ConfigNodeKind::List(_) => visit(prefix, self.at),
         }
     }
 }
 
-/// Reads YAML (or JSON, which is YAML) into a tree. The first mistake of syntax ends it.
-pub(super) fn parse(text: &str, source: usize, place: &Source) -> Result<Node, Box<ConfigError>> {
+/// Reads YAML (or JSON, which is YAML) into a tree. The first error of syntax ends it.
+pub(super) fn parse(text: &str, source: usize, place: &Source) -> Result<ConfigNode, Box<ConfigError>> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         budget: serde_saphyr::budget! { max_depth: DEEPEST },
@@ -153,7 +153,7 @@ fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The parser's message in our words where its own speak of its programming interface.
+/// The parser's message, reworded where it refers to its programming interface.
 fn syntax_message(error: &serde_saphyr::Error, text: &str) -> String {
     use serde_saphyr::Error;
     match error {
@@ -183,41 +183,43 @@ struct Located {
 
 enum Raw {
     Null,
-    Scalar(String, Form),
+    Scalar(String, ScalarForm),
     List(Vec<Located>),
     Map(Vec<(Spanned<String>, Located)>),
 }
 
 impl Located {
-    fn into_node(self, text: &str, source: usize) -> Node {
+    fn into_node(self, text: &str, source: usize) -> ConfigNode {
         let written = written(&self.defined, text);
         let width = written.map_or(1, |written| narrow(written.lines().next().unwrap_or("").chars().count() as u64));
         let at = place(&self.seen, source, width);
         let kind = match self.raw {
-            Raw::Null => Kind::Null,
+            Raw::Null => ConfigNodeKind::Null,
             // A number keeps the digits it was written with: a model called `5.10` is not `5.1`.
-            Raw::Scalar(parsed, Form::Number) => {
-                Kind::Scalar { text: written.map_or(parsed, str::to_owned), form: Form::Number }
+            Raw::Scalar(parsed, ScalarForm::Number) => {
+                ConfigNodeKind::Scalar { text: written.map_or(parsed, str::to_owned), form: ScalarForm::Number }
             }
-            Raw::Scalar(text, form) => Kind::Scalar { text, form },
-            Raw::List(items) => Kind::List(items.into_iter().map(|item| item.into_node(text, source)).collect()),
-            Raw::Map(entries) => Kind::Map(
+            Raw::Scalar(text, form) => ConfigNodeKind::Scalar { text, form },
+            Raw::List(items) => {
+                ConfigNodeKind::List(items.into_iter().map(|item| item.into_node(text, source)).collect())
+            }
+            Raw::Map(entries) => ConfigNodeKind::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
                         let width = narrow(key.value.chars().count() as u64);
                         let key_at = place(&key.referenced, source, width);
-                        (key.value, Entry { key_at, value: value.into_node(text, source) })
+                        (key.value, MapEntry { key_at, value: value.into_node(text, source) })
                     })
                     .collect(),
             ),
         };
-        Node { kind, at }
+        ConfigNode { kind, at }
     }
 }
 
-fn place(location: &Location, source: usize, width: u32) -> Place {
-    Place { source, line: narrow(location.line()), column: narrow(location.column()), width: width.max(1) }
+fn place(location: &Location, source: usize, width: u32) -> SourceSpan {
+    SourceSpan { source, line: narrow(location.line()), column: narrow(location.column()), width: width.max(1) }
 }
 
 /// The text a scalar was written as.
@@ -263,31 +265,31 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Bool))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Bool))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Number))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Number))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Number))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Number))
     }
 
     fn visit_i128<E>(self, value: i128) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Number))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Number))
     }
 
     fn visit_u128<E>(self, value: u128) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Number))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Number))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_string(), Form::Number))
+        Ok(Raw::Scalar(value.to_string(), ScalarForm::Number))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-        Ok(Raw::Scalar(value.to_owned(), Form::Text))
+        Ok(Raw::Scalar(value.to_owned(), ScalarForm::Text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -11,10 +12,8 @@ use serde_json::Value;
 
 use super::define::{choice, section};
 use super::environment::Environment;
-use super::model::{Price, ProviderSettings, ScriptProvider};
-use super::node::{Kind, Node};
-use super::read::{Fields, Key, Reading, Setting, each_string};
-use crate::redact::is_secret_name;
+use super::node::{ConfigNode, ConfigNodeKind};
+use super::read::{ReadContext, SectionFields, Setting, SettingKey, each_string};
 
 /// The name of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,7 +22,7 @@ pub struct ProviderName(Cow<'static, str>);
 
 /// A text that can be no provider's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` can be no provider's name: small letters, digits, `-` and `_`, with a letter first")]
+#[error("`{0}` is not a valid provider name: use lowercase letters, digits, `-` and `_`, starting with a letter")]
 pub struct InvalidProviderName(String);
 
 impl ProviderName {
@@ -91,7 +90,7 @@ impl fmt::Display for ProviderName {
 }
 
 impl Setting for ProviderName {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let name = String::read(node, reading)?.parse();
         if let Err(error) = &name {
             reading.fail(node.at, InvalidProviderName::to_string(error));
@@ -114,13 +113,13 @@ impl Setting for ProviderName {
 
 /// Model providers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Given")]
-pub struct Providers {
-    /// The provider for nodes that name none. Without it, the first one that has a key.
+#[serde(from = "RecordedProviders")]
+pub struct ProvidersSettings {
+    /// The provider for nodes that name none; by default the first one that has a key.
     pub default: Option<ProviderName>,
     /// Those behind a server: the ones pleach knows, and the configuration's own.
     #[serde(flatten)]
-    pub servers: BTreeMap<ProviderName, Provider>,
+    pub servers: BTreeMap<ProviderName, ServerSettings>,
     /// Answers from a file, for demos and tests.
     pub script: ScriptProvider,
 }
@@ -128,50 +127,50 @@ pub struct Providers {
 /// Variables that a header may be made of and everybody needs.
 const OF_EVERYBODY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"];
 
-/// Model providers as a record has them: those nobody has set anything of may be missing.
+/// Model providers as recorded: those without settings may be missing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Given {
+struct RecordedProviders {
     default: Option<ProviderName>,
     script: ScriptProvider,
     #[serde(flatten)]
-    servers: BTreeMap<ProviderName, Provider>,
+    servers: BTreeMap<ProviderName, ServerSettings>,
 }
 
-impl From<Given> for Providers {
-    fn from(given: Given) -> Self {
+impl From<RecordedProviders> for ProvidersSettings {
+    fn from(given: RecordedProviders) -> Self {
         let mut providers = Self { default: given.default, script: given.script, ..Self::default() };
         providers.servers.extend(given.servers);
         providers
     }
 }
 
-impl Default for Providers {
+impl Default for ProvidersSettings {
     fn default() -> Self {
-        let servers = ProviderName::REMOTE.into_iter().map(|name| (name, Provider::default())).collect();
+        let servers = ProviderName::REMOTE.into_iter().map(|name| (name, ServerSettings::default())).collect();
         Self { default: None, servers, script: ScriptProvider::default() }
     }
 }
 
-impl Providers {
+impl ProvidersSettings {
     /// The settings of a provider that speaks to a server.
-    pub fn get(&self, name: &ProviderName) -> Option<&Provider> {
+    pub fn get(&self, name: &ProviderName) -> Option<&ServerSettings> {
         self.servers.get(name)
     }
 
     /// Those that speak to a server, in the order in which one is picked when none is named: the ones pleach knows, then
     /// the configuration's own by their names.
-    pub fn remote(&self) -> impl Iterator<Item = (&ProviderName, &Provider)> {
+    pub fn remote(&self) -> impl Iterator<Item = (&ProviderName, &ServerSettings)> {
         let (known, own): (Vec<_>, Vec<_>) = self.servers.iter().partition(|(name, _)| name.is_known());
         let place = |name: &ProviderName| ProviderName::REMOTE.iter().position(|known| known == name);
-        let mut known: Vec<(&ProviderName, &Provider)> = known;
+        let mut known: Vec<(&ProviderName, &ServerSettings)> = known;
         known.sort_by_key(|(name, _)| place(name));
         known.into_iter().chain(own)
     }
 
     /// The variables whose values are for providers alone: keys and headers, named by settings or settings themselves.
     pub fn secret_variables(&self, environment: &Environment) -> Vec<OsString> {
-        let of = |given: &Provider| {
+        let of = |given: &ServerSettings| {
             let headers = given.headers.values().filter_map(|text| Variable::of(text));
             given.api_key.iter().cloned().chain(headers).map(|variable| variable.0).collect::<Vec<_>>()
         };
@@ -188,16 +187,16 @@ impl Providers {
 }
 
 const DEFAULT: (&str, &str) =
-    ("default", "The provider for nodes that name none. Without it, the first one that has a key.");
+    ("default", "The provider for nodes that name none; by default the first one that has a key.");
 const SCRIPT: &str = "script";
 
-impl Setting for Providers {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+impl Setting for ProvidersSettings {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let named: Vec<&str> = match &node.kind {
-            Kind::Map(map) => map.keys().map(String::as_str).collect(),
+            ConfigNodeKind::Map(map) => map.keys().map(String::as_str).collect(),
             _ => Vec::new(),
         };
-        let fields = Fields::open(node, &named, reading)?;
+        let fields = SectionFields::open(node, &named, reading)?;
         let mut providers = Self::default();
         for name in named {
             match name {
@@ -219,14 +218,14 @@ impl Setting for Providers {
         "a section".to_owned()
     }
 
-    fn keys(path: &str, _: &str, _: Value, out: &mut Vec<Key>) {
+    fn keys(path: &str, _: &str, _: Value, out: &mut Vec<SettingKey>) {
         let (default, about) = DEFAULT;
         Option::<ProviderName>::keys(&format!("{path}.{default}"), about, Value::Null, out);
         for name in ProviderName::REMOTE {
-            Provider::keys(&format!("{path}.{name}"), "", Value::Null, out);
+            ServerSettings::keys(&format!("{path}.{name}"), "", Value::Null, out);
         }
         ScriptProvider::keys(&format!("{path}.{SCRIPT}"), "", Value::Null, out);
-        Provider::keys(&format!("{path}.*"), "", Value::Null, out);
+        ServerSettings::keys(&format!("{path}.*"), "", Value::Null, out);
     }
 
     fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
@@ -235,7 +234,7 @@ impl Setting for Providers {
             match key.as_str() {
                 "default" => ProviderName::each_text(value, visit),
                 SCRIPT => ScriptProvider::each_text(value, visit),
-                _ => Provider::each_text(value, visit),
+                _ => ServerSettings::each_text(value, visit),
             }
         }
     }
@@ -243,12 +242,12 @@ impl Setting for Providers {
 
 section! {
     /// One model provider.
-    Provider {
-        /// The language its server speaks. Needed for a provider that pleach does not know by its name.
+    ServerSettings {
+        /// The API of its server. Required for a provider pleach does not know by name.
         kind: Option<ProviderKind> = None,
-        /// The server's address, with the path and the query its calls need. In place of the provider's own.
+        /// The server's address, with the path and query its calls need, instead of the provider's own.
         base_url: Option<String> = None,
-        /// The variable its key is in, as `$NAME`. In place of the provider's own; without either no key is sent.
+        /// The variable that holds its key, as `$NAME`, instead of the provider's own; without either no key is sent.
         api_key: Option<Variable> = None,
         /// Headers sent with every call. `$NAME` stands for the value of a variable.
         headers: BTreeMap<String, String> = BTreeMap::new(),
@@ -257,6 +256,50 @@ section! {
         /// How its server is called.
         settings: ProviderSettings = ProviderSettings::default(),
         /// Prices by model, over those pleach knows.
+        prices: BTreeMap<String, Price> = BTreeMap::new(),
+    }
+}
+
+section! {
+    /// What a model's tokens cost, in US dollars for a million.
+    Price {
+        /// US dollars for a million tokens of input.
+        input: f64 = 0.0,
+        /// US dollars for a million tokens of output.
+        output: f64 = 0.0,
+        /// US dollars for a million tokens read from the cache; as input without it.
+        cache_read: Option<f64> = None,
+        /// US dollars for a million tokens written to the cache; as input without it.
+        cache_write: Option<f64> = None,
+    }
+}
+
+section! {
+    /// How a provider's server is called.
+    ProviderSettings {
+        /// The most tokens of one answer; without it the model's own limit.
+        max_tokens: Option<u32> = None,
+        /// The older name of `base_url`.
+        api_base: Option<String> = None,
+        /// A command that prints the key, for keys that are not in a variable.
+        api_key_command: Option<String> = None,
+        /// Seconds without data before a call is abandoned.
+        timeout: u64 = 300,
+        /// How often a temporarily failed call is retried before the run pauses.
+        retries: u32 = 7,
+        /// The longest delay a server may ask for before a retry, in seconds.
+        max_wait: u64 = 300,
+        /// The HTTP proxy for this server, instead of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY.
+        proxy: Option<String> = None,
+    }
+}
+
+section! {
+    /// The scripted provider.
+    ScriptProvider {
+        /// The YAML file with the scripted provider's answers.
+        file: Option<PathBuf> = None,
+        /// Prices by model, so that scripted answers cost something.
         prices: BTreeMap<String, Price> = BTreeMap::new(),
     }
 }
@@ -275,19 +318,12 @@ choice! {
     }
 }
 
-impl Provider {
+impl ServerSettings {
     /// The address of its server and the setting that gives it, if one does.
     pub fn address(&self) -> Option<(&str, &'static str)> {
         let older = || Some((self.settings.api_base.as_deref()?, "settings.api_base"));
         self.base_url.as_deref().map(|address| (address, "base_url")).or_else(older)
     }
-}
-
-/// Whether what stands beside a name, as the value of a header or in the query of an address, is to be kept secret.
-pub(super) fn holds_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let words = ["code", "cookie", "key", "pass", "pw", "pwd", "sig", "signature", "subscription-key"];
-    is_secret_name(name) || lower.contains("authorization") || words.contains(&lower.as_str())
 }
 
 /// A variable that holds a secret, in the place of the secret: `$NAME`.
@@ -326,12 +362,12 @@ impl From<Variable> for String {
 }
 
 impl Setting for Variable {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let variable = Self::of(&String::read(node, reading)?);
         if variable.is_none() {
             let hint = "Keys do not belong in configuration files: put it into a variable and write `$NAME` with the \
                         variable's name, or set `settings.api_key_command`.";
-            reading.report(node.at, "this is no variable such as `$NAME`", Some(hint.to_owned()));
+            reading.report(node.at, "expected a variable such as `$NAME`", Some(hint.to_owned()));
         }
         variable
     }

@@ -1,4 +1,4 @@
-//! From a tree of values to typed settings, collecting every mistake on the way.
+//! From a tree of values to typed settings, collecting every error on the way.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::error::{ConfigError, Source};
-use super::node::{Entry, Form, Kind, Node, Place, parse};
+use super::node::{ConfigNode, ConfigNodeKind, MapEntry, ScalarForm, SourceSpan, parse};
 use crate::ids::{BranchName, RepoName};
 use crate::text::closest;
 
 /// A source of settings: what it is called, its text for excerpts, and the directory its relative paths start from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Origin {
+pub(super) struct SourceText {
     pub source: Source,
     pub text: String,
     pub base: PathBuf,
@@ -22,27 +22,27 @@ pub(super) struct Origin {
 
 /// One key of the configuration, for listings and explanations.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Key {
+pub struct SettingKey {
     /// The dotted key; `*` stands for a name the user chooses.
     pub path: String,
     /// What it means.
     pub about: String,
     /// What its value may be.
     pub takes: String,
-    /// Its value when nobody gives one; null when it then has none.
+    /// Its default; null without one.
     pub default: Value,
 }
 
 /// The state of one reading: where values come from, and what was wrong so far.
 #[derive(Debug)]
-pub(super) struct Reading<'o> {
-    origins: &'o [Origin],
+pub(super) struct ReadContext<'o> {
+    origins: &'o [SourceText],
     path: Vec<String>,
     pub errors: Vec<ConfigError>,
 }
 
-impl<'o> Reading<'o> {
-    pub fn new(origins: &'o [Origin]) -> Self {
+impl<'o> ReadContext<'o> {
+    pub fn new(origins: &'o [SourceText]) -> Self {
         Self { origins, path: Vec::new(), errors: Vec::new() }
     }
 
@@ -51,11 +51,11 @@ impl<'o> Reading<'o> {
         self.path.join(".")
     }
 
-    pub fn fail(&mut self, at: Place, message: impl Into<String>) {
+    pub fn fail(&mut self, at: SourceSpan, message: impl Into<String>) {
         self.report(at, message, None);
     }
 
-    pub fn report(&mut self, at: Place, message: impl Into<String>, hint: Option<String>) {
+    pub fn report(&mut self, at: SourceSpan, message: impl Into<String>, hint: Option<String>) {
         let Some(origin) = self.origins.get(at.source) else { return };
         let error = ConfigError::new(origin.source.clone(), message);
         let error = error.located(&origin.text, at.line, at.column, at.width);
@@ -63,26 +63,26 @@ impl<'o> Reading<'o> {
     }
 
     /// Reads the value of one key, with the key on the path while it lasts.
-    pub fn enter<T: Setting>(&mut self, key: &str, node: &Node) -> Option<T> {
+    pub fn enter<T: Setting>(&mut self, key: &str, node: &ConfigNode) -> Option<T> {
         self.path.push(key.to_owned());
         let value = T::read(node, self);
         self.path.pop();
         value
     }
 
-    fn expected(&mut self, node: &Node, what: &str) {
+    fn expected(&mut self, node: &ConfigNode, what: &str) {
         self.expected_at(&self.key(), node, what);
     }
 
-    /// Tells that the value of a key, whatever is being read, is of the wrong kind.
-    pub fn expected_at(&mut self, key: &str, node: &Node, what: &str) {
+    /// Reports that the value of a key has the wrong kind.
+    pub fn expected_at(&mut self, key: &str, node: &ConfigNode, what: &str) {
         let found = match &node.kind {
-            Kind::Null => "nothing",
-            Kind::Scalar { form: Form::Text | Form::Loose, .. } => "text",
-            Kind::Scalar { form: Form::Bool, .. } => "true or false",
-            Kind::Scalar { form: Form::Number, .. } => "a number",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a section",
+            ConfigNodeKind::Null => "nothing",
+            ConfigNodeKind::Scalar { form: ScalarForm::Text | ScalarForm::Loose, .. } => "text",
+            ConfigNodeKind::Scalar { form: ScalarForm::Bool, .. } => "true or false",
+            ConfigNodeKind::Scalar { form: ScalarForm::Number, .. } => "a number",
+            ConfigNodeKind::List(_) => "a list",
+            ConfigNodeKind::Map(_) => "a section",
         };
         self.fail(node.at, format!("`{key}` takes {what}, not {found}"));
     }
@@ -91,18 +91,18 @@ impl<'o> Reading<'o> {
 /// A type settings can have.
 pub(super) trait Setting: Sized {
     /// The value of a node, or none when it is not one of this type, which is then among the errors.
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self>;
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self>;
 
     /// What its value may be, in words.
     fn takes() -> String;
 
     /// Adds the keys at and below `path`.
-    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
-        out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<SettingKey>) {
+        out.push(SettingKey { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
     }
 
-    /// Calls `visit` with every text of a recorded value that somebody has made up: with no key, no word out of a list and
-    /// no name of what the configuration has elsewhere.
+    /// Calls `visit` with every free text of a recorded value: no keys, no words out of a list and no names defined
+    /// elsewhere.
     fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
         each_string(value, visit);
     }
@@ -119,15 +119,15 @@ pub(super) fn each_string(value: &mut Value, visit: &mut dyn FnMut(&mut String))
 }
 
 /// The text of a scalar.
-fn scalar(node: &Node) -> Option<(&str, Form)> {
+fn scalar(node: &ConfigNode) -> Option<(&str, ScalarForm)> {
     match &node.kind {
-        Kind::Scalar { text, form } => Some((text, *form)),
+        ConfigNodeKind::Scalar { text, form } => Some((text, *form)),
         _ => None,
     }
 }
 
 impl Setting for String {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         match scalar(node) {
             Some((text, _)) => Some(text.to_owned()),
             None => {
@@ -143,10 +143,10 @@ impl Setting for String {
 }
 
 impl Setting for bool {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         match scalar(node) {
-            Some(("true", Form::Bool | Form::Loose)) => Some(true),
-            Some(("false", Form::Bool | Form::Loose)) => Some(false),
+            Some(("true", ScalarForm::Bool | ScalarForm::Loose)) => Some(true),
+            Some(("false", ScalarForm::Bool | ScalarForm::Loose)) => Some(false),
             _ => {
                 reading.expected(node, "true or false");
                 None
@@ -162,15 +162,15 @@ impl Setting for bool {
 macro_rules! number {
     ($type:ty, $what:literal, $valid:expr) => {
         impl Setting for $type {
-            fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+            fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
                 let valid: fn(&$type) -> bool = $valid;
                 let number = match scalar(node) {
-                    Some((text, Form::Number | Form::Loose)) => text.trim().parse().ok().filter(valid),
+                    Some((text, ScalarForm::Number | ScalarForm::Loose)) => text.trim().parse().ok().filter(valid),
                     _ => None,
                 };
                 if number.is_none() {
                     match scalar(node) {
-                        Some((text, Form::Number | Form::Loose)) => {
+                        Some((text, ScalarForm::Number | ScalarForm::Loose)) => {
                             let key = reading.key();
                             reading.fail(node.at, format!("`{key}` takes {}, not `{text}`", $what));
                         }
@@ -191,9 +191,9 @@ number!(u32, "a whole number", |_| true);
 number!(u64, "a whole number", |_| true);
 number!(f64, "a number from 0", |number| number.is_finite() && *number >= 0.0);
 
-/// Paths are made absolute by the directory of the file they stand in.
+/// Paths are made absolute by the directory of the file they are in.
 impl Setting for PathBuf {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let text = String::read(node, reading)?;
         let key = reading.key();
         if text.is_empty() {
@@ -209,7 +209,7 @@ impl Setting for PathBuf {
     }
 
     fn takes() -> String {
-        "a path, relative to the file it stands in".to_owned()
+        "a path, relative to the file that sets it".to_owned()
     }
 }
 
@@ -231,7 +231,7 @@ pub(super) fn normal(path: &Path) -> PathBuf {
 }
 
 impl<T: Setting> Setting for Option<T> {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         T::read(node, reading).map(Some)
     }
 
@@ -239,7 +239,7 @@ impl<T: Setting> Setting for Option<T> {
         T::takes()
     }
 
-    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<SettingKey>) {
         T::keys(path, about, default, out);
     }
 
@@ -249,15 +249,15 @@ impl<T: Setting> Setting for Option<T> {
 }
 
 impl<T: Setting> Setting for Vec<T> {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         let parsed;
         let items = match &node.kind {
-            Kind::List(items) => items.as_slice(),
+            ConfigNodeKind::List(items) => items.as_slice(),
             // A variable holds a YAML list, or is the only item.
-            Kind::Scalar { text, form: Form::Loose } if text.trim_start().starts_with('[') => {
+            ConfigNodeKind::Scalar { text, form: ScalarForm::Loose } if text.trim_start().starts_with('[') => {
                 let source = reading.origins.get(node.at.source).map(|origin| origin.source.clone());
                 parsed = match parse(text, node.at.source, &source.unwrap_or(Source::DEFAULT)) {
-                    Ok(Node { kind: Kind::List(items), .. }) => items,
+                    Ok(ConfigNode { kind: ConfigNodeKind::List(items), .. }) => items,
                     _ => {
                         reading.expected(node, "a list such as [a, b]");
                         return None;
@@ -265,8 +265,8 @@ impl<T: Setting> Setting for Vec<T> {
                 };
                 parsed.as_slice()
             }
-            Kind::Scalar { text, form: Form::Loose } if text.is_empty() => &[],
-            Kind::Scalar { form: Form::Loose, .. } => std::slice::from_ref(node),
+            ConfigNodeKind::Scalar { text, form: ScalarForm::Loose } if text.is_empty() => &[],
+            ConfigNodeKind::Scalar { form: ScalarForm::Loose, .. } => std::slice::from_ref(node),
             _ => {
                 reading.expected(node, "a list");
                 return None;
@@ -282,13 +282,18 @@ impl<T: Setting> Setting for Vec<T> {
         format!("a list ({})", T::takes())
     }
 
-    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<SettingKey>) {
         let mut below = Vec::new();
         T::keys(&format!("{path}[]"), about, Value::Null, &mut below);
         match below.as_slice() {
             // A list of plain values is one key.
             [only] if only.path.ends_with("[]") => {
-                out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
+                out.push(SettingKey {
+                    path: path.to_owned(),
+                    about: about.trim().to_owned(),
+                    takes: Self::takes(),
+                    default,
+                });
             }
             _ => out.append(&mut below),
         }
@@ -303,13 +308,13 @@ impl<T: Setting> Setting for Vec<T> {
 }
 
 impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
-        let Kind::Map(map) = &node.kind else {
+    fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
+        let ConfigNodeKind::Map(map) = &node.kind else {
             reading.expected(node, "a section");
             return None;
         };
         let mut values = BTreeMap::new();
-        for (name, entry) in map.iter().filter(|(_, entry)| !matches!(entry.value.kind, Kind::Null)) {
+        for (name, entry) in map.iter().filter(|(_, entry)| !matches!(entry.value.kind, ConfigNodeKind::Null)) {
             let value = reading.enter(name, &entry.value);
             match K::from_str(name) {
                 Ok(key) => values.extend(value.map(|value| (key, value))),
@@ -323,7 +328,7 @@ impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
         format!("names, each with {}", T::takes())
     }
 
-    fn keys(path: &str, about: &str, _: Value, out: &mut Vec<Key>) {
+    fn keys(path: &str, about: &str, _: Value, out: &mut Vec<SettingKey>) {
         T::keys(&format!("{path}.*"), about, Value::Null, out);
     }
 
@@ -337,15 +342,15 @@ impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
 
 /// The keys of a section while it is read.
 #[derive(Debug)]
-pub(super) struct Fields<'n> {
-    map: &'n BTreeMap<String, Entry>,
+pub(super) struct SectionFields<'n> {
+    map: &'n BTreeMap<String, MapEntry>,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> SectionFields<'n> {
     /// The fields of a node, and an error for each that is not among the known ones.
-    pub fn open(node: &'n Node, known: &[&str], reading: &mut Reading<'_>) -> Option<Self> {
-        let Kind::Map(map) = &node.kind else {
-            if let Kind::Scalar { form: Form::Loose, .. } = &node.kind {
+    pub fn open(node: &'n ConfigNode, known: &[&str], reading: &mut ReadContext<'_>) -> Option<Self> {
+        let ConfigNodeKind::Map(map) = &node.kind else {
+            if let ConfigNodeKind::Scalar { form: ScalarForm::Loose, .. } = &node.kind {
                 let key = reading.key();
                 let hint = "Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.";
                 reading.report(node.at, format!("`{key}` is a section"), Some(hint.to_owned()));
@@ -366,8 +371,8 @@ impl<'n> Fields<'n> {
     }
 
     /// The value of one field, if it is given and right.
-    pub fn take<T: Setting>(&self, name: &str, reading: &mut Reading<'_>) -> Option<T> {
-        let entry = self.map.get(name).filter(|entry| !matches!(entry.value.kind, Kind::Null))?;
+    pub fn take<T: Setting>(&self, name: &str, reading: &mut ReadContext<'_>) -> Option<T> {
+        let entry = self.map.get(name).filter(|entry| !matches!(entry.value.kind, ConfigNodeKind::Null))?;
         reading.enter(name, &entry.value)
     }
 }
@@ -383,7 +388,7 @@ fn unknown_key_hint(name: &str, known: &[&str]) -> String {
 }
 
 /// One of the known words, or an error that names them.
-pub(super) fn word(node: &Node, words: &[&'static str], reading: &mut Reading<'_>) -> Option<&'static str> {
+pub(super) fn word(node: &ConfigNode, words: &[&'static str], reading: &mut ReadContext<'_>) -> Option<&'static str> {
     let text = String::read(node, reading)?;
     let known = words.iter().find(|word| **word == text).copied();
     if known.is_none() {
@@ -400,7 +405,7 @@ pub(super) fn word(node: &Node, words: &[&'static str], reading: &mut Reading<'_
 macro_rules! name {
     ($type:ty, $what:literal) => {
         impl Setting for $type {
-            fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+            fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
                 let name = Self::new(String::read(node, reading)?);
                 if let Err(error) = &name {
                     reading.fail(node.at, error.to_string());

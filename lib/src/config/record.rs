@@ -5,8 +5,8 @@
 //!
 //! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
 //!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
-//! - the budget and the limits on commits that are set where the session goes on: a limit is raised by setting it, and
-//!   resuming; and so with what a provider calls its models;
+//! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it
+//!   and resuming; the same holds for the models of a provider;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::error::{ConfigError, Level, Source};
+use super::error::{ConfigError, Precedence, Source};
 use super::home_path::HomePath;
-use super::layer::{Layer, Merged, Resolved};
+use super::layer::{Layer, MergedLayers, Resolved};
 use super::model::Config;
 use super::read::Setting;
 
@@ -57,8 +57,8 @@ impl Config {
         value
     }
 
-    /// Calls `visit` with every text of a recorded configuration that somebody has made up. The rest are keys, names and words
-    /// of pleach's own, without which it could not be read back.
+    /// Calls `visit` with every free text of a recorded configuration. The rest are keys, names and words of pleach's
+    /// own, needed to read it back.
     pub fn each_recorded_text(recorded: &mut Value, visit: &mut dyn FnMut(&mut String)) {
         let machine = match recorded {
             Value::Object(map) => map.shift_remove(MACHINE),
@@ -70,8 +70,8 @@ impl Config {
         }
     }
 
-    /// A recorded configuration as it stands in the record: relative paths stay relative, what was left out is
-    /// default. For looking at; a run that goes on uses [`Resolved::resume`].
+    /// A recorded configuration as it is in the record: relative paths stay relative, what was left out is default. For
+    /// looking at; a run that continues uses [`Resolved::resume`].
     pub fn from_recorded(mut value: Value) -> Result<Self, RecordedConfigError> {
         take_machine(&mut value);
         Ok(serde_json::from_value(value)?)
@@ -125,19 +125,19 @@ impl Config {
 }
 
 impl Resolved {
-    /// The configuration a session goes on with: the recorded one, the machine's own settings out of the local one,
+    /// The configuration a session continues with: the recorded one, the machine's own settings out of the local one,
     /// and over both the flags given now.
     pub fn resume(recorded: &Value, local: &Resolved, flags: Layer) -> Result<Resolved, Vec<ConfigError>> {
         let mut value = recorded.clone();
         let left_out = take_machine(&mut value);
         let text = serde_json::to_string_pretty(&value).expect("a JSON value prints as JSON");
-        let mut merged = Merged::read(vec![Layer::recorded(text, &local.config.root), flags])?;
+        let mut merged = MergedLayers::read(vec![Layer::recorded(text, &local.config.root), flags])?;
         let mine = local.config.recordable();
-        for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Level::Recorded) {
-            // What is set here in the same way comes from here: nobody has to agree to it because a record has it too.
+        for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Precedence::Recorded) {
+            // What is set here in the same way comes from here: nobody has to approve it because a record has it too.
             *source = match (at(&value, key), at(&mine, key)) {
                 (Some(recorded), Some(set)) if recorded == set => local.source(key).clone(),
-                _ => Source { level: Level::Recorded, file: None, name: None, line: None },
+                _ => Source { level: Precedence::Recorded, file: None, name: None, line: None },
             };
         }
         merged.config.root.clone_from(&local.config.root);
@@ -152,13 +152,13 @@ fn at<'v>(settings: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(settings, |section, name| section.get(name))
 }
 
-impl Merged {
+impl MergedLayers {
     /// Puts the machine's own settings and those that were left out of the record in place, unless a flag gives them.
     fn fill_in(&mut self, local: &Resolved, left_out: &[String]) {
         let provenance = &mut self.provenance;
         // Whether the local value counts; if so it keeps the source it has here.
         let mut mine = |key: &str| {
-            let flag = provenance.get(key).is_some_and(|source| source.level == Level::Flag);
+            let flag = provenance.get(key).is_some_and(|source| source.level == Precedence::Flag);
             if flag {
                 return false;
             }

@@ -1,18 +1,18 @@
-//! What a repository supplies that the user must agree to before it counts: commands pleach would run, and settings
-//! that could send keys or records elsewhere or open the sandbox.
+//! What a repository supplies that the user must approve before it counts: commands pleach would run, and settings that
+//! could send keys or records elsewhere or open the sandbox.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Environment;
 use super::agent::{AgentChoice, AgentRef, join_words};
-use super::error::{Level, Source};
+use super::error::{Precedence, Source};
 use super::layer::Resolved;
-use super::model::{Config, HideFrom, Network, OnExceeded, Price, Sandbox, SandboxMode, TurnMode};
-use super::provider::{Provider, ProviderName};
+use super::model::{Config, HideFrom, Network, OnExceeded, SandboxMode, SandboxSettings, TurnMode};
+use super::provider::{Price, ProviderName, ServerSettings};
 use crate::redact::is_secret_name;
 
-/// Why something needs the user's agreement.
+/// Why something needs the user's approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuppliedKind {
     /// A command that would be run.
@@ -58,14 +58,14 @@ pub struct Supplied {
     pub kind: SuppliedKind,
     /// The setting or variable.
     pub key: String,
-    /// Where it stands.
+    /// Where it is.
     pub source: Source,
     /// What it says, whole.
     pub text: String,
 }
 
-/// Variables of a `.env` file that say how a program looks and speaks, and nothing about what it runs or whom it talks
-/// to. Every list of the dangerous ones would be too short.
+/// Variables of a `.env` file that only affect a program's looks and language, not what it runs or connects to. Every
+/// list of the dangerous ones would be too short.
 const HARMLESS: [&str; 12] = [
     "CI",
     "CLICOLOR",
@@ -96,7 +96,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     };
     let config = &resolved.config;
     let command = SuppliedKind::Command;
-    // What one that has a name runs stands where its name is explained.
+    // What one that has a name runs is where its name is explained.
     let line = |agent: &AgentRef| agent.kind().and_then(AgentChoice::command_line);
     add(command, "agent".into(), config.agent.as_ref().and_then(line));
     for (name, agent) in &config.agents {
@@ -157,7 +157,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));
     let users = resolved.users.as_ref().map(|users| &users.config.sandbox);
     // What is added to what is hidden is simply taken.
-    let usual = Sandbox::default();
+    let usual = SandboxSettings::default();
     let hidden = &users.unwrap_or(&usual).hide;
     let shown = hidden.iter().filter(|path| !sandbox.hide.contains(path));
     let shown: Vec<String> = shown.map(|path| format!("{path} can be read")).collect();
@@ -222,7 +222,7 @@ type PricesByModel = BTreeMap<String, Price>;
 fn prices<'a>(own: &'a Config, given: &'a Config) -> Vec<(&'a str, &'a PricesByModel, &'a PricesByModel)> {
     static NONE: PricesByModel = PricesByModel::new();
     let (own, given) = (&own.providers, &given.providers);
-    let of = |(name, given): (&'a ProviderName, &'a Provider)| {
+    let of = |(name, given): (&'a ProviderName, &'a ServerSettings)| {
         (name.as_str(), own.get(name).map_or(&NONE, |own| &own.prices), &given.prices)
     };
     given.remote().map(of).chain([("script", &own.script.prices, &given.script.prices)]).collect()
@@ -248,7 +248,7 @@ fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
     environment.dotenv().filter_map(|(name, value)| {
         let name = name.to_string_lossy();
         let kind = kind_of_variable(&name)?;
-        let source = Source::named(Level::DotEnv, format!("{name} in .env"));
+        let source = Source::named(Precedence::DotEnv, format!("{name} in .env"));
         Some(Supplied { kind, key: name.into_owned(), source, text: value.to_string_lossy().into_owned() })
     })
 }
@@ -270,7 +270,7 @@ fn kind_of_variable(name: &str) -> Option<SuppliedKind> {
     if ADDRESS_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
         return Some(SuppliedKind::KeyAddress);
     }
-    // A key stands in where there is none and does nothing else. What is called credentials may be a file of settings.
+    // A key is in where there is none and does nothing else. What is called credentials may be a file of settings.
     let key = is_secret_name(name) && !upper.contains("CREDENTIAL");
     let harmless = HARMLESS.contains(&name) || name.starts_with("LC_") || is_setting(name);
     (!key && !harmless).then_some(SuppliedKind::Variable)

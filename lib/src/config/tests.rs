@@ -37,7 +37,7 @@ model: M
 "#;
 
 fn project(text: &str) -> Layer {
-    Layer::file(Level::Project, "/p/pleach.yaml", text)
+    Layer::file(Precedence::Project, "/p/pleach.yaml", text)
 }
 
 fn resolved(layers: Vec<Layer>) -> Resolved {
@@ -84,7 +84,7 @@ fn every_key_is_read() {
         assert!(!key.about.is_empty() || key.path.contains("[]"), "{}", key.path);
     }
     for (key, value, source) in given {
-        assert_eq!(source.level == Level::Default, !resolved.provenance.contains_key(&key), "{key} {value}");
+        assert_eq!(source.level == Precedence::Default, !resolved.provenance.contains_key(&key), "{key} {value}");
     }
 }
 
@@ -99,7 +99,7 @@ fn nothing_given_is_all_defaults() {
 }
 
 #[test]
-fn stronger_layers_win_key_by_key_and_say_where_they_are() {
+fn stronger_layers_win_and_values_name_their_source() {
     let text = "agent: codex\ntree:\n  max_retries: 2\n  test_command: make\n";
     let environment = env(&[("PLEACH_TREE__MAX_RETRIES", "4"), ("PLEACH_AGENT", "gemini"), ("PLEACH_SESSION", "x")]);
     let dotenv =
@@ -109,10 +109,10 @@ fn stronger_layers_win_key_by_key_and_say_where_they_are() {
         flag("agent", "builtin"),
         project(text),
         Layer::environment(&environment, "/cwd"),
-        Layer::file(Level::User, "/u/config.yaml", "agent: claude\nbudget: {usd: 3}\ntree: {test_timeout: 7}"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: claude\nbudget: {usd: 3}\ntree: {test_timeout: 7}"),
         Layer::dotenv(Path::new("/p/.env"), &dotenv),
         Layer::file(
-            Level::Arborist,
+            Precedence::Arborist,
             "/p/.arborist/config.json",
             r#"{"defaults": {"base_branch": "dev", "max_retries": 9}}"#,
         ),
@@ -141,19 +141,19 @@ fn weaker_sources_are_remembered() {
     let resolved = resolved(vec![
         flag("agent", "builtin"),
         project("\nagent: codex"),
-        Layer::file(Level::User, "/u/config.yaml", "agent: claude"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: claude"),
     ]);
     let weaker: Vec<String> = resolved.overridden["agent"].iter().map(ToString::to_string).collect();
     assert_eq!(weaker, ["/u/config.yaml:1", "/p/pleach.yaml:2"]);
 }
 
 #[test]
-fn paths_start_from_the_file_they_stand_in() {
+fn paths_are_relative_to_their_file() {
     let environment =
         env(&[("PLEACH_TREE__PIPELINE", "c.dot"), ("PLEACH_SANDBOX__RO", "[a, /b]"), ("PLEACH_SANDBOX__RW", "x")]);
     let config = resolved(vec![
         project("tree: {log_dir: ./logs/../l}"),
-        Layer::file(Level::User, "/u/.config/pleach/config.yaml", "worktrees: {base: ../../wt}"),
+        Layer::file(Precedence::User, "/u/.config/pleach/config.yaml", "worktrees: {base: ../../wt}"),
         Layer::environment(&environment, "/cwd"),
     ])
     .config;
@@ -167,7 +167,7 @@ fn paths_start_from_the_file_they_stand_in() {
 
 #[test]
 fn backend_of_orchestra_is_an_agent() {
-    let agent = |text: &str| resolved(vec![Layer::file(Level::Project, "/p/orchestra.yaml", text)]).config.agent;
+    let agent = |text: &str| resolved(vec![Layer::file(Precedence::Project, "/p/orchestra.yaml", text)]).config.agent;
     assert_eq!(agent("backend: simulation"), Some(AgentChoice::Simulation.into()));
     assert_eq!(agent("backend: direct"), Some(AgentChoice::Builtin.into()));
     assert_eq!(agent("backend: langgraph"), Some(AgentChoice::Builtin.into()));
@@ -193,7 +193,7 @@ fn arborist_settings_inherit_as_they_do_there() {
     let environment =
         env(&[("ARBORIST_MODEL", "haiku"), ("ARBORIST_STEP_REVIEW_MODEL", "flash"), ("ARBORIST_QUIET", "1")]);
     let resolved = resolved(vec![
-        Layer::file(Level::Arborist, "/p/.arborist/config.json", file),
+        Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file),
         Layer::arborist_environment(&environment, "/cwd"),
     ]);
     let tree = &resolved.config.tree;
@@ -209,7 +209,7 @@ fn arborist_settings_inherit_as_they_do_there() {
 #[test]
 fn a_stronger_agent_is_that_of_every_step() {
     let arborist = r#"{"steps": {"run": {"runner": "codex", "model": "m"}}}"#;
-    let arborist = Layer::file(Level::Arborist, "/p/.arborist/config.json", arborist);
+    let arborist = Layer::file(Precedence::Arborist, "/p/.arborist/config.json", arborist);
     let with = |layers: &[Layer]| {
         let resolved = resolved([std::slice::from_ref(&arborist), layers].concat());
         let runner = |step: &str| {
@@ -234,7 +234,7 @@ fn a_stronger_agent_is_that_of_every_step() {
 }
 
 #[test]
-fn values_that_cannot_work_are_told_with_the_rest() {
+fn invalid_values_are_reported_with_the_rest() {
     let text = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1, base_branch: a..b}
 workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 'command:'\n";
     let told = |layer: Layer| -> Vec<String> {
@@ -261,7 +261,7 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
     assert_eq!(told(project("tree: {runner_timeout: 0}")), ["1:24: an agent needs at least one second"]);
     assert_eq!(told(project("record: {repo: b}")), ["1:16: `workspace.repos` has no repository `b`"]);
 
-    let arborist = |text: &str| told(Layer::file(Level::Arborist, "/p/.arborist/config.json", text));
+    let arborist = |text: &str| told(Layer::file(Precedence::Arborist, "/p/.arborist/config.json", text));
     let timeouts = r#"{"timeouts": {"runner_timeout": 0, "test_command": 0}}"#;
     assert_eq!(
         arborist(timeouts),
@@ -292,7 +292,7 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
 #[test]
 fn agents_with_names_are_known_to_all_layers() {
     let mine = "agents: {mine: {command: [x]}, codex: {args: [y]}}\n";
-    let user = |text: &str| Layer::file(Level::User, "/u/config.yaml", text);
+    let user = |text: &str| Layer::file(Precedence::User, "/u/config.yaml", text);
     let config = resolved(vec![user(mine), project("agent: mine\ntree: {steps: {a: {runner: mine}}}")]).config;
     assert_eq!(config.agent, Some(AgentRef::Named("mine".into())));
     assert_eq!(config.agent_of(None), Ok(AgentChoice::Command(vec!["x".into()])));
@@ -309,7 +309,7 @@ fn agents_with_names_are_known_to_all_layers() {
     "#);
     let idle = resolve(vec![user("agents: {mine: {model: m}}"), flag("agent", "mine")]).unwrap_err();
     insta::assert_snapshot!(shown(&idle), @r#"
-    --agent: `agents.mine` has neither `runner` nor `command`, so there is nobody to work
+    --agent: `agents.mine` has neither `runner` nor `command`
     Give it one of them, or name another agent here.
     "#);
 }
@@ -332,7 +332,7 @@ worktrees: {base: ~/wt}
     let text = text.replace("REDACT-THIS", "abcdefghijklmnop");
     let errors = resolve(vec![
         project(&text),
-        Layer::file(Level::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
+        Layer::file(Precedence::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
         Layer::environment(&env(&[("PLEACH_TREE__EARLY_STOP", "maybe"), ("PLEACH_TREE", "x")]), "/"),
         flag("merge.historie", "linear"),
     ])
@@ -399,7 +399,7 @@ worktrees: {base: ~/wt}
 }
 
 #[test]
-fn variables_that_name_no_setting_are_left_out_with_a_warning() {
+fn unknown_variables_are_ignored_with_a_warning() {
     let pairs = [("PLEACH_BUGDET__USD", "1"), ("PLEACH_BUDGET__TOKEN", "5"), ("PLEACH_TREE__MAX_RETRIES", "4")];
     let resolved = resolved(vec![Layer::environment(&env(&pairs), "/")]);
     assert_eq!(resolved.config.tree.max_retries, 4);
@@ -413,9 +413,9 @@ fn variables_that_name_no_setting_are_left_out_with_a_warning() {
 }
 
 #[test]
-fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
+fn unsupported_arborist_features_are_named_in_one_warning() {
     let warnings = |file: &str| {
-        let resolved = resolved(vec![Layer::file(Level::Arborist, "/p/.arborist/config.json", file)]);
+        let resolved = resolved(vec![Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file)]);
         resolved.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
     };
     let both = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true, "injections": {}}}"#;
@@ -423,7 +423,7 @@ fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
     let containers = "pleach runs agents in its own sandbox, without containers";
     assert_eq!(
         *told,
-        format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach runs no hooks of Arborist")
+        format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach does not run Arborist hooks")
     );
     let off = r#"{"defaults": {"container_mode": "auto"}, "hooks": {"enabled": false, "injections": {}}}"#;
     assert_eq!(warnings(off), [""; 0]);
@@ -509,7 +509,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      4 |   - {name: x}
        |     ^
 
-    /p/pleach.yaml:4:5: there are two tools `x`
+    /p/pleach.yaml:4:5: two tools are named `x`
      4 |   - {name: x}
        |     ^
 
@@ -521,7 +521,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |        ^
 
-    /p/pleach.yaml:8:24: no branch can begin with `-x`
+    /p/pleach.yaml:8:24: `-x` is not a valid branch prefix
      8 |     a: {branch_prefix: '-x', clone_depth: 0}
        |                        ^^^^
     Write something like `pleach/`.
@@ -551,7 +551,7 @@ providers: {openai: {settings: {api_base: example.com}}}
      11 | tree: {max_retries: 0, test_timeout: 0}
         |                                      ^
 
-    /p/pleach.yaml:12:43: an `api_base` begins with http:// or https://
+    /p/pleach.yaml:12:43: an `api_base` must begin with http:// or https://
      12 | providers: {openai: {settings: {api_base: example.com}}}
         |                                           ^^^^^^^^^^^
     "#);
@@ -580,12 +580,12 @@ fn a_record_holds_nothing_of_the_machine() {
     // Another clone, whose own settings have changed since: only what is the machine's counts, and flags.
     let there = resolved(vec![
         Layer::file(
-            Level::Project,
+            Precedence::Project,
             "/q/pleach.yaml",
             "agent: gemini\nagents: {reviewer: {role: new.yaml}, extra: {model: x}}\n",
         ),
         Layer::file(
-            Level::User,
+            Precedence::User,
             "/u/c.yaml",
             "worktrees: {base: /fast}\nproviders: {openai: {settings: {api_base: \"https://proxy\"}}}\nagents: {reviewer: {persona: /u/me.yaml}}",
         ),
@@ -601,13 +601,13 @@ fn a_record_holds_nothing_of_the_machine() {
     assert_eq!(config.agents["reviewer"].role, Some("/q/roles/r.yaml".into()));
     assert_eq!(config.agents["reviewer"].persona, Some("/u/me.yaml".into()));
     assert_eq!(config.agents.len(), 1);
-    assert_eq!(resumed.source("worktrees.base").level, Level::User);
-    assert_eq!(resumed.source("agent").level, Level::Recorded);
-    assert_eq!(resumed.source("tree.max_retries").level, Level::Flag);
+    assert_eq!(resumed.source("worktrees.base").level, Precedence::User);
+    assert_eq!(resumed.source("agent").level, Precedence::Recorded);
+    assert_eq!(resumed.source("tree.max_retries").level, Precedence::Flag);
 }
 
 #[test]
-fn words_of_pleach_s_own_are_no_text_of_a_record() {
+fn pleachs_own_words_are_not_redacted() {
     let text = "agent: 'command:./own.sh linear'\nattribution: assisted-by\nmerge: {history: linear}\n\
                 agents: {linear: {runner: 'acp:linear x', env: {A: linear}, persona: /x/me.yaml}, b: {runner: builtin}}\n\
                 tree: {steps: {review: {runner: linear, model: linear}, test: {runner: claude}}}\n";
@@ -642,7 +642,7 @@ fn a_record_of_a_newer_pleach_is_refused() {
 }
 
 #[test]
-fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
+fn settings_of_repositories_and_users_are_distinguished() {
     let dotenv = parse_dotenv(
         "ANTHROPIC_BASE_URL=https://evil\nGIT_SSH_COMMAND=x\nDB_PASSWORD=pw\nPLEACH_AGENT=command:evil",
         Path::new("/p/.env"),
@@ -653,7 +653,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     let local = resolved(vec![
         project(ALL_KEYS),
         Layer::dotenv(Path::new("/p/.env"), &dotenv),
-        Layer::file(Level::User, "/u/c.yaml", "sandbox: {mode: auto}"),
+        Layer::file(Precedence::User, "/u/c.yaml", "sandbox: {mode: auto}"),
         Layer::flags([("--setup".into(), "worktrees.setup".into(), "mine".into())], "/"),
     ]);
     let lines = |items: Vec<Supplied>| -> String {
@@ -705,20 +705,20 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x
     "#);
 
-    let user = resolved(vec![Layer::file(Level::User, "/u/c.yaml", ALL_KEYS)]);
+    let user = resolved(vec![Layer::file(Precedence::User, "/u/c.yaml", ALL_KEYS)]);
     assert_eq!(supplied(&user, &env(&[("ANTHROPIC_BASE_URL", "x"), ("PATH", "/bin")])), []);
 
     // A record is not more to be trusted than the file it was made from.
     let plain = resolved(vec![project("")]);
     let resumed = Resolved::resume(&user.config.recordable(), &plain, flag("tree.pipeline", "x.dot"));
     let items = supplied(&resumed.unwrap(), &env(&[]));
-    assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
+    assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Precedence::Recorded));
 }
 
 #[test]
-fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
+fn a_repository_cannot_unbind_an_agent_without_approval() {
     let asked = |users: &str, theirs: &str| -> Vec<String> {
-        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let layers = vec![Layer::file(Precedence::User, "/u/c.yaml", users), project(theirs)];
         let items = supplied(&resolved(layers), &env(&[]));
         items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
     };
@@ -735,7 +735,7 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
     }
     assert_eq!(asked("", "sandbox: {mode: auto}").len(), 0, "it is the default");
 
-    let usual: Vec<String> = Sandbox::default().hide.iter().map(ToString::to_string).collect();
+    let usual: Vec<String> = SandboxSettings::default().hide.iter().map(ToString::to_string).collect();
     let hide = |paths: &[String]| format!("sandbox: {{hide: [{}]}}", paths.join(", "));
     assert_eq!(asked("", &hide(&usual[1..])), ["sandbox sandbox.hide: ~/.ssh can be read"]);
     let more = [usual.as_slice(), &["~/.kube".to_owned()]].concat();
@@ -757,7 +757,7 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
 #[test]
 fn a_repository_cannot_lift_the_users_limits_unasked() {
     let asked = |users: &str, theirs: &str| -> Vec<String> {
-        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let layers = vec![Layer::file(Precedence::User, "/u/c.yaml", users), project(theirs)];
         let items = supplied(&resolved(layers), &env(&[]));
         items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
     };
@@ -886,14 +886,15 @@ fn what_the_page_shows_is_right() {
     }
 }
 
-/// A setting as it can stand at three places: in a file, in a variable, on the command line.
+/// A setting as it can be at three places: in a file, in a variable, on the command line.
 fn settings() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
     proptest::collection::vec((0..5usize, 0..KEYS.len(), 1..100u32), 0..20)
 }
 
 const KEYS: [&str; 5] =
     ["tree.max_retries", "tree.test_timeout", "merge.interval_secs", "worktrees.pool", "record.push_interval"];
-const LEVELS: [Level; 5] = [Level::User, Level::Arborist, Level::Project, Level::Env, Level::Flag];
+const LEVELS: [Precedence; 5] =
+    [Precedence::User, Precedence::Arborist, Precedence::Project, Precedence::Env, Precedence::Flag];
 
 proptest! {
     #[test]
@@ -901,7 +902,7 @@ proptest! {
         let mut given = std::collections::BTreeMap::new();
         for (level, key, value) in settings {
             // `.arborist/config.json` has its own words; it takes part with the two keys it knows.
-            if LEVELS[level] != Level::Arborist || key < 2 {
+            if LEVELS[level] != Precedence::Arborist || key < 2 {
                 given.insert((key, level), value);
             }
         }
@@ -914,9 +915,9 @@ proptest! {
         let arborist = of(1).map(|(key, value)| if key == KEYS[0] { format!("\"defaults\": {{\"max_retries\": {value}}}") } else { format!("\"test\": {{\"timeout\": {value}}}") }).collect::<Vec<_>>();
         let variables = of(3).map(|(key, value)| (format!("PLEACH_{}", key.replace('.', "__").to_uppercase()), value.to_string()));
         let resolved = resolve(vec![
-            Layer::file(Level::User, "/u/config.yaml", yaml(0)),
-            Layer::file(Level::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
-            Layer::file(Level::Project, "/p/pleach.yaml", yaml(2)),
+            Layer::file(Precedence::User, "/u/config.yaml", yaml(0)),
+            Layer::file(Precedence::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
+            Layer::file(Precedence::Project, "/p/pleach.yaml", yaml(2)),
             Layer::environment(&Environment::from_pairs(variables), "/cwd"),
             Layer::flags(of(4).map(|(key, value)| (key.to_owned(), key.to_owned(), value.to_string())), "/cwd"),
         ]).unwrap();
@@ -955,7 +956,7 @@ fn excerpts_show_no_secrets() {
         ),
         ("api_key: hunter2", "1 | api_key: [redacted:api_key]\n"),
     ] {
-        let layer = Layer::file(Level::Project, "/p/pleach.yaml", text.to_owned());
+        let layer = Layer::file(Precedence::Project, "/p/pleach.yaml", text.to_owned());
         let errors = resolve(vec![layer]).unwrap_err();
         let said: String = errors.iter().map(|error| error.to_string()).collect();
         assert!(said.contains(shown) && !said.contains("hunter2") && !said.contains("ter2"), "{said}");

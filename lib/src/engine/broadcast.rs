@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::event::Told;
+use crate::event::Notification;
 
 /// Tells events to all subscriptions, in the order in which they happened. What is recorded is told once it is on disk.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub struct Broadcast {
 
 #[derive(Debug)]
 struct Subscriber {
-    sender: mpsc::UnboundedSender<Told>,
+    sender: mpsc::UnboundedSender<Notification>,
     /// How many events were sent.
     sent: u64,
     /// How many of them were dealt with.
@@ -27,7 +27,7 @@ struct Subscriber {
 /// What one listener has not read yet.
 #[derive(Debug)]
 pub struct Subscription {
-    receiver: mpsc::UnboundedReceiver<Told>,
+    receiver: mpsc::UnboundedReceiver<Notification>,
     read: watch::Sender<u64>,
     /// An event was given out, and is dealt with when the next one is asked for.
     is_reading: bool,
@@ -50,7 +50,7 @@ impl Broadcast {
     }
 
     /// Tells something. A listener that is gone is forgotten.
-    pub fn send(&self, told: Told) {
+    pub fn send(&self, told: Notification) {
         self.with(|listeners| {
             listeners.retain_mut(|listener| {
                 listener.sent += 1;
@@ -77,7 +77,7 @@ impl Broadcast {
 
 impl Subscription {
     /// The next event. None when nobody is left who could tell one.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.recv().await;
         self.is_reading = told.is_some();
@@ -85,7 +85,7 @@ impl Subscription {
     }
 
     /// The next event, if there is one already.
-    pub fn next_now(&mut self) -> Option<Told> {
+    pub fn next_now(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.try_recv().ok();
         self.is_reading = told.is_some();
@@ -105,16 +105,16 @@ mod tests {
     use crate::event::Recorded;
     use crate::event::WarningCode;
 
-    fn told(text: &str) -> Told {
+    fn told(text: &str) -> Notification {
         let event = WarningCode::Simulation.with(text.to_owned()).into();
-        Told { by: None, recorded: Arc::new(Recorded { at: jiff::Timestamp::UNIX_EPOCH, event }) }
+        Notification { by: None, recorded: Arc::new(Recorded { at: jiff::Timestamp::UNIX_EPOCH, event }) }
     }
 
     #[tokio::test]
     async fn everybody_hears_everything_in_order_and_nobody_is_waited_for() {
         let broadcast = Broadcast::default();
         let (mut first, mut second) = (broadcast.subscribe(), broadcast.subscribe());
-        let all: Vec<Told> = (0..1000).map(|number| told(&number.to_string())).collect();
+        let all: Vec<Notification> = (0..1000).map(|number| told(&number.to_string())).collect();
         all.iter().cloned().for_each(|one| broadcast.send(one));
         for one in &all {
             assert_eq!(first.next().await.as_ref(), Some(one));

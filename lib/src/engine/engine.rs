@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering;
 use super::bounds::SandboxBounds;
 use super::{Broadcast, Budget, Handler, Interviewer, UnmeteredAgent, Unpriced};
 use crate::agent::{MessageWriter, Roster};
-use crate::budget::{Limits, day_of};
+use crate::budget::{BudgetLimits, day_of};
 use crate::clock;
 use crate::config::Attribution;
 use crate::engine::{Error, Supervisor};
-use crate::event::{AgentSpoke, AgentWaits, Event, Recorded, Told, Warning};
+use crate::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::llm::{Message, Pricing};
@@ -70,7 +70,7 @@ impl Engine {
     /// Tells what happens to a whole tree. Nothing secret is told.
     pub(super) fn tell(&self, event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: None, recorded: Arc::new(recorded) });
+        self.events.send(Notification { by: None, recorded: Arc::new(recorded) });
     }
 
     /// Tells what a person should know.
@@ -95,7 +95,7 @@ impl Engine {
 
     fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
-        self.events.send(Told { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
+        self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }
 
     /// A place for temporary files, where commands are bound and could not write to that of the system.
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Refuses to begin with a pipeline whose agents could not be held to the limits of a day.
     pub(super) fn refuse_uncounted(&self, repo: &Repo, pipeline: &Pipeline) -> Result<(), Error> {
-        let limits = Limits { budget: self.budget.limits.clone(), ..Limits::default() };
+        let limits = BudgetLimits { budget: self.budget.limits.clone(), ..BudgetLimits::default() };
         if limits.is_for_days() && self.agent_nodes(pipeline).next().is_some() {
             self.budget.spent_on(repo, day_of(clock::now()), None)?;
         }
@@ -161,7 +161,7 @@ impl Engine {
             let pipeline = pipeline.borrow();
             let needs_price = |node: &&Node| {
                 let budget = self.budget.limits.clone();
-                Limits { budget, pipeline: pipeline.budget, node: node.budget }.needs_prices()
+                BudgetLimits { budget, pipeline: pipeline.budget, node: node.budget }.needs_prices()
             };
             let mut nodes = self.agent_nodes(pipeline).filter(needs_price);
             nodes.find_map(|node| Some(Unpriced { node: node.id.clone(), model: self.unpriced_model(node)? }))
@@ -181,7 +181,7 @@ impl Engine {
             let pipeline = pipeline.borrow();
             for node in pipeline.agent_nodes() {
                 let budget = self.budget.limits.clone();
-                let is_limited = Limits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
+                let is_limited = BudgetLimits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
                 let silent = self.agents.of(node).is_ok_and(|agent| !agent.tells_spending());
                 let Ok(name) = self.agents.name(node) else { continue };
                 if is_limited && silent {

@@ -66,7 +66,7 @@ pub enum Error {
         phase: &'static str,
     },
     /// A session was to start again at a node it has not come to.
-    #[error("session {session} has not come to node `{node}`; it can start again at {visited}")]
+    #[error("session {session} has not reached node `{node}`; it can restart at {visited}")]
     NotVisited {
         /// The session.
         session: SessionId,
@@ -76,7 +76,7 @@ pub enum Error {
         visited: String,
     },
     /// The session's record is another than the one somebody has agreed to.
-    #[error("the record of session {session} was changed meanwhile")]
+    #[error("the record of session {session} was changed by another process")]
     Replaced {
         /// The session.
         session: SessionId,
@@ -94,13 +94,13 @@ pub enum Error {
         output: String,
     },
     /// The session was interrupted before it began to work.
-    #[error("session {session} was interrupted while its working copy was set up")]
+    #[error("session {session} was interrupted while its worktree was set up")]
     Interrupted {
         /// The session, which can be resumed.
         session: SessionId,
     },
     /// The session was called off before it began to work. Who called it off records that.
-    #[error("session {session} was called off while its working copy was set up")]
+    #[error("session {session} was cancelled while its worktree was set up")]
     Cancelled {
         /// The session.
         session: SessionId,
@@ -116,7 +116,7 @@ pub enum Error {
         choices: String,
     },
     /// A gate was answered with something that fits several of its choices.
-    #[error("`{answer}` fits more than one choice of gate `{node}`: {fitting}")]
+    #[error("`{answer}` matches more than one choice at gate `{node}`: {fitting}")]
     AmbiguousAnswer {
         /// The gate.
         node: NodeId,
@@ -147,7 +147,7 @@ pub enum Error {
         source: NoAgent,
     },
     /// The agent of a node cannot work before somebody has seen to something.
-    #[error("`{node}` cannot go on: {why}")]
+    #[error("`{node}` cannot continue: {why}")]
     Environment {
         /// The node.
         node: NodeId,

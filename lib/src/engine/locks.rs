@@ -91,7 +91,7 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
     for name in names {
         Lock::outwait(repo.common_dir(), &name, |holder| {
             if !std::mem::replace(&mut said, true) {
-                say(&format!("waiting for what a killed run has started to end ({})", holder.text));
+                say(&format!("waiting for processes of a killed run to end ({})", holder.text));
             }
             begun.elapsed() < PATIENCE
         });
@@ -110,7 +110,7 @@ pub fn lock_name(id: &SessionId) -> String {
 
 /// Takes the lock of a context's worktree, or says who has it.
 pub(super) fn worktree_lock(repo: &Repo, id: &SessionId, context: &ContextId) -> Result<Lock, LockError> {
-    let what = format!("the working copy of session {id}");
+    let what = format!("the worktree of session {id}");
     Lock::take(repo.common_dir(), &worktree_lock_name(id, context), &what)
 }
 

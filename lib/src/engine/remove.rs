@@ -44,7 +44,7 @@ pub enum RemoveError {
         path: PathBuf,
     },
     /// Somebody asked git to keep the working copy.
-    #[error("the working copy `{}` is locked{}", path.display(), because(why))]
+    #[error("the worktree `{}` is locked{}", path.display(), because(why))]
     WorktreeLocked {
         /// Where it is.
         path: PathBuf,
@@ -100,13 +100,13 @@ pub enum Obstacle {
         to: CommitId,
     },
     /// Nobody can read its record, which goes nevertheless.
-    #[error("its record cannot be read, and all that it alone tells is lost: {why}")]
+    #[error("its record cannot be read, and what only it holds is lost: {why}")]
     Unreadable {
         /// What is wrong with it.
         why: String,
     },
     /// Nobody can read its newest commit. The removal goes by an older one.
-    #[error("its newest commit cannot be read, and all that it alone has is lost: {why}")]
+    #[error("its newest commit cannot be read, and what only it holds is lost: {why}")]
     Lost {
         /// What is wrong with it.
         why: String,

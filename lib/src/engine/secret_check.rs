@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Error;
 use super::tree::{GATE_PIPELINE, STEP_ATTRIBUTES, TASK_PIPELINE};
 use crate::plan::diagnostic::Span;
-use crate::plan::dot::{self, AttrValue, Entry, Ident, Statement};
+use crate::plan::dot::{self, AttrEntry, AttrValue, Ident, Statement};
 use crate::redact::{Redactor, TOKEN};
 
 /// Refuses a pipeline that holds a secret, itself or in a file it names. What comes with pleach is none, whatever words
@@ -74,7 +74,7 @@ fn id(statement: &Statement) -> Option<&Ident> {
     }
 }
 
-fn attributes(statement: &Statement) -> &[Entry] {
+fn attributes(statement: &Statement) -> &[AttrEntry] {
     match statement {
         Statement::Node { attrs, .. } => attrs,
         _ => &[],
@@ -89,7 +89,7 @@ fn keys(statement: &Statement) -> impl Iterator<Item = &Ident> {
 /// Where agents are named. A name is recorded with the settings as well; what has a colon in it is a command.
 fn agents(statement: &Statement) -> impl Iterator<Item = Span> {
     let is_name = |value: &AttrValue| matches!(value, AttrValue::Text(text) if !text.contains(':'));
-    let named = move |attr: &&Entry| attr.key.text == "agent" && is_name(&attr.value);
+    let named = move |attr: &&AttrEntry| attr.key.text == "agent" && is_name(&attr.value);
     attributes(statement).iter().filter(named).map(|attr| attr.value_span)
 }
 

@@ -3,7 +3,7 @@
 use tokio::task::JoinHandle;
 
 use super::Subscription;
-use crate::event::Told;
+use crate::event::Notification;
 
 /// Something that goes on by itself, and what is told of it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl<T> SpawnedRun<T> {
     }
 
     /// Hears what is told until it has ended. However slowly that is shown, the work goes on.
-    pub async fn follow(self, mut hear: impl FnMut(&Told)) -> T {
+    pub async fn follow(self, mut hear: impl FnMut(&Notification)) -> T {
         let Self { mut events, mut work } = self;
         let ended = loop {
             tokio::select! {

@@ -1,27 +1,9 @@
-//! What is told about money.
+//! Events about spending.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, Usage};
+use super::Extra;
 use crate::ids::NodeId;
-
-/// A model call beside those of a turn's own conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SideCall {
-    /// What it was for: `commit_message`, …
-    pub purpose: String,
-    /// The model.
-    pub model: String,
-    /// The model's provider.
-    pub provider: String,
-    /// What it cost in tokens.
-    pub token_usage: Usage,
-    /// What it cost in dollars, where that is known.
-    pub cost_usd: Option<f64>,
-    /// Whether some of it is estimated, where the provider did not say.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub estimated: bool,
-}
 
 /// See [`super::Event::BudgetExceeded`]. Recorded once for each limit and its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,40 +1,39 @@
-//! The one vocabulary of the program. Engine, records, renderers and tests all speak [`Event`].
+//! The one vocabulary of the program. Engine, records, renderers and tests all use [`Event`].
 //!
 //! An event is a fact that happened in a session. Records hold events in order; [`crate::state`] folds them. A few are
-//! only told ([`Event::is_recorded`]).
-//! The JSON shape of each is fixed (`docs/records.md`): fields are only ever added, and a reader keeps the fields it
-//! does not know in `extra`.
+//! only broadcast ([`Event::is_recorded`]). The JSON shape of each is fixed (`docs/records.md`): fields are only ever
+//! added, and a reader keeps the fields it does not know in `extra`.
 
 mod budget;
 mod node;
+mod notification;
 mod outcome;
+mod pre_encoded;
 mod recorded;
 mod secrets;
 mod session;
 mod task;
-mod told;
 mod turn;
 mod warning;
-mod written;
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-pub use budget::{BudgetExceeded, PriceUnknown, SideCall};
+pub use budget::{BudgetExceeded, PriceUnknown};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
+pub use notification::{AgentSpoke, AgentWaits, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
+pub use pre_encoded::PreEncoded;
 pub use recorded::{Recorded, to_the_millisecond};
 pub use session::{
     Checkpoint, ContextForked, ForkKind, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed,
     PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
-pub use told::{AgentSpoke, AgentWaits, PhaseMerged, RunStarted, TaskLanded, TaskStarted, Told};
-pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
+pub use turn::{AgentTurn, MessageRange, SideCall, ToolCall, ToolExecution, TurnCommitted, Usage};
 pub use warning::{Warning, WarningCode};
-pub use written::Written;
 
 use crate::ids::{CommitId, RepoName};
 
@@ -105,8 +104,8 @@ macro_rules! events {
                 serde_json::to_value(self).expect("event data are structs with text keys, which always serialise")
             }
 
-            /// Whether it only repeats what events before it have told: such an event holds nothing new that would
-            /// have to be kept from the record, and grows with the run.
+            /// Whether it only repeats earlier events: such an event holds nothing new that would have to be kept from
+            /// the record, and grows with the run.
             pub fn is_derived(&self) -> bool {
                 matches!(self, Self::Checkpoint(_))
             }
@@ -133,15 +132,15 @@ macro_rules! events {
 }
 
 events! {
-    /// The session began: everything needed to run it again.
+    /// The session started: everything needed to run it again.
     PipelineStarted,
     /// A later process took the session up again.
     Resumed,
-    /// Another context of the session begins.
+    /// Another context of the session starts.
     ContextForked,
     /// The session's branch exists.
     SessionBranchCreated,
-    /// The session's working copy exists.
+    /// The session's worktree exists.
     WorktreeCreated,
     /// A node's handler was started.
     NodeStarted,
@@ -155,17 +154,17 @@ events! {
     ToolExecution,
     /// The session branch carries a turn's commit.
     TurnCommitted,
-    /// A person (or what stood in for one) answered a gate.
+    /// A person, or an automatic answer, answered a gate.
     HumanInteraction,
     /// A node finished an attempt: its outcome and where the run goes from there.
     NodeExecution,
     /// The next attempt of a node is due at a time.
     RetryAt,
-    /// The run stands between two nodes.
+    /// The run is between two nodes.
     Checkpoint,
-    /// The commits the workspace stood at, at a checkpoint that changed them.
+    /// The commits the workspace was at, at a checkpoint that changed them.
     SnapshotRecorded,
-    /// The next pass through a task's pipeline begins.
+    /// The next pass through a task's pipeline starts.
     AttemptStarted,
     /// A step of a task ended, and this is its commit.
     StepFinished,
@@ -179,11 +178,11 @@ events! {
     PipelineCompleted,
     /// The run ended without reaching its goal.
     PipelineFailed,
-    /// The run was called off.
+    /// The run was cancelled.
     PipelineCancelled,
-    /// A run over a tree was opened. Told, not recorded, as are all below.
+    /// A run over a tree was opened. Broadcast, not recorded, as are all below.
     RunStarted,
-    /// A task, or the tests of a phase, are begun or taken up again.
+    /// A task, or the tests of a phase, are started or taken up again.
     TaskStarted,
     /// A branch has moved over what came of a task.
     TaskLanded,
@@ -191,14 +190,14 @@ events! {
     PhaseMerged,
     /// Something a person should know.
     Warning,
-    /// An agent has said something, in a turn that is not over.
+    /// An agent said something in an unfinished turn.
     AgentSpoke,
-    /// An agent waits for something, or does not any more.
+    /// An agent waits for something, or no longer does.
     AgentWaits,
 }
 
 impl Event {
-    /// Whether records hold it. What they do not hold is told while it happens, and can be read elsewhere afterwards.
+    /// Whether it is recorded. Other events are only broadcast while they happen.
     pub fn is_recorded(&self) -> bool {
         !matches!(
             self,

@@ -11,21 +11,21 @@ use crate::ids::NodeId;
 pub struct NodeStarted {
     /// The node.
     pub node_id: NodeId,
-    /// How often the run has come to the node, from 1.
+    /// How often the run has reached the node, from 1.
     pub visit: u32,
     /// The attempt within the visit, from 1.
     pub attempt: u32,
     /// The handler's type: `codergen`, `tool`, …
     pub handler: String,
-    /// The commits the working copies stood at.
+    /// The commits the worktrees was at.
     pub base: Snapshot,
-    /// The handler was interrupted, cannot continue and begins again from `base`.
+    /// The handler was interrupted, cannot continue and starts again from `base`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_over: bool,
-    /// How much of the run so far an agent node is told.
+    /// How much of the run so far an agent node sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fidelity: Option<String>,
-    /// The conversation an agent node goes on with.
+    /// The conversation an agent node continues with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// Fields of a newer writer.
@@ -46,7 +46,7 @@ pub struct HumanInteraction {
     pub options: Vec<String>,
     /// The choice taken, or free text.
     pub answer: String,
-    /// What was said with it, for the next node.
+    /// The comment for the next node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// Where the answer came from: `console`, `file`, `auto-approve`, `default`.
@@ -77,7 +77,7 @@ pub enum Route {
         /// The next node.
         to: NodeId,
     },
-    /// Along a `loop_restart` edge: the run begins again at this node with a fresh context.
+    /// Along a `loop_restart` edge: the run starts again at this node with a fresh context.
     Restart {
         /// The next node.
         to: NodeId,
@@ -115,13 +115,13 @@ pub struct NodeExecution {
     /// The message with what the agent's program wrote to standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<u64>,
-    /// The trees the working copies ended with, by which a run that goes in circles is noticed.
+    /// The trees the worktrees ended with, by which a run that goes in circles is noticed.
     #[serde(default)]
     pub trees: Snapshot,
     /// A digest of what it printed or answered, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_digest: Option<String>,
-    /// What a person should know: files held back, changes outside the working copy.
+    /// What a person should know: files held back, changes outside the worktree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
     /// Fields of a newer writer.

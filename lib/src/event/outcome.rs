@@ -17,7 +17,7 @@ pub enum Status {
     Retry,
     /// It failed.
     Fail,
-    /// It was passed over; what came before stands.
+    /// It was skipped; what came before is.
     Skipped,
     /// A word of the pipeline's own, which its conditions name; satisfies no goal gate.
     Custom(String),
@@ -68,7 +68,7 @@ pub struct EmptyStatus;
 impl TryFrom<String> for Status {
     type Error = EmptyStatus;
     fn try_from(text: String) -> Result<Self, EmptyStatus> {
-        // Agents also shout. A `FAIL` taken for a word of the pipeline's own would go on like a success.
+        // Agents also shout. A `FAIL` taken for a word of the pipeline's own would continue like a success.
         match text.trim().to_ascii_lowercase().as_str() {
             "" => Err(EmptyStatus),
             "success" | "succeeded" => Ok(Self::Success),

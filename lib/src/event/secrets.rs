@@ -1,14 +1,14 @@
-//! Events without secrets. What somebody said is taken out; what an event is made of stays, for it could not be read
-//! without: also where a secret is the same word as the name of a field or of a step.
+//! Redacts events. Free text is redacted; field names and ids stay, since the event is unreadable without them: also
+//! where a secret is the same word as the name of a field or of a step.
 
 use serde_json::Value;
 
 use super::{Event, Recorded, Status};
 use crate::config::Config;
-use crate::redact::{Part, Redactor};
+use crate::redact::{JsonPart, Redactor};
 
-/// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What stands behind them
-/// is text unless it is listed below.
+/// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What is after them is
+/// text unless it is listed below.
 const FIELDS: [&str; 15] = [
     "",
     "agent_state_ref",
@@ -112,8 +112,8 @@ impl Recorded {
 }
 
 impl Event {
-    /// What stands at a path of its data.
-    fn part(&self, path: &str, value: &Value) -> Part {
+    /// What is at a path of its data.
+    fn part(&self, path: &str, value: &Value) -> JsonPart {
         let is_own = match (path, value) {
             // Words of an agent's own are said as well.
             ("outcome.status", Value::String(word)) => {
@@ -123,14 +123,14 @@ impl Event {
             ("context" | "kind", Value::String(_)) => matches!(self, Self::ContextForked(_)),
             // What of the settings is text they know themselves.
             ("config", _) => true,
-            ("task", Value::Object(_)) | ("tool_calls", _) => return Part::Fields,
+            ("task", Value::Object(_)) | ("tool_calls", _) => return JsonPart::Fields,
             ("task", _) => true,
             _ => OWN.contains(&path),
         };
         match is_own {
-            true => Part::Own,
-            false if FIELDS.contains(&path) => Part::Fields,
-            false => Part::Text,
+            true => JsonPart::Own,
+            false if FIELDS.contains(&path) => JsonPart::Fields,
+            false => JsonPart::Text,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! How a session begins, where it stands, and how it ends.
+//! How a session starts, where it is, and how it ends.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, Snapshot, Status, TaskOf, Written};
+use super::{Extra, PreEncoded, Snapshot, Status, TaskOf};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName};
 
 /// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
@@ -25,7 +25,7 @@ pub struct PipelineStarted {
     pub inputs: BTreeMap<String, String>,
     /// The resolved configuration, without keys and machine paths.
     pub config: Value,
-    /// Where each repository stood.
+    /// Where each repository was.
     pub base: Snapshot,
     /// The session branch of each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
@@ -43,7 +43,7 @@ pub struct PipelineStarted {
 }
 
 impl PipelineStarted {
-    /// The commit its task is built on, or where its first repository stood.
+    /// The commit its task is built on, or where its first repository was.
     pub fn built_on(&self) -> Option<CommitId> {
         let repo = self.task.as_ref().map_or_else(|| self.first_repo(), |task| &task.repo);
         self.base.get(repo).copied()
@@ -58,7 +58,7 @@ impl PipelineStarted {
 /// See [`Event::Resumed`](super::Event::Resumed).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// The node it starts at again, instead of where it stood; always given for a run that had failed.
+    /// The node it starts at again, instead of where it was; always given for a run that had failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeId>,
     /// Fields of a newer writer.
@@ -66,8 +66,8 @@ pub struct Resumed {
     pub extra: Extra,
 }
 
-/// See [`Event::ContextForked`](super::Event::ContextForked). Told twice: by the context it forks from, and as the first
-/// event of the new one.
+/// See [`Event::ContextForked`](super::Event::ContextForked). Recorded twice: by the context it forks from, and as the
+/// first event of the new one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextForked {
     /// The context it forks from.
@@ -76,9 +76,9 @@ pub struct ContextForked {
     pub context: ContextId,
     /// What it is for.
     pub kind: ForkKind,
-    /// The node it begins at.
+    /// The node it starts at.
     pub node_id: NodeId,
-    /// Where its worktrees begin.
+    /// Where its worktrees start.
     pub base: Snapshot,
     /// Its branch in each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
@@ -91,9 +91,9 @@ pub struct ContextForked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkKind {
-    /// A branch of the pipeline that runs beside others. The session's root tells whether it goes on.
+    /// A parallel branch of the pipeline. The session's root decides whether it continues.
     Parallel,
-    /// The run once more from a turn on: a root of its own.
+    /// The run again from a turn: its own root.
     Replay,
 }
 
@@ -116,7 +116,7 @@ pub struct SessionBranchCreated {
 pub struct WorktreeCreated {
     /// The repository.
     pub repo: RepoName,
-    /// The working copy's name inside the session: `main`, or the parallel agent's.
+    /// The worktree's name inside the session: `main`, or the parallel agent's.
     pub name: String,
     /// Fields of a newer writer.
     #[serde(flatten)]
@@ -129,18 +129,18 @@ pub struct Checkpoint {
     /// The node just completed.
     pub current_node: NodeId,
     /// The nodes completed, each once, in the order in which they completed last.
-    pub completed_nodes: Written<Vec<NodeId>>,
+    pub completed_nodes: PreEncoded<Vec<NodeId>>,
     /// The newest outcome of each node.
-    pub node_outcomes: Written<BTreeMap<NodeId, Status>>,
-    /// What the nodes have told each other.
+    pub node_outcomes: PreEncoded<BTreeMap<NodeId, Status>>,
+    /// The context updates of the nodes.
     pub context: BTreeMap<String, Value>,
     /// Retries used by each node in its newest visit.
     pub node_retries: BTreeMap<NodeId, u32>,
-    /// How often the run has come to each node.
-    pub visits: Written<BTreeMap<NodeId, u32>>,
+    /// How often the run has reached each node.
+    pub visits: PreEncoded<BTreeMap<NodeId, u32>>,
     /// The node that comes next, none at the end.
     pub next_node: Option<NodeId>,
-    /// Where the session branches stand, when that has changed since the last checkpoint.
+    /// Where the session branches are, when that has changed since the last checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_snapshot: Option<Snapshot>,
     /// Fields of a newer writer.
@@ -151,7 +151,7 @@ pub struct Checkpoint {
 /// See [`Event::SnapshotRecorded`](super::Event::SnapshotRecorded).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotRecorded {
-    /// Where the session branches stand.
+    /// Where the session branches are.
     pub workspace_snapshot: Snapshot,
     /// Fields of a newer writer.
     #[serde(flatten)]
@@ -179,7 +179,7 @@ pub struct PipelinePaused {
 pub enum PauseReason {
     /// The user interrupted it.
     Interrupted,
-    /// A gate waits for a person and nobody could be asked.
+    /// A gate waits for a person, and there was no terminal.
     WaitsForPerson,
     /// A limit of the budget was reached.
     OverBudget,

@@ -1,4 +1,4 @@
-//! What happens to a task of a tree, beside what happens inside the passes of its pipeline.
+//! Events of a task, besides those inside its pipeline.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,12 +20,12 @@ pub struct TaskOf {
     pub id: TaskId,
     /// Its name.
     pub name: String,
-    /// The commit its branch began at.
+    /// The commit its branch started at.
     pub base: CommitId,
     /// What its branch carries.
     #[serde(default)]
     pub commits: Commits,
-    /// The status of the newest step its branch had when the session began.
+    /// The status of the newest step its branch had when the session started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
 }
@@ -41,7 +41,7 @@ pub enum Commits {
     Turns,
 }
 
-/// What an earlier attempt is told to the next one.
+/// Feedback of an earlier attempt for the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// What went wrong.
@@ -81,9 +81,9 @@ pub struct AttemptStarted {
     pub number: u32,
     /// The attempts of the budget.
     pub of: u32,
-    /// The node the pass begins at: the pipeline's start, or the one after the newest step.
+    /// The node the pass starts at: the pipeline's start, or the one after the newest step.
     pub start: NodeId,
-    /// The code it begins with: the tree without the logs and reports of pleach's own.
+    /// The code it starts with: the tree without the logs and reports of pleach's own.
     pub code: CommitId,
     /// A commit whose files lie over the base, uncommitted: the code of the budget before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub struct StepFinished {
     /// The tests that failed, where their names could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<String>,
-    /// What the next attempt is told, where the step failed.
+    /// The feedback for the next attempt, where the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
     /// The message with all that was said, where that is no node's: of tests that failed where the task was to land.
@@ -163,9 +163,9 @@ pub struct Landing {
     pub repo: RepoName,
     /// The branch that is to move: the target, or that of a phase.
     pub target: BranchName,
-    /// Where it stands.
+    /// Where it is.
     pub from: CommitId,
-    /// Where it is to stand.
+    /// Where it is to be.
     pub to: CommitId,
     /// Fields of a newer writer.
     #[serde(flatten)]
@@ -179,7 +179,7 @@ pub struct Landed {
     pub repo: RepoName,
     /// The branch that moved.
     pub target: BranchName,
-    /// Where it stands now.
+    /// Where it is now.
     pub commit: CommitId,
     /// Fields of a newer writer.
     #[serde(flatten)]

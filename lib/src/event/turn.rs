@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, SideCall, Snapshot};
+use super::{Extra, Snapshot};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 
 /// Tokens of one or more model calls.
@@ -69,6 +69,24 @@ impl std::ops::Sub for Usage {
     }
 }
 
+/// A model call beside those of a turn's own conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SideCall {
+    /// What it was for: `commit_message`, …
+    pub purpose: String,
+    /// The model.
+    pub model: String,
+    /// The model's provider.
+    pub provider: String,
+    /// What it cost in tokens.
+    pub token_usage: Usage,
+    /// What it cost in dollars, where that is known.
+    pub cost_usd: Option<f64>,
+    /// Whether some of it is estimated, where the provider did not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
 /// Messages of a context by number, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRange {
@@ -123,7 +141,7 @@ pub struct AgentTurn {
     /// Whether some of it is estimated, where the provider did not say.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Whether nobody is billed for it by the token: a login has paid for it.
+    /// Whether it is not billed by the token, because a login pays for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unbilled: bool,
     /// Model calls beside the agent's own, such as the one for the commit's message.
@@ -138,7 +156,7 @@ pub struct AgentTurn {
     pub commit_message: Option<String>,
     /// How the turn's end was found: `exact` or `inferred`.
     pub boundary: String,
-    /// What the agent needs to go on after this turn.
+    /// What the agent needs to continue after this turn.
     pub agent_state_ref: Option<Value>,
     /// Whether nothing of the agent ran any more when it was recorded: only then its answer is its last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

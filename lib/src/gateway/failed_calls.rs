@@ -7,7 +7,7 @@ use crate::llm::LlmError;
 pub const FEW: u32 = 3;
 
 /// What becomes of a call that the gateway itself refuses, in a few words.
-pub(super) const NOT_FORWARDED: &str = "the call is not passed on";
+pub(super) const NOT_FORWARDED: &str = "the call is not forwarded";
 
 /// Calls that ended without a whole answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]

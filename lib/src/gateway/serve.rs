@@ -55,9 +55,13 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
         Target::Aside(aside) => aside.format,
         Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
         Target::Unknown => {
-            let text = format!("the gateway passes on calls of models, not {} {}", parts.method, without_query(rest));
+            let text = format!("the gateway forwards model calls, not {} {}", parts.method, without_query(rest));
             shared.refuse_unknown(&text);
-            let asked = format!("the agent asked for {} {}, which is not passed on", parts.method, without_query(rest));
+            let asked = format!(
+                "the agent asked for {} {}, which the gateway does not forward",
+                parts.method,
+                without_query(rest)
+            );
             shared.conversations().spending.warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
@@ -214,7 +218,7 @@ impl ReceivedRequest {
         // It may ask for an answer whose cost pleach would not see.
         let opaque = |unfit: Rejected| match unfit {
             Rejected::Unread(why) if call.format == Format::Responses => {
-                Rejected::bad(format!("pleach passes on no request for a response that it cannot read: {why}"))
+                Rejected::bad(format!("pleach does not forward a request for a response that it cannot read: {why}"))
             }
             unfit => unfit,
         };
@@ -227,7 +231,7 @@ impl ReceivedRequest {
             None => AnswerShape::Whole,
         };
         if call.format == Format::Responses && flag(&json, "background")? {
-            let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
+            let why = "pleach does not forward `background` requests, whose cost it cannot see; ask without";
             return Err(Rejected::bad(why.to_owned()));
         }
         // Without this a streamed answer of this format has no cost.
@@ -330,8 +334,9 @@ impl ReceivedRequest {
         };
         if !remote.supports(format) {
             let text = format!(
-                "the agent speaks the language of {}, which {} does not; set `provider` of the agent to one that does",
-                format.name(),
+                "the agent uses the {} API; provider `{}` does not offer it; set `provider` of the agent to one that \
+                 does",
+                format.api(),
                 remote.name()
             );
             return not_forwarded(format, &text, flight);
@@ -396,7 +401,7 @@ async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: F
 }
 
 fn abandoned(format: Format) -> HttpReply {
-    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up")
+    refused(Some(format), StatusCode::BAD_GATEWAY, "the call was abandoned")
 }
 
 /// The beginning of a provider's answer. `gone` ends when the client has gone.

@@ -88,7 +88,7 @@ impl LlmError {
 
     /// The call was cancelled.
     pub fn cancelled() -> Self {
-        Self::new(ErrorClass::Cancelled, "the model call was called off")
+        Self::new(ErrorClass::Cancelled, "the model call was cancelled")
     }
 }
 

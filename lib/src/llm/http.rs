@@ -49,7 +49,7 @@ const PROXY_ANSWER: usize = 16 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     /// The address is invalid.
-    #[error("`{address}` is no address of a server: {why}")]
+    #[error("`{address}` is not the address of a server: {why}")]
     Address {
         /// What was given.
         address: String,
@@ -81,7 +81,7 @@ pub enum HttpError {
         why: String,
     },
     /// The server sent nothing for too long.
-    #[error("{address} said nothing for {} s", waited.as_secs())]
+    #[error("{address} sent nothing for {} s", waited.as_secs())]
     Silent {
         /// Where.
         address: String,
@@ -213,7 +213,7 @@ impl Proxy {
     pub fn parse(text: &str, named_by: &str) -> Result<Self, HttpError> {
         let at = ServerUrl::parse(text)?;
         if at.tls {
-            let why = "a proxy is spoken to over http://; what goes through it to an https:// address stays unreadable";
+            let why = "a proxy is reached over http://; requests to https:// addresses stay encrypted";
             return Err(HttpError::Address { address: at.to_string(), why });
         }
         Ok(Self { at, named_by: named_by.to_owned() })
@@ -370,7 +370,7 @@ impl HttpClient {
         // A proxy for plain HTTP gets the whole URL; every other server gets the path.
         let through = proxy.as_ref().filter(|_| !base.tls);
         let target = if through.is_some() { format!("http://{}{target}", base.authority()) } else { target };
-        let wrong = || HttpError::Address { address: base.to_string(), why: "it holds characters no address has" };
+        let wrong = || HttpError::Address { address: base.to_string(), why: "it has characters no address has" };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target.parse().map_err(|_| wrong())?;
@@ -519,10 +519,10 @@ impl HttpClient {
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             // Byte by byte: what follows belongs to the server.
-            let byte = stream.read_u8().await.map_err(|error| format!("the proxy hung up: {error}"))?;
+            let byte = stream.read_u8().await.map_err(|error| format!("the proxy closed the connection: {error}"))?;
             answer.push(byte);
             if answer.len() > PROXY_ANSWER {
-                return Err("the proxy's answer has no end".into());
+                return Err("the proxy's answer is too long".into());
             }
         }
         Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())

@@ -200,16 +200,16 @@ impl Prices {
 /// A word to the user where the price of a model is estimated.
 pub(crate) fn price_estimated(model: &str) -> Warning {
     WarningCode::PriceEstimated.with(format!(
-        "the price of `{model}` is not known: the dearest of its family counts, marked as estimated; \
-         `providers.NAME.prices.{model}` sets it"
+        "the price of `{model}` is unknown: the highest of its family is counted as an estimate; set \
+         `providers.NAME.prices.{model}`"
     ))
 }
 
 /// Why a model is not asked under a limit in dollars.
 pub(crate) fn price_unknown(model: &str) -> String {
     format!(
-        "the price of `{model}` is not known, so no limit in dollars can hold; set it with \
-         `providers.NAME.prices.{model}`, or limit tokens (`budget.tokens`) instead of dollars"
+        "the price of `{model}` is unknown, so no limit in dollars can hold; set `providers.NAME.prices.{model}`, or \
+         limit tokens (`budget.tokens`) instead of dollars"
     )
 }
 

@@ -21,7 +21,8 @@ pub struct Providers {
 pub enum NoProvider {
     /// No provider is configured and none has a key.
     #[error(
-        "there is no model to ask; set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml"
+        "no model is configured; set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in \
+         pleach.yaml"
     )]
     None,
     /// There is no provider of this name.

@@ -22,7 +22,7 @@ pub enum BranchSight {
         rebased: bool,
         /// The checkouts that have it.
         checkouts: Vec<PathBuf>,
-        /// What goes on in the one that has it.
+        /// What continues in the one that has it.
         obstacle: Option<LandingObstacle>,
     },
 }
@@ -52,9 +52,9 @@ pub enum BranchStep {
         /// The files.
         paths: Vec<RepoPath>,
     },
-    /// Look at the ref once more: should it stand where it stood, this is in the way.
+    /// Look at the ref once more: should it be where it was, this is in the way.
     LookAgain(LandingObstacle),
-    /// Tell what git has left behind that broke off.
+    /// Report what an interrupted git left.
     Report {
         /// In which checkout.
         checkout: PathBuf,
@@ -86,7 +86,7 @@ pub enum LandingObstacle {
     Rebase,
     /// The checkout is on a disk that is not there.
     MissingCheckout(PathBuf),
-    /// Something was begun in the checkout and not concluded.
+    /// Something was started in the checkout and not concluded.
     InProgress {
         /// What.
         what: &'static str,
@@ -133,14 +133,14 @@ pub enum LandingObstacle {
     },
 }
 
-/// What a swap of the ref has come to.
+/// What a swap of the ref has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwapReply {
     /// It is there.
     Done,
     /// A lock was in the way.
     Locked(PathBuf),
-    /// Somebody was faster with this ref.
+    /// Another process moved this ref first.
     Stale(String),
 }
 
@@ -155,7 +155,7 @@ pub enum MergeReply {
     Holds(Vec<RepoPath>),
     /// Something is in the way.
     Blocked(LandingObstacle),
-    /// It broke off, or could not begin.
+    /// It broke off, or could not start.
     BrokeOff,
 }
 
@@ -225,7 +225,7 @@ impl fmt::Display for LandingObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rebase => {
-                f.write_str("a rebase of it is in progress; end it with `git rebase --continue` or `--abort`")
+                f.write_str("a rebase of it is in progress; finish it with `git rebase --continue` or `--abort`")
             }
             Self::MissingCheckout(checkout) => write!(
                 f,
@@ -234,7 +234,7 @@ impl fmt::Display for LandingObstacle {
             ),
             Self::InProgress { what, command, checkout } => write!(
                 f,
-                "{what} is in progress in `{}`; end it with `{command} --continue` or `--abort`",
+                "{what} is in progress in `{}`; finish it with `{command} --continue` or `--abort`",
                 checkout.display()
             ),
             Self::Locked(lock) => f.write_str(&locked(lock)),
@@ -257,7 +257,7 @@ impl fmt::Display for LandingObstacle {
                 write!(f, "something else than `{branch}` is checked out in `{}` by now", checkout.display())
             }
             Self::NotAhead { checkout, to } => {
-                write!(f, "git does not find {to} ahead of what `{}` has checked out", checkout.display())
+                write!(f, "{to} is not ahead of what `{}` has checked out", checkout.display())
             }
         }
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ref_alone_tells_whether_it_is_there() {
+    fn only_the_ref_decides_whether_a_branch_exists() {
         let now = CommitId::from_bytes([1; 20]);
         assert_eq!(decide(BranchSight::Has), BranchStep::Landed);
         assert_eq!(decide(BranchSight::Elsewhere(now)), BranchStep::Refuse(InTheWay::Moved(now)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_the_way_are_taken_over_once_if_all_are_what_lands() {
+    fn identical_files_in_the_way_are_adopted_once() {
         let paths = || vec![RepoPath::from("f")];
         let refused = BranchStep::Refuse(InTheWay::LocalChanges { checkout: "a".into(), paths: paths() });
         let overwrite = |adopted| after_merge(MergeReply::WouldOverwrite(paths()), "a".into(), adopted);

@@ -1,5 +1,5 @@
-//! What is told of a git that broke off while it wrote files in a checkout, or the ref after them: the disk is full, a
-//! filter fails, or nobody may write there.
+//! The report of a git that was interrupted while it wrote files in a checkout, or the ref after them: the disk is
+//! full, a filter fails, or nobody may write there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::text::named;
 
-/// A landing that git broke off, or could not begin.
+/// A landing that git broke off, or could not start.
 #[derive(Debug, thiserror::Error)]
 pub struct BrokenOff {
     /// The branch that was to move.
@@ -18,7 +18,7 @@ pub struct BrokenOff {
     pub end: String,
     /// The branch that has the work, or its commit; none where no file was to change.
     pub work: Option<String>,
-    /// Where it stands.
+    /// Where it is.
     pub from: CommitId,
     /// Where it was to go.
     pub to: CommitId,
@@ -53,12 +53,12 @@ pub struct FoundPath {
     pub exists: bool,
     /// What is there is not what that commit has.
     pub differs: bool,
-    /// Somebody has written there since git was called. What was otherwise before is no work of git's.
+    /// A file was written after git was called. Earlier differences are not git's.
     pub touched: bool,
 }
 
 impl WrittenFiles {
-    /// What the paths tell. The index comes after the files and before the ref.
+    /// The state of the paths. Git writes the index after the files and before the ref.
     pub fn of(index_is_done: bool, paths: Vec<FoundPath>) -> Self {
         if index_is_done && !paths.is_empty() {
             return Self::All;
@@ -84,16 +84,16 @@ impl fmt::Display for BrokenOff {
             Some(WrittenFiles::None) => write!(f, "{stuck} changed no file there"),
             Some(WrittenFiles::All) => write!(f, "{stuck} all files there up to date already"),
             Some(WrittenFiles::Some { .. }) | None => {
-                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")
+                write!(f, "git was interrupted while it wrote files in `{place}`, which may be incomplete")
             }
         }?;
         write!(f, " ({end})")?;
         if let Some(work) = work {
-            write!(f, "; the work is whole, at `{work}`")?;
+            write!(f, "; no work is lost, it is at `{work}`")?;
         }
         let undo = "; when git can write again, undo what it did";
         let (changed, added) = match left {
-            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; mend what git names and run again"),
+            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; fix what git reports, then run again"),
             None => return write!(f, "{undo}, which `git status` shows there; then run again"),
             Some(WrittenFiles::Some { changed, added }) => (changed, added),
         };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_git_has_written_is_told() {
+    fn only_files_git_has_written_are_reported() {
         let paths = || vec![found("new", true, true, true), found("old", false, true, true)];
         assert_eq!(WrittenFiles::of(true, paths()), WrittenFiles::All);
         let (changed, added) = (vec!["old".into()], vec!["new".into()]);

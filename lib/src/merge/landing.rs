@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every question is a value that takes its answer and gives the next one. A branch that has moved stays so: whatever
-//! happens then, only the others are looked at again.
+//! happens then, only the others are checked again.
 
 use super::work::{LandingWork, Proof};
 use crate::ids::{BranchName, CommitId, RepoName};
@@ -26,9 +26,9 @@ pub struct LandingTarget {
 pub struct BranchMove {
     /// Which.
     pub target: LandingTarget,
-    /// Where it stands.
+    /// Where it is.
     pub from: CommitId,
-    /// Where it is to stand.
+    /// Where it is to be.
     pub to: CommitId,
 }
 
@@ -47,7 +47,7 @@ pub struct LandedBranch {
 #[derive(Debug)]
 #[must_use]
 pub enum LandingAsk {
-    /// Look where the branches stand.
+    /// Look where the branches are.
     Look(LookAsk),
     /// Make the commit a branch would move to.
     Build(BuildAsk),
@@ -72,11 +72,11 @@ pub enum LandingEnd {
     Landed,
     /// What was built, and would have moved these, is not fit to land: its tests fail.
     Red(Vec<BranchMove>),
-    /// The task goes on behind this commit, where it is tested again.
+    /// The task continues behind this commit, where it is tested again.
     Rewound(CommitId),
-    /// It speaks of files that are not there any more.
+    /// It is about files that are gone.
     Outdated,
-    /// Whoever verified it was stopped.
+    /// The verification was stopped.
     Stopped,
     /// It waits.
     Refused(LandingRefusal),
@@ -100,20 +100,20 @@ pub enum RefusalReason {
     Conflict(String),
     /// What is to land is not what it was when it was made.
     Overwritten(String),
-    /// It passed tests that nobody knows any more.
+    /// It passed tests that are no longer known.
     NoTests,
     /// It cannot be tested.
     Untestable(String),
-    /// Somebody else works there, or it would overwrite something.
+    /// Another process works there, or it would overwrite something.
     Held(String),
 }
 
-/// Where a branch stands.
+/// Where a branch is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetState {
     /// It is not there.
     Gone,
-    /// It cannot move, for this reason: the checkouts that have it tell so before anything else is done.
+    /// It cannot move, for this reason: known from its checkouts before anything else is done.
     Held(String),
     /// It has what is to land.
     Has(CommitId),
@@ -142,21 +142,21 @@ pub enum LandingVerdict {
     ByAgent,
     /// They cannot be tested, for this reason.
     Untestable(String),
-    /// They speak of other files.
+    /// They are about other files.
     Outdated,
     /// A branch has moved on meanwhile.
     Again,
-    /// Nobody waited for the end.
+    /// The wait was cancelled.
     Stopped,
 }
 
-/// Begins a landing.
+/// Starts a landing.
 pub fn land(parts: impl IntoIterator<Item = (LandingTarget, LandingWork)>) -> LandingAsk {
     let part = |(target, work)| LandingPart { target, work, stands: PartState::Unseen };
     LandingAsk::Look(LookAsk(Parts { parts: parts.into_iter().map(part).collect() }))
 }
 
-/// Whether everything a record says was about to move has: whoever was to say so was killed before.
+/// Whether everything a record says was about to move has: the process that should confirm it was killed.
 pub fn has_landed<M, E>(intent: &[M], has: impl Fn(&M) -> Result<bool, E>) -> Result<bool, E> {
     for moved in intent {
         if !has(moved)? {
@@ -244,7 +244,7 @@ impl Parts {
 pub struct LookAsk(Parts);
 
 impl LookAsk {
-    /// Where they stand, in their order.
+    /// Where they are, in their order.
     pub fn saw(self, seen: impl IntoIterator<Item = TargetState>) -> LandingAsk {
         let Self(mut landing) = self;
         for (part, seen) in landing.parts.iter_mut().zip(seen) {
@@ -276,12 +276,12 @@ impl BuildAsk {
         &self.landing.parts[self.part].target
     }
 
-    /// Where it stands.
+    /// Where it is.
     pub fn onto(&self) -> CommitId {
         self.onto
     }
 
-    /// Whether the work lands as it is, and not built anew on the branch.
+    /// Whether the work lands as it is, and not rebuilt on the branch.
     pub fn is_as_it_is(&self) -> bool {
         self.as_it_is
     }
@@ -348,7 +348,7 @@ impl RewindAsk {
         self.0.moves()
     }
 
-    /// The commit the task goes on behind; none where only another attempt can do it all again.
+    /// The commit the task continues behind; none where only another attempt can do it all again.
     pub fn rewound(self, behind: Option<CommitId>) -> LandingAsk {
         LandingAsk::End(behind.map_or_else(|| LandingEnd::Red(self.0.moves()), LandingEnd::Rewound))
     }
@@ -391,8 +391,8 @@ impl MoveAsk {
         landing.advance()
     }
 
-    /// Somebody else moved it first: what was built is of no use.
-    pub fn outrun(self) -> LandingAsk {
+    /// Another process moved it first: the build is discarded.
+    pub fn target_moved(self) -> LandingAsk {
         LandingAsk::Look(LookAsk(self.landing))
     }
 

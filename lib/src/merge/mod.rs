@@ -1,5 +1,5 @@
-//! Landing, decided: work moves the branches it belongs on, or waits and says why. Values come in and what is to be done
-//! next goes out; whoever asks does it and comes back with what came of it. Nothing here reads, writes or waits.
+//! Landing, decided: work moves the branches it belongs on, or waits and says why. Values come in, the next thing to do
+//! goes out; the caller does it and returns the result. Nothing here reads, writes or waits.
 //!
 //! Every isolation mode lands through [`land`], and so does what brings no code: the start of a run, what people decide
 //! about tasks, the steps of a task that was given up. One task on one branch is a list of one.

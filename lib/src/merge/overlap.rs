@@ -1,4 +1,4 @@
-//! What stands in a checkout where something lands, with the very content that lands: whether the index can take it over
+//! What is in a checkout where something lands, with the very content that lands: whether the index can take it over
 //! without losing what nobody else has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::ids::RepoPath;
 pub struct Overlap<'a> {
     /// Files with the content that lands, each as the index would have it.
     pub same: Vec<(RepoPath, Vec<u8>)>,
-    /// Directories, here and where it lands, in the place of a file.
+    /// Directories, here and where it lands, in place of a file.
     pub directories: &'a [RepoPath],
     /// What the index has otherwise than the commit that is checked out.
     pub staged: &'a BTreeMap<RepoPath, Vec<u8>>,
@@ -45,7 +45,7 @@ impl Overlap<'_> {
     }
 }
 
-/// The directories a path lies in.
+/// The directories a path is in.
 fn above(path: &RepoPath) -> impl Iterator<Item = RepoPath> {
     let path = path.as_bytes();
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| RepoPath::new(&path[..at]))
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_takes_the_place_of_a_file_that_is_checked_out() {
+    fn a_directory_replaces_a_checked_out_file() {
         let lost = |staged: &BTreeMap<RepoPath, Vec<u8>>, indexed: &[&[u8]]| {
             let indexed = indexed.iter().copied().collect();
             Overlap { same: Vec::new(), directories: &["d".into()], staged, indexed: &indexed }.lost()

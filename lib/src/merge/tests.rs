@@ -21,7 +21,7 @@ struct World {
     script: std::vec::IntoIter<u8>,
     branches: Vec<Vec<CommitId>>,
     done: Vec<Done>,
-    /// What each commit that was built anew is built on.
+    /// What each commit that was rebuilt is built on.
     built_on: BTreeMap<CommitId, CommitId>,
     verified: BTreeSet<CommitId>,
     /// What was recorded last for each branch, and whether all of it was recorded to have landed.
@@ -165,7 +165,7 @@ impl World {
         verify.verified(verdict)
     }
 
-    /// The branch moves if nobody was faster; whoever is killed behind that does not know.
+    /// The branch moves if nobody was faster; whoever is killed after that does not know.
     fn advance(&mut self, moving: MoveAsk) -> LandingAsk {
         let step = moving.step().clone();
         let at = index(&step.target);
@@ -174,7 +174,7 @@ impl World {
             return moving.refused(RefusalReason::Held("files are in the way".into()));
         }
         if self.tip(at) != step.from {
-            return moving.outrun();
+            return moving.target_moved();
         }
         assert_eq!(self.intent.get(&at), Some(&step.to), "what moves was recorded before");
         assert!(!self.branches[at].contains(&done.tip), "nothing lands twice");
@@ -222,7 +222,7 @@ proptest! {
     /// What the branches are asked to do is checked where they do it. Here: it comes to an end, kills or not, and one that
     /// says that it has landed has.
     #[test]
-    fn whatever_happens_nothing_untested_moves_nothing_moves_back_and_it_ends(works in works(), script in script()) {
+    fn landing_never_moves_untested_work_or_moves_back(works in works(), script in script()) {
         let kills = script.iter().filter(|chance| **chance == 1).count();
         let mut world = World::new(&works, script);
         for _ in 0..=kills {
@@ -244,7 +244,7 @@ proptest! {
 
     /// However often it is refused or killed, the next run brings it to its end, and what has landed stays.
     #[test]
-    fn what_has_begun_to_land_lands_once_nothing_is_in_the_way(works in works(), script in script()) {
+    fn a_started_landing_finishes_once_unblocked(works in works(), script in script()) {
         let mut world = World::new(&works, script);
         while !world.closed {
             let before = world.branches.clone();
@@ -261,7 +261,7 @@ proptest! {
 }
 
 #[test]
-fn one_task_on_a_branch_that_stands_still_is_moved_as_it_was_tested() {
+fn a_task_on_an_unmoved_branch_lands_as_tested() {
     let mut world = World::new(&[LandingWork::Task], Vec::new());
     assert!(matches!(world.run(), Ran::Ended(LandingEnd::Landed)));
     assert_eq!(world.branches[0], [world.done[0].base, world.done[0].tip]);
@@ -269,7 +269,7 @@ fn one_task_on_a_branch_that_stands_still_is_moved_as_it_was_tested() {
 }
 
 #[test]
-fn what_is_recorded_to_be_about_to_move_has_landed_once_all_of_it_is_there() {
+fn a_recorded_move_has_landed_once_complete() {
     let has = |commits: &'static [u8]| move |commit: &u8| Ok::<_, ()>(commits.contains(commit));
     assert_eq!(has_landed(&[1, 2], has(&[1, 2, 3])), Ok(true));
     assert_eq!(has_landed(&[1, 2], has(&[1])), Ok(false), "it goes on with the rest");

@@ -23,12 +23,12 @@ pub enum LandingWork {
 pub enum Proof {
     /// That the tests pass on its files.
     Tests,
-    /// That it speaks of the files it lands on.
+    /// That it is about the files it lands on.
     SameFiles,
 }
 
 impl LandingWork {
-    /// Whether it lands as it is where nothing has come to the branch since it was begun.
+    /// Whether it lands as it is where nothing has reached the branch since it was started.
     pub(super) fn may_stay(self) -> bool {
         match self {
             Self::Task | Self::Gate { on_merge: false } => true,
@@ -36,7 +36,7 @@ impl LandingWork {
         }
     }
 
-    /// What has to be known of it, as it was or built anew on the branch.
+    /// What has to be known of it, as it was or rebuilt on the branch.
     pub(super) fn proof(self, as_it_was: bool) -> Option<Proof> {
         match self {
             Self::Task => (!as_it_was).then_some(Proof::Tests),

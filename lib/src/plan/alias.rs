@@ -1,6 +1,6 @@
 //! The words of the dialect: which attributes there are, and what other engines call them.
 
-use crate::plan::dot::Target;
+use crate::plan::dot::DefaultsFor;
 
 /// What a word is written as elsewhere, and the word it stands for here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,11 @@ const GRAPH_ALIASES: &[Alias] = &[
 ];
 
 /// The alias `key` is on this kind of thing.
-pub(crate) fn attribute(target: Target, key: &str) -> Option<Alias> {
+pub(crate) fn attribute(target: DefaultsFor, key: &str) -> Option<Alias> {
     let table = match target {
-        Target::Graph => GRAPH_ALIASES,
-        Target::Node => NODE_ALIASES,
-        Target::Edge => &[],
+        DefaultsFor::Graph => GRAPH_ALIASES,
+        DefaultsFor::Node => NODE_ALIASES,
+        DefaultsFor::Edge => &[],
     };
     table.iter().find(|alias| alias.other == key).copied()
 }
@@ -69,11 +69,11 @@ pub(crate) fn shape(word: &str) -> Option<&'static str> {
 }
 
 /// Attributes that mean something on this kind of thing.
-pub(crate) fn known(target: Target) -> &'static [&'static str] {
+pub(crate) fn known(target: DefaultsFor) -> &'static [&'static str] {
     match target {
-        Target::Graph => GRAPH,
-        Target::Node => NODE,
-        Target::Edge => EDGE,
+        DefaultsFor::Graph => GRAPH,
+        DefaultsFor::Node => NODE,
+        DefaultsFor::Edge => EDGE,
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn is_cosmetic(key: &str) -> bool {
     COSMETIC.split_whitespace().any(|word| word == key)
 }
 
-/// Whether Graphviz can draw this shape. Such a shape was meant, also when it says nothing about what a node does.
+/// Whether Graphviz can draw this shape. Such a shape is intended, also when it does not decide what a node does.
 pub(crate) fn is_drawn(shape: &str) -> bool {
     DRAWN.split_whitespace().any(|word| word == shape)
 }

@@ -52,7 +52,7 @@ fn handlers(graph: &Graph) -> Vec<HandlerKind> {
 }
 
 fn pipeline(id: String, attrs: Attrs, diagnostics: &mut Vec<Diagnostic>) -> Pipeline {
-    let mut read = Reader { attrs: &attrs, about: About::Graph, diagnostics };
+    let mut read = AttrReader { attrs: &attrs, about: AttrOwner::Graph, diagnostics };
     let parts = Pipeline {
         id,
         goal: read.text("goal").unwrap_or_default(),
@@ -72,7 +72,7 @@ fn pipeline(id: String, attrs: Attrs, diagnostics: &mut Vec<Diagnostic>) -> Pipe
 }
 
 fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diagnostics: &mut Vec<Diagnostic>) -> Node {
-    let mut read = Reader { attrs: &raw.attrs, about: About::Node(&raw.id), diagnostics };
+    let mut read = AttrReader { attrs: &raw.attrs, about: AttrOwner::Node(&raw.id), diagnostics };
     let label = read.text("label").unwrap_or_else(|| raw.id.to_string());
     let shape = read.text("shape").unwrap_or_else(|| "box".into());
     let or_default = |own: Option<String>, index: usize| own.or_else(|| defaults[index].clone());
@@ -122,7 +122,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
 }
 
 fn edge(raw: RawEdge, diagnostics: &mut Vec<Diagnostic>) -> Edge {
-    let mut read = Reader { attrs: &raw.attrs, about: About::Edge(&raw.from, &raw.to), diagnostics };
+    let mut read = AttrReader { attrs: &raw.attrs, about: AttrOwner::Edge(&raw.from, &raw.to), diagnostics };
     let parts = Edge {
         label: read.text("label").unwrap_or_default(),
         condition: read.condition(),
@@ -147,20 +147,20 @@ pub(super) fn classes(own: Option<&str>, subgraphs: &[String]) -> Vec<String> {
     own.map(str::to_owned).chain(subgraphs.iter().cloned()).filter(|class| seen.insert(class.clone())).collect()
 }
 
-enum About<'a> {
+enum AttrOwner<'a> {
     Graph,
     Node(&'a NodeId),
     Edge(&'a NodeId, &'a NodeId),
 }
 
 /// Reads attributes of one thing and reports the ones that are not what they must be.
-struct Reader<'a, 'd> {
+struct AttrReader<'a, 'd> {
     attrs: &'a Attrs,
-    about: About<'a>,
+    about: AttrOwner<'a>,
     diagnostics: &'d mut Vec<Diagnostic>,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> AttrReader<'a, '_> {
     /// The attribute, unless it is an empty text, which stands for none.
     fn attr(&self, key: &str) -> Option<&'a Attr> {
         self.attrs.get(key).filter(|attr| attr.value != AttrValue::Text(String::new()))
@@ -168,9 +168,9 @@ impl<'a> Reader<'a, '_> {
 
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(match self.about {
-            About::Graph => diagnostic,
-            About::Node(id) => diagnostic.at_node(id),
-            About::Edge(from, to) => diagnostic.at_edge(from, to),
+            AttrOwner::Graph => diagnostic,
+            AttrOwner::Node(id) => diagnostic.at_node(id),
+            AttrOwner::Edge(from, to) => diagnostic.at_edge(from, to),
         });
     }
 

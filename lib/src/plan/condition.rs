@@ -108,7 +108,7 @@ fn is_outcome(key: &str) -> bool {
 impl Condition {
     /// Reads a condition. An empty text always holds.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
-        let mut parser = Parser { text, at: 0, depth: 0, open: 0 };
+        let mut parser = ConditionParser { text, at: 0, depth: 0, open: 0 };
         if parser.peek().is_none() {
             return Ok(Self(Expr::All(Vec::new())));
         }
@@ -138,7 +138,7 @@ impl Condition {
         keys
     }
 
-    /// Whether it speaks of this outcome: by its name, or by a pattern or a part that it has.
+    /// Whether it mentions this outcome: by its name, or by a matching pattern or part.
     pub fn names_outcome(&self, word: &str) -> bool {
         let mut named = false;
         self.0.walk(&mut |part| {
@@ -269,7 +269,7 @@ impl fmt::Display for Literal<'_> {
     }
 }
 
-struct Parser<'t> {
+struct ConditionParser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
@@ -277,7 +277,7 @@ struct Parser<'t> {
     open: usize,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> ConditionParser<'t> {
     fn error(&self, message: impl Into<String>) -> ConditionError {
         ConditionError { message: message.into(), offset: self.at.min(self.text.len()) }
     }
@@ -286,7 +286,7 @@ impl<'t> Parser<'t> {
         &self.text[self.at..]
     }
 
-    /// The next character that is not blank; the parser then stands on it.
+    /// The next character that is not blank; the parser then is on it.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
@@ -440,7 +440,7 @@ impl<'t> Parser<'t> {
             }
         }
         self.at = start;
-        Err(self.error("this `\"` is never closed"))
+        Err(self.error("unclosed `\"`"))
     }
 }
 
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_says_where_and_why() {
+    fn an_invalid_condition_says_where_and_why() {
         for (text, offset, message) in [
             ("outcome=", 8, "a value is missing; an empty one is written `outcome=\"\"`"),
             ("outcome= && x", 9, "a value is missing; an empty one is written `outcome=\"\"`"),
@@ -537,7 +537,7 @@ mod tests {
             ("a & b", 2, "expected `&&` or `||`, found `&`"),
             ("(a", 2, "`)` is missing"),
             ("a)", 1, "expected `&&` or `||`, found `)`"),
-            ("a=\"x", 2, "this `\"` is never closed"),
+            ("a=\"x", 2, "unclosed `\"`"),
             ("a=\"x\" y", 6, "expected `&&` or `||`, found `y`"),
             ("a matches (", 10, "`(` is not a regular expression"),
         ] {
@@ -550,7 +550,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_parses_reads_back(text in "([a-z]{1,3}|[ =!<>()\"\\\\.-]|&&|\\|\\|| contains | matches |[0-9]){0,24}") {
+        fn parsed_text_round_trips(text in "([a-z]{1,3}|[ =!<>()\"\\\\.-]|&&|\\|\\|| contains | matches |[0-9]){0,24}") {
             if let Ok(condition) = Condition::parse(&text) {
                 prop_assert_eq!(Condition::parse(&condition.to_string()), Ok(condition.clone()), "{}", condition);
             }

@@ -22,7 +22,7 @@ impl Span {
     }
 }
 
-/// How bad it is.
+/// Its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -39,7 +39,7 @@ pub enum Severity {
 pub struct Diagnostic {
     /// The rule that found it: `syntax`, `reachability`, …
     pub rule: String,
-    /// How bad it is.
+    /// Its level.
     pub severity: Severity,
     /// One sentence.
     pub message: String,
@@ -66,7 +66,7 @@ impl Diagnostic {
         Self::new(rule, Severity::Error, message.into(), span)
     }
 
-    /// A finding that is probably a mistake.
+    /// A finding that is probably an error.
     pub fn warning(rule: &str, message: impl Into<String>, span: Span) -> Self {
         Self::new(rule, Severity::Warning, message.into(), span)
     }
@@ -76,21 +76,21 @@ impl Diagnostic {
         Self::new(rule, Severity::Note, message.into(), span)
     }
 
-    /// Says how to fix it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 
-    /// Says which node it is about.
+    /// Adds the node it is about.
     #[must_use]
     pub fn at_node(mut self, node: &NodeId) -> Self {
         self.node_id = Some(node.clone());
         self
     }
 
-    /// Says which edge it is about.
+    /// Adds the edge it is about.
     #[must_use]
     pub fn at_edge(mut self, from: &NodeId, to: &NodeId) -> Self {
         self.edge = Some((from.clone(), to.clone()));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_offsets_past_the_end_are_the_end() {
+    fn columns_count_characters_and_stop_at_the_end() {
         let source = "a\näöx\n";
         assert_eq!(line_column(source, 0), (1, 1));
         assert_eq!(line_column(source, source.find('x').unwrap()), (2, 3));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::NodeId;
 use crate::plan::alias;
 use crate::plan::diagnostic::{Diagnostic, Span};
-use crate::plan::dot::{AttrValue, Document, Entry, Ident, Statement, Target};
+use crate::plan::dot::{AttrEntry, AttrValue, DefaultsFor, Document, Ident, Statement};
 use crate::plan::suggestions::Suggestions;
 
 /// An attribute with the place it was written at. Two are equal when their values are.
@@ -14,9 +14,9 @@ use crate::plan::suggestions::Suggestions;
 pub struct Attr {
     /// Its value.
     pub value: AttrValue,
-    /// Where it stands, from its name to the end of its value.
+    /// Where it is, from its name to the end of its value.
     pub span: Span,
-    /// Where its value stands, quotes included.
+    /// Where its value is, quotes included.
     pub value_span: Span,
 }
 
@@ -27,7 +27,7 @@ impl PartialEq for Attr {
 }
 
 impl Attr {
-    /// A text that stands in no file.
+    /// A text that is in no file.
     pub fn text(text: impl Into<String>) -> Self {
         Self { value: AttrValue::Text(text.into()), span: Span::default(), value_span: Span::default() }
     }
@@ -54,9 +54,9 @@ pub struct RawNode {
     pub id: NodeId,
     /// Its attributes, with those of default blocks under them.
     pub attrs: Attrs,
-    /// The classes of the subgraphs it stands in, outermost first.
+    /// The classes of the subgraphs it is in, outermost first.
     pub subgraphs: Vec<String>,
-    /// It has a statement of its own, not only a place in an edge.
+    /// It has its own statement, not only a mention in an edge.
     pub declared: bool,
     /// Where it is declared.
     pub span: Span,
@@ -80,7 +80,7 @@ pub struct RawEdge {
 pub struct Graph {
     /// The graph's identifier.
     pub id: String,
-    /// Where its identifier stands.
+    /// Where its identifier is.
     pub span: Span,
     /// The graph's own attributes.
     pub attrs: Attrs,
@@ -96,7 +96,7 @@ pub fn flatten(document: &Document) -> (Option<Graph>, Vec<Diagnostic>) {
     let mut flattener = Flattener::default();
     flattener.graph.id = id.text.clone();
     flattener.graph.span = id.span;
-    flattener.statements(&document.statements, &mut Scope::default(), true);
+    flattener.statements(&document.statements, &mut AttrScope::default(), true);
     flattener.merge_defaults();
     flattener.undeclared();
     (Some(flattener.graph), flattener.diagnostics)
@@ -110,7 +110,7 @@ pub fn class_of_label(label: &str) -> Option<String> {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Scope {
+struct AttrScope {
     node: Attrs,
     edge: Attrs,
     subgraphs: Vec<String>,
@@ -122,36 +122,36 @@ struct Flattener {
     by_id: BTreeMap<NodeId, usize>,
     /// What default blocks gave each node, by index.
     inherited: Vec<Attrs>,
-    /// Undeclared ends of edges, where each stands first.
+    /// Undeclared ends of edges, where each is first.
     ends: BTreeMap<NodeId, (usize, Span)>,
     diagnostics: Vec<Diagnostic>,
 }
 
 /// What a diagnostic is about.
 #[derive(Clone, Copy)]
-enum About<'a> {
+enum DiagnosticSubject<'a> {
     Scope,
     Node(&'a NodeId),
     Edge(&'a NodeId, &'a NodeId),
 }
 
 impl Flattener {
-    fn statements(&mut self, statements: &[Statement], scope: &mut Scope, top: bool) {
+    fn statements(&mut self, statements: &[Statement], scope: &mut AttrScope, top: bool) {
         for statement in statements {
             match statement {
-                Statement::Defaults { target: Target::Graph, attrs } if top => {
-                    let attrs = self.attrs(Target::Graph, attrs, About::Scope);
+                Statement::Defaults { target: DefaultsFor::Graph, attrs } if top => {
+                    let attrs = self.attrs(DefaultsFor::Graph, attrs, DiagnosticSubject::Scope);
                     self.graph.attrs.extend(attrs);
                 }
                 Statement::Attribute(entry) if top => {
-                    let attrs = self.attrs(Target::Graph, std::slice::from_ref(entry), About::Scope);
+                    let attrs = self.attrs(DefaultsFor::Graph, std::slice::from_ref(entry), DiagnosticSubject::Scope);
                     self.graph.attrs.extend(attrs);
                 }
                 // A subgraph's own attributes: only its label counts, and that was read on entering it.
-                Statement::Defaults { target: Target::Graph, .. } | Statement::Attribute(_) => {}
+                Statement::Defaults { target: DefaultsFor::Graph, .. } | Statement::Attribute(_) => {}
                 Statement::Defaults { target, attrs } => {
-                    let attrs = self.attrs(*target, attrs, About::Scope);
-                    if *target == Target::Node { &mut scope.node } else { &mut scope.edge }.extend(attrs);
+                    let attrs = self.attrs(*target, attrs, DiagnosticSubject::Scope);
+                    if *target == DefaultsFor::Node { &mut scope.node } else { &mut scope.edge }.extend(attrs);
                 }
                 Statement::Subgraph { statements, .. } => {
                     let mut inner = scope.clone();
@@ -164,7 +164,7 @@ impl Flattener {
         }
     }
 
-    fn node(&mut self, id: &Ident, entries: &[Entry], scope: &Scope) {
+    fn node(&mut self, id: &Ident, entries: &[AttrEntry], scope: &AttrScope) {
         let Some(index) = self.mention(id, scope) else { return };
         if !self.graph.nodes[index].declared {
             self.inherited[index] = scope.node.clone();
@@ -172,18 +172,19 @@ impl Flattener {
             self.graph.nodes[index].span = id.span;
         }
         let node_id = self.graph.nodes[index].id.clone();
-        let attrs = self.attrs(Target::Node, entries, About::Node(&node_id));
+        let attrs = self.attrs(DefaultsFor::Node, entries, DiagnosticSubject::Node(&node_id));
         self.graph.nodes[index].attrs.extend(attrs);
     }
 
-    fn edges(&mut self, ids: &[Ident], entries: &[Entry], scope: &Scope) {
+    fn edges(&mut self, ids: &[Ident], entries: &[AttrEntry], scope: &AttrScope) {
         let ends: Vec<_> = ids.iter().map(|id| self.mention(id, scope)).collect();
         let mut own = None;
         for (pair, spans) in ends.windows(2).zip(ids.windows(2)) {
             let &[Some(from), Some(to)] = pair else { continue };
             let (from, to) = (self.graph.nodes[from].id.clone(), self.graph.nodes[to].id.clone());
-            // Read once, so that a chain does not tell its mistakes once for every pair.
-            let own = own.get_or_insert_with(|| self.attrs(Target::Edge, entries, About::Edge(&from, &to)));
+            // Read once, so that a chain does not tell its errors once for every pair.
+            let own =
+                own.get_or_insert_with(|| self.attrs(DefaultsFor::Edge, entries, DiagnosticSubject::Edge(&from, &to)));
             let mut attrs = scope.edge.clone();
             attrs.extend(own.clone());
             for (id, span) in [(&from, spans[0].span), (&to, spans[1].span)] {
@@ -193,8 +194,8 @@ impl Flattener {
         }
     }
 
-    /// The node's index, made on its first mention. None for a name that is none, which the parser has reported.
-    fn mention(&mut self, id: &Ident, scope: &Scope) -> Option<usize> {
+    /// The node's index, made on its first mention. None for a name that is not one, which the parser has reported.
+    fn mention(&mut self, id: &Ident, scope: &AttrScope) -> Option<usize> {
         let node_id = NodeId::new(id.text.as_str()).ok()?;
         let index = *self.by_id.entry(node_id.clone()).or_insert_with(|| {
             self.graph.nodes.push(RawNode {
@@ -217,7 +218,7 @@ impl Flattener {
     }
 
     /// The attributes of one block under their real names.
-    fn attrs(&mut self, target: Target, entries: &[Entry], about: About<'_>) -> Attrs {
+    fn attrs(&mut self, target: DefaultsFor, entries: &[AttrEntry], about: DiagnosticSubject<'_>) -> Attrs {
         let mut attrs = Attrs::new();
         let mut by_alias = BTreeSet::new();
         for entry in entries {
@@ -255,11 +256,11 @@ impl Flattener {
     }
 
     /// Notes words of other engines in `shape` and `type`; the words themselves stay as written.
-    fn alias_value(&mut self, target: Target, key: &str, entry: &Entry, about: About<'_>) {
+    fn alias_value(&mut self, target: DefaultsFor, key: &str, entry: &AttrEntry, about: DiagnosticSubject<'_>) {
         let AttrValue::Text(word) = &entry.value else { return };
         let note = match (target, key) {
-            (Target::Node, "shape") => alias::shape(word).map(|real| format!("`shape={word}` is taken as {real}")),
-            (Target::Node, "type") => {
+            (DefaultsFor::Node, "shape") => alias::shape(word).map(|real| format!("`shape={word}` is taken as {real}")),
+            (DefaultsFor::Node, "type") => {
                 alias::handler_type(word).map(|real| format!("`type={word}` is taken as `type={real}`"))
             }
             _ => None,
@@ -269,11 +270,11 @@ impl Flattener {
         }
     }
 
-    fn report(&mut self, diagnostic: Diagnostic, about: About<'_>) {
+    fn report(&mut self, diagnostic: Diagnostic, about: DiagnosticSubject<'_>) {
         self.diagnostics.push(match about {
-            About::Scope => diagnostic,
-            About::Node(id) => diagnostic.at_node(id),
-            About::Edge(from, to) => diagnostic.at_edge(from, to),
+            DiagnosticSubject::Scope => diagnostic,
+            DiagnosticSubject::Node(id) => diagnostic.at_node(id),
+            DiagnosticSubject::Edge(from, to) => diagnostic.at_edge(from, to),
         });
     }
 
@@ -308,7 +309,7 @@ impl Flattener {
 fn subgraph_label(statements: &[Statement]) -> Option<String> {
     let entries = statements.iter().flat_map(|statement| match statement {
         Statement::Attribute(entry) => std::slice::from_ref(entry),
-        Statement::Defaults { target: Target::Graph, attrs } => attrs.as_slice(),
+        Statement::Defaults { target: DefaultsFor::Graph, attrs } => attrs.as_slice(),
         _ => &[],
     });
     entries.rev().find(|entry| entry.key.text == "label").map(|entry| entry.value.to_string())

@@ -1,7 +1,7 @@
 //! From text to a pipeline or a task tree that may be run. Everything here is pure: no file is read and nothing is spawned.
 //!
 //! [`dot::parse`] gives a document with spans, [`graph`] flattens it, [`transform`] fills it in, [`build`] makes the
-//! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] says what is wrong with the result.
+//! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] checks the result.
 //!
 //! [`tree`] is the other kind of plan: tasks and what they wait for, from a file, from markdown ([`spec`]) or from a model
 //! ([`planner`]).
@@ -11,7 +11,6 @@ pub mod build;
 pub mod condition;
 pub mod diagnostic;
 pub mod dot;
-mod for_tasks;
 pub mod graph;
 pub mod label;
 pub mod lint;
@@ -23,6 +22,7 @@ mod shell;
 pub mod spec;
 pub mod stylesheet;
 mod suggestions;
+mod task_pipeline;
 #[cfg(test)]
 mod tests;
 pub mod transform;
@@ -58,13 +58,13 @@ pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<D
     (pipeline.map(Pipeline::for_tasks), diagnostics)
 }
 
-/// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,
-/// since half a graph has mistakes its author did not make.
-pub fn validate(source: &str, inputs: &Inputs, known: &lint::Known) -> (Option<Pipeline>, Vec<Diagnostic>) {
+/// Reads a pipeline and lints it: all diagnostics of a file. A text that does not parse is not linted, since half a
+/// graph has errors its author did not make.
+pub fn validate(source: &str, inputs: &Inputs, known: &lint::KnownNames) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (pipeline, mut diagnostics) = load(source, inputs, &[]);
     let parsed = !diagnostics.iter().any(|diagnostic| diagnostic.is_error() && diagnostic.rule == "syntax");
     if let Some(pipeline) = pipeline.as_ref().filter(|_| parsed) {
-        // A node that was never declared has no prompt and leads nowhere; that is one mistake, not three.
+        // A node that was never declared has no prompt and leads nowhere; that is one error, not three.
         let undeclared = diagnostics.iter().filter(|found| found.rule == "edge_target_exists");
         let (spans, edges): (BTreeSet<_>, BTreeSet<_>) =
             undeclared.map(|found| (found.span, found.edge.clone())).unzip();

@@ -19,7 +19,7 @@ pub const DEFAULT_MAX_VISITS: u32 = 25;
 /// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandlerKind {
-    /// The one node a run begins at.
+    /// The one node a run starts at.
     Start,
     /// The one node a run ends at.
     Exit,
@@ -82,12 +82,12 @@ impl HandlerKind {
         built_in.unwrap_or_else(|| Self::Custom(word.to_owned()))
     }
 
-    /// The handler a shape stands for; none for `box` and for shapes that say nothing.
+    /// The handler of a shape; none for `box` and for shapes without a meaning.
     pub fn from_shape(shape: &str) -> Option<Self> {
         Self::SHAPES.into_iter().find(|(name, _)| *name == shape).map(|(_, kind)| kind)
     }
 
-    /// Every shape that says what a node does.
+    /// Every shape with a handler.
     pub const SHAPES: [(&str, Self); 12] = [
         ("Mdiamond", Self::Start),
         ("circle", Self::Start),
@@ -104,7 +104,7 @@ impl HandlerKind {
     ];
 }
 
-/// How much of the run so far an agent is told.
+/// How much of the run so far an agent sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fidelity {
     /// The whole conversation of its thread.
@@ -166,7 +166,7 @@ pub enum WritePolicy {
 /// How attempts are spaced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// Attempts in all, the first included, where the node does not say; 0 where this does not say either.
+    /// The default number of attempts, the first included; 0 for none.
     pub attempts: u32,
     /// The wait before the second attempt.
     pub initial: Duration,
@@ -225,9 +225,9 @@ pub struct Node {
     pub retry_target: Option<NodeId>,
     /// Where to go when `retry_target` is not given.
     pub fallback_retry_target: Option<NodeId>,
-    /// How much of the run so far its agent is told.
+    /// How much of the run so far its agent sees.
     pub fidelity: Option<Fidelity>,
-    /// The conversation its agent goes on with.
+    /// The conversation its agent continues with.
     pub thread_id: Option<String>,
     /// Its classes, own ones first, then those of the subgraphs around it.
     pub classes: Vec<String>,
@@ -255,7 +255,7 @@ pub struct Node {
     pub write: WritePolicy,
     /// How often the run may come to it.
     pub max_visits: Option<u32>,
-    /// The target a human gate takes when nobody answers in time.
+    /// The target of a human gate without an answer in time.
     pub human_default_choice: Option<String>,
     /// How a human gate is answered; without it, as its edges suggest.
     pub question: Option<QuestionKind>,
@@ -342,11 +342,11 @@ pub struct Edge {
     pub weight: i64,
     /// Overrides the target's fidelity.
     pub fidelity: Option<Fidelity>,
-    /// The conversation the target goes on with.
+    /// The conversation the target continues with.
     pub thread_id: Option<String>,
-    /// Taking it begins the run again at its target.
+    /// Taking it starts the run again at its target.
     pub loop_restart: bool,
-    /// It is taken with whatever a person says at a gate that is none of its choices.
+    /// It is taken with whatever a person says at a gate that is not one of its choices.
     pub freeform: bool,
     /// How often it may be taken.
     pub max_visits: Option<u32>,
@@ -365,25 +365,25 @@ pub struct Pipeline {
     pub goal: String,
     /// What people see.
     pub label: String,
-    /// Further attempts of a node that does not say.
+    /// The default of `max_retries`.
     pub default_max_retries: u32,
-    /// How attempts of a node that does not say are spaced.
+    /// The default retry policy.
     pub retry_policy: Option<Backoff>,
     /// Where to go when a gate without a target of its own fails.
     pub retry_target: Option<NodeId>,
     /// Where to go when `retry_target` is not given.
     pub fallback_retry_target: Option<NodeId>,
-    /// Fidelity of a node that does not say.
+    /// The default fidelity.
     pub default_fidelity: Option<Fidelity>,
-    /// Conversation of a node that does not say.
+    /// The default conversation.
     pub default_thread: Option<String>,
-    /// How often the run may come to a node that does not say.
+    /// The default of `max_visits`.
     pub default_max_visits: Option<u32>,
     /// What a run of it may spend.
     pub budget: OwnBudget,
     /// Everything that was written on the graph.
     pub attrs: Attrs,
-    /// Where its identifier stands.
+    /// Where its identifier is.
     pub span: NodeSpan,
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
@@ -394,10 +394,10 @@ pub struct Pipeline {
 
 /// A command the file's author wants to be run, for the question whether they are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Command<'a> {
+pub struct PipelineCommand<'a> {
     /// The node that runs it; none for one of the whole graph.
     pub node: Option<&'a NodeId>,
-    /// The attribute it stands in.
+    /// The attribute it is in.
     pub attribute: &'static str,
     /// The exact text.
     pub text: &'a str,
@@ -461,7 +461,7 @@ impl Pipeline {
         edges.iter().map(|edge| &self.edges[*edge])
     }
 
-    /// The node a run begins at. A pipeline without errors has exactly one.
+    /// The node a run starts at. A pipeline without errors has exactly one.
     pub fn start(&self) -> Option<&Node> {
         self.nodes.iter().find(|node| node.handler == HandlerKind::Start)
     }
@@ -471,12 +471,12 @@ impl Pipeline {
         self.nodes.iter().find(|node| node.handler == HandlerKind::Exit)
     }
 
-    /// Every command the file brings along, in the order of the file.
-    pub fn commands(&self) -> Vec<Command<'_>> {
-        fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = Command<'a>> {
+    /// Every command of the file, in order.
+    pub fn commands(&self) -> Vec<PipelineCommand<'_>> {
+        fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = PipelineCommand<'a>> {
             ["tool_hooks.pre", "tool_hooks.post"].into_iter().filter_map(move |attribute| {
                 match &attrs.get(attribute)?.value {
-                    AttrValue::Text(text) if !text.is_empty() => Some(Command { node, attribute, text }),
+                    AttrValue::Text(text) if !text.is_empty() => Some(PipelineCommand { node, attribute, text }),
                     _ => None,
                 }
             })
@@ -487,13 +487,17 @@ impl Pipeline {
         });
         let is_command = |agent: &&str| agent.parse::<AgentChoice>().is_ok_and(|agent| agent.command_line().is_some());
         let mut commands: Vec<_> = hooks(&self.attrs, None).collect();
-        commands.extend(graph_agent.filter(is_command).map(|text| Command { node: None, attribute: "agent", text }));
+        commands.extend(graph_agent.filter(is_command).map(|text| PipelineCommand {
+            node: None,
+            attribute: "agent",
+            text,
+        }));
         for node in &self.nodes {
             let id = Some(&node.id);
             let tool = node.tool_command.as_deref();
-            commands.extend(tool.map(|text| Command { node: id, attribute: "tool_command", text }));
+            commands.extend(tool.map(|text| PipelineCommand { node: id, attribute: "tool_command", text }));
             let own = node.agent.as_deref().filter(is_command).filter(|agent| Some(*agent) != graph_agent);
-            commands.extend(own.map(|text| Command { node: id, attribute: "agent", text }));
+            commands.extend(own.map(|text| PipelineCommand { node: id, attribute: "agent", text }));
             commands.extend(hooks(&node.attrs, id));
         }
         commands

@@ -1,4 +1,4 @@
-//! A task tree from a model: what it is asked, and how its answer is read.
+//! A task tree from a model: the prompt, and how the answer is read.
 //!
 //! An answer is checked as strictly as a file. One that does not hold together is sent back once, with everything that
 //! is wrong with it.
@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::plan::spec::fence;
-use crate::plan::tree::{Draft, DraftNode, Fields, Json, TaskTree, TreeError, check, node_fields, tree_errors};
+use crate::plan::tree::{Draft, DraftNode, Json, ObjectFields, TaskTree, TreeError, check, node_fields, tree_errors};
 use crate::text::{counted, listed};
 
 /// How many files a message names.
@@ -62,10 +62,11 @@ pub fn prompt(files: &[(String, String)]) -> String {
 }
 
 /// What the planner is asked when its answer was not a tree.
-pub fn again(errors: &[TreeError]) -> String {
+pub fn retry_prompt(errors: &[TreeError]) -> String {
     let errors: String = errors.iter().map(|error| format!("- {error}\n")).collect();
     format!(
-        "That plan cannot be used. What is wrong with it:\n\n{errors}\nMend all of it and give the whole plan again. {FORM}"
+        "That plan cannot be used. What is wrong with it:\n\n{errors}\nFix all of it and give the whole plan again. \
+         {FORM}"
     )
 }
 
@@ -75,14 +76,14 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
     let whole = |message: String| vec![TreeError { path: String::new(), message }];
     let entries = match object(reply).map_err(whole)? {
         Json::Object(entries) => entries,
-        other => return Err(whole(format!("the plan is an object with `tasks`, and this is {}", other.kind()))),
+        other => return Err(whole(format!("the plan must be an object with `tasks`, not {}", other.kind()))),
     };
     let mut errors = Vec::new();
     let (draft, places) = draft(entries, &mut errors);
-    errors.extend(invented(&draft, &places, files));
+    errors.extend(unknown_files(&draft, &places, files));
     if draft.nodes.is_empty() {
         if errors.is_empty() {
-            errors.push(TreeError { path: "tasks".to_owned(), message: "there is no task in it".to_owned() });
+            errors.push(TreeError { path: "tasks".to_owned(), message: "the plan has no tasks".to_owned() });
         }
         return Err(errors);
     }
@@ -95,7 +96,7 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
     }
 }
 
-/// That a plan has fewer tasks than the planner says it has found.
+/// A warning where a plan has fewer tasks than the planner reports.
 pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     let Ok(Json::Object(entries)) = object(reply) else { return None };
     let said = entries.into_iter().find_map(|(key, value)| match value {
@@ -104,17 +105,17 @@ pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     })?;
     let given = tree.nodes().count() as u64;
     (said > given).then(|| {
-        format!("the planner says that it found {} and gave {given}: see that none is missing", counted(said, "task"))
+        format!("the planner reports {} but returned {given}; check that none is missing", counted(said, "task"))
     })
 }
 
-/// The draft and where its nodes stand.
+/// The draft and where its nodes are.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
-    let mut fields = Fields::new(String::new(), entries, errors);
-    // A wrong number there is no reason to refuse a good plan; `shortfall` tells of it.
+    let mut fields = ObjectFields::new(String::new(), entries, errors);
+    // A wrong number there is no reason to refuse a good plan; `shortfall` reports it.
     fields.take("total_tasks_found");
     let tasks = fields.list("tasks");
-    // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made anew.
+    // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made again.
     if fields.take("nodes").is_some() {
         fields.error("nodes", "a plan has no `nodes`: give every task once, in `tasks`");
     }
@@ -135,27 +136,26 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     (draft, places)
 }
 
-/// Tasks that are said to come from a file the planner was not shown. A tree that is written by hand may name what it
-/// likes.
-fn invented(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
+/// Tasks that name a source file the planner was not given. A tree written by hand may name any file.
+fn unknown_files(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
     let is_shown = |file: &str| files.iter().any(|(name, _)| name == file);
     let shown = listed(files.iter().map(|(name, _)| format!("`{name}`")), NAMED);
     let named = draft.nodes.iter().zip(places).filter_map(|(node, place)| Some((node.source_file.as_ref()?, place)));
     let wrong = named.filter(|(file, _)| !is_shown(file)).map(|(file, place)| TreeError {
         path: format!("{place}.source_file"),
-        message: format!("there is no file `{file}`; a task comes from {shown}"),
+        message: format!("unknown file `{file}`; tasks come from {shown}"),
     });
     wrong.collect()
 }
 
-/// A task; none without an id, since nothing can be said about how it hangs together with the others.
+/// A task; none without an id, since its relations are unknown.
 fn node(place: String, task: Json, errors: &mut Vec<TreeError>) -> Option<DraftNode> {
     let Json::Object(entries) = task else {
-        let message = format!("must be an object, and is {}", task.kind());
+        let message = format!("must be an object, not {}", task.kind());
         errors.push(TreeError { path: place, message });
         return None;
     };
-    let mut fields = Fields::new(place.clone(), entries, errors);
+    let mut fields = ObjectFields::new(place.clone(), entries, errors);
     let id = fields.needed_text("id");
     let name = fields.text("name");
     let mut node = node_fields(fields);
@@ -249,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_plan_is_said_so() {
+    fn an_answer_without_a_plan_is_an_error() {
         assert_eq!(errors("I cannot do that."), ["there is no JSON object in the answer"]);
-        assert_eq!(errors("```json\n[]\n```"), ["the plan is an object with `tasks`, and this is a list"]);
+        assert_eq!(errors("```json\n[]\n```"), ["the plan must be an object with `tasks`, not a list"]);
         assert_eq!(errors("{\"tasks\": [}"), ["the plan is not JSON: expected value at line 1 column 12"]);
-        assert_eq!(errors("{\"plan\": {}}"), ["tasks: there is no task in it"]);
-        assert_eq!(errors("{\"tasks\": {}}"), ["tasks: must be a list, and is an object"]);
+        assert_eq!(errors("{\"plan\": {}}"), ["tasks: the plan has no tasks"]);
+        assert_eq!(errors("{\"tasks\": {}}"), ["tasks: must be a list, not an object"]);
     }
 
     #[test]
@@ -263,20 +263,20 @@ mod tests {
             {"id": "A", "description": " ", "depends_on": ["B"]}, {"id": "B", "description": "b", "depends_on": ["A", "no"]},
             {"description": "no id", "source_line": "3"}, 7, {"id": "A", "description": "again"}, {"id": "a b", "description": "c"}]}"#;
         let found = read(plan).unwrap_err();
-        insta::assert_snapshot!(again(&found).split_once("Mend").unwrap().0, @r"
+        insta::assert_snapshot!(retry_prompt(&found).split_once("Fix").unwrap().0, @r"
         That plan cannot be used. What is wrong with it:
 
         - tasks[1].description: is missing: its first line names the task
         - tasks[3].id: is missing
-        - tasks[3].source_line: must be a whole number from 0, and is a text
-        - tasks[4]: must be an object, and is a number
-        - tasks[5].id: `A` is there twice; give one of them another id
+        - tasks[3].source_line: must be a whole number from 0, not a string
+        - tasks[4]: must be an object, not a number
+        - tasks[5].id: `A` is given twice; give one of them another id
         - tasks[6].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
         - tasks[0].children[1]: there is no node `X`
         - tasks[2].depends_on[1]: there is no node `no`
-        - tasks[1].depends_on[0]: a cycle, of which nothing can be first: `A` depends on `B`, `B` depends on `A`
+        - tasks[1].depends_on[0]: dependency cycle: `A` depends on `B`, `B` depends on `A`
         ");
-        assert!(again(&found).contains("```json"));
+        assert!(retry_prompt(&found).contains("```json"));
     }
 
     #[test]
@@ -285,8 +285,8 @@ mod tests {
         assert_eq!(
             errors(&plan),
             [
-                "tasks[1].source_file: there is no file `spec/b.md`; a task comes from `a.md`, `b.md`",
-                "tasks[2].source_file: there is no file ``; a task comes from `a.md`, `b.md`",
+                "tasks[1].source_file: unknown file `spec/b.md`; tasks come from `a.md`, `b.md`",
+                "tasks[2].source_file: unknown file ``; tasks come from `a.md`, `b.md`",
             ]
         );
         // Whoever writes a tree by hand may have taken its tasks from anywhere.
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_says_beside_its_tasks_is_checked_or_made_anew() {
+    fn a_plans_other_fields_are_checked_or_rebuilt() {
         let order = r#""execution_order": ["C", "A", "B"]"#;
         let plan = with(&format!(r#"{order}, "root_ids": ["X"], "spec_files": 7, "is_leaf": true, "note": [1]"#));
         let tree = read(&plan).unwrap();
@@ -320,10 +320,10 @@ mod tests {
             errors(&with(&format!("{order}, {nodes}"))),
             [
                 "nodes: a plan has no `nodes`: give every task once, in `tasks`",
-                "execution_order[4]: must be a text, and is a number",
+                "execution_order[4]: must be a string, not a number",
                 "execution_order[2]: there is no node `X`",
-                "execution_order[3]: `A` is there twice; keep one",
-                "execution_order[0]: `B` stands before `A`, which it depends on",
+                "execution_order[3]: `A` is given twice; keep one",
+                "execution_order[0]: `B` comes before `A`, which it depends on",
             ]
         );
         assert_eq!(errors(&format!("{{{nodes}}}")), ["nodes: a plan has no `nodes`: give every task once, in `tasks`"]);

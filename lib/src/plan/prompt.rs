@@ -29,7 +29,7 @@ pub fn pipeline_for_prompt(prompt: &str, test: Option<PromptTest<'_>>) -> String
     format!("{}{test}{}", &text[..end], &text[end..])
 }
 
-/// The first words of a prompt as the name of a graph, so that lists and branches tell what a session is about.
+/// The first words of a prompt as the name of a graph, so that lists and branches show what a session is about.
 fn name(prompt: &str) -> String {
     let words = prompt.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = String::new();
@@ -54,7 +54,7 @@ fn is_keyword(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::lint::Known;
+    use crate::plan::lint::KnownNames;
     use crate::plan::{Inputs, validate};
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
             let prompt = "Fix the \"$goal\" test {{ now }}";
             let values = [("goal", prompt), ("base", "abc")].map(|(key, value)| (key.to_owned(), value.to_owned()));
             let inputs = Inputs { values: values.into(), ..Inputs::default() };
-            let (pipeline, found) = validate(&pipeline_for_prompt(prompt, test), &inputs, &Known::default());
+            let (pipeline, found) = validate(&pipeline_for_prompt(prompt, test), &inputs, &KnownNames::default());
             assert_eq!(found, [], "{test:?}");
             let pipeline = pipeline.expect("a graph");
             assert_eq!(pipeline.goal, prompt);

@@ -1,4 +1,4 @@
-//! Templates in shell commands. The value of `{{ name }}` reaches a command by the environment and stands there as
+//! Templates in shell commands. The value of `{{ name }}` reaches a command by the environment and is there as
 //! `"$name"`, one word whatever it holds. This finds the templates and tells where that cannot be.
 
 use std::ops::Range;
@@ -8,32 +8,32 @@ use super::dot::is_identifier;
 /// A `{{ name }}` in a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
-    /// Where it stands.
+    /// Where it is.
     pub range: Range<usize>,
     /// The variable.
     pub name: String,
     /// What is around it.
-    pub place: Place,
+    pub place: ShellContext,
 }
 
 /// What is around a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ShellContext {
     /// Words of a command: `"$name"` is one of them, or a part of one.
     Word,
-    /// A comment, which nobody reads.
+    /// A comment.
     Comment,
     SingleQuotes,
     DoubleQuotes,
     Backticks,
     HereDocument,
-    /// `${…}`, `$((…))`, `eval …` and the like: what stands there is evaluated.
+    /// `${…}`, `$((…))`, `eval …` and the like: what is there is evaluated.
     Evaluated,
     /// Directly behind a `$` or a backslash.
     Escaped,
 }
 
-impl Place {
+impl ShellContext {
     /// Where it is, for a sentence, and how to write it instead; none where a value can be handed over.
     pub fn refusal(self, name: &str) -> Option<(&'static str, String)> {
         let value = format!("`{{{{ {name} }}}}`");
@@ -45,12 +45,12 @@ impl Place {
             Self::DoubleQuotes => ("inside double quotes", format!("write `${name}` there, a variable of the shell")),
             Self::Backticks => ("inside backticks", "write `$(…)` in place of the backticks".to_owned()),
             Self::HereDocument => {
-                ("inside a here-document", format!("write `${name}` there, and the word behind `<<` without quotes"))
+                ("inside a here-document", format!("write `${name}` there, and the word after `<<` without quotes"))
             }
             Self::Evaluated => {
                 ("inside an expression", format!("check its value first, then use the shell variable `${name}` there"))
             }
-            Self::Escaped => ("behind a `$` or a backslash", format!("write {value} as a word of its own")),
+            Self::Escaped => ("after a `$` or a backslash", format!("write {value} as a word of its own")),
         })
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     prefixed || OF_SHELL.contains(&name) || ["TMPDIR", "TMP", "TEMP"].contains(&name)
 }
 
-/// The template `text` begins with, and how long it is.
+/// The template `text` starts with, and how long it is.
 fn template(text: &str) -> Option<(&str, usize)> {
     let inside = text.strip_prefix("{{")?;
     let length = inside.find("}}")?;
@@ -107,8 +107,8 @@ pub(super) fn templates(command: &str) -> Vec<Template> {
     scanner.found
 }
 
-/// Whether the command that begins so reads its next word as a command, or as the name of a variable, in whose subscript a
-/// command may stand.
+/// Whether the command that starts so reads its next word as a command, or as the name of a variable, in whose
+/// subscript a command may be.
 fn evaluates_words(begin: &str) -> bool {
     const BEFORE: [&str; 14] =
         ["!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "builtin", "command", "exec", "env"];
@@ -129,7 +129,7 @@ fn evaluates_words(begin: &str) -> bool {
     }
 }
 
-/// What has begun and not ended.
+/// What has started and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frame {
     /// The command itself, `$(…)`, `(…)`.
@@ -153,9 +153,9 @@ struct Scanner<'t> {
     text: &'t str,
     at: usize,
     frames: Vec<Frame>,
-    /// Where the newest simple command of each open [`Frame::Command`] begins.
+    /// Where the newest simple command of each open [`Frame::Command`] starts.
     begun: Vec<usize>,
-    /// Here-documents that begin with the next line: the word that ends each.
+    /// Here-documents that start with the next line: the word that ends each.
     here: Vec<String>,
     found: Vec<Template>,
 }
@@ -188,34 +188,36 @@ impl Scanner<'_> {
         self.at += length;
     }
 
-    /// Whether a word begins here.
+    /// Whether a word starts here.
     fn begins_word(&self) -> bool {
         self.text[..self.at].chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()".contains(c))
     }
 
-    /// Whether `name[` stands before this.
+    /// Whether `name[` is before this.
     fn is_subscript(&self) -> bool {
         let name = self.text[..self.at].strip_suffix('[');
         name.is_some_and(|name| name.ends_with(|c: char| c == '_' || c.is_ascii_alphanumeric()))
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> ShellContext {
         let evaluates = |frame: &Frame| {
             matches!(frame, Frame::Parameter | Frame::Arithmetic(_) | Frame::Bracket | Frame::NumericTest)
         };
         match self.top() {
-            Frame::Single | Frame::AnsiC => Place::SingleQuotes,
-            Frame::Double => Place::DoubleQuotes,
-            _ if self.frames.contains(&Frame::Backtick) => Place::Backticks,
-            _ if self.frames.iter().any(evaluates) || self.is_subscript() => Place::Evaluated,
-            _ if self.text[..self.at].ends_with('$') => Place::Escaped,
-            _ if evaluates_words(&self.text[self.begun.last().copied().unwrap_or(0)..self.at]) => Place::Evaluated,
-            _ => Place::Word,
+            Frame::Single | Frame::AnsiC => ShellContext::SingleQuotes,
+            Frame::Double => ShellContext::DoubleQuotes,
+            _ if self.frames.contains(&Frame::Backtick) => ShellContext::Backticks,
+            _ if self.frames.iter().any(evaluates) || self.is_subscript() => ShellContext::Evaluated,
+            _ if self.text[..self.at].ends_with('$') => ShellContext::Escaped,
+            _ if evaluates_words(&self.text[self.begun.last().copied().unwrap_or(0)..self.at]) => {
+                ShellContext::Evaluated
+            }
+            _ => ShellContext::Word,
         }
     }
 
-    /// Takes the template that begins here, if one does.
-    fn take(&mut self, place: Place) -> bool {
+    /// Takes the template that starts here, if one does.
+    fn take(&mut self, place: ShellContext) -> bool {
         let Some((name, length)) = template(self.rest()) else { return false };
         let (name, range) = (name.to_owned(), self.at..self.at + length);
         self.at = range.end;
@@ -279,7 +281,7 @@ impl Scanner<'_> {
             b'\n' => self.line(),
             b'#' if self.begins_word() => {
                 while self.at < self.text.len() && !self.rest().starts_with('\n') {
-                    if !self.take(Place::Comment) {
+                    if !self.take(ShellContext::Comment) {
                         self.skip_char();
                     }
                 }
@@ -301,7 +303,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What may begin in a command and in what is evaluated.
+    /// What may start in a command and in what is evaluated.
     fn quotes(&mut self) {
         match self.rest().as_bytes()[0] {
             b'\'' => self.push(Frame::Single, 1),
@@ -310,7 +312,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What may begin in double quotes as well.
+    /// What may start in double quotes as well.
     fn expansion(&mut self) {
         let rest = self.rest();
         match rest.as_bytes()[0] {
@@ -334,7 +336,7 @@ impl Scanner<'_> {
     fn escape(&mut self) {
         self.at += 1;
         let place = match self.place() {
-            Place::Word => Place::Escaped,
+            ShellContext::Word => ShellContext::Escaped,
             place => place,
         };
         if self.at < self.text.len() && !self.take(place) {
@@ -342,7 +344,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `<<WORD`, `<<-WORD`, `<<'WORD'`: what stands between the next line and one that is WORD alone.
+    /// `<<WORD`, `<<-WORD`, `<<'WORD'`: what is between the next line and one that is WORD alone.
     fn here_document(&mut self) {
         self.at += 2;
         if self.rest().starts_with('-') {
@@ -353,7 +355,7 @@ impl Scanner<'_> {
         }
         let mut word = String::new();
         while let Some(next) = self.rest().chars().next() {
-            if self.take(Place::HereDocument) {
+            if self.take(ShellContext::HereDocument) {
                 continue;
             }
             if next.is_whitespace() || ";&|()<>".contains(next) {
@@ -367,7 +369,7 @@ impl Scanner<'_> {
         self.here.push(word);
     }
 
-    /// The end of a line, and the here-documents that begin with the next.
+    /// The end of a line, and the here-documents that start with the next.
     fn line(&mut self) {
         self.at += 1;
         for word in std::mem::take(&mut self.here) {
@@ -376,7 +378,7 @@ impl Scanner<'_> {
                 let (end, is_last) =
                     (self.at + line.len(), line.trim_end_matches('\n').trim_start_matches('\t') == word);
                 while self.at < end {
-                    if !self.take(Place::HereDocument) {
+                    if !self.take(ShellContext::HereDocument) {
                         self.skip_char();
                     }
                 }
@@ -393,7 +395,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn assert_all(place: Place, commands: &[&str]) {
+    fn assert_all(place: ShellContext, commands: &[&str]) {
         for command in commands {
             let found = templates(command);
             assert!(!found.is_empty() && found.iter().all(|template| template.place == place), "{command}: {found:?}");
@@ -403,7 +405,7 @@ mod tests {
     #[test]
     fn words_of_commands_take_values() {
         assert_all(
-            Place::Word,
+            ShellContext::Word,
             &[
                 "echo {{ a }}",
                 "echo [{{ a }}]",
@@ -427,15 +429,18 @@ mod tests {
 
     #[test]
     fn elsewhere_no_value_can_be_handed_over() {
-        assert_all(Place::SingleQuotes, &["echo '{{ a }}'", "sh -c 'echo {{ a }}'", "echo $'\\'{{ a }}'"]);
-        assert_all(Place::DoubleQuotes, &["echo \"a {{ a }}\"", "echo \"$(x \"{{ a }}\")\"", "echo \"$(x) {{ a }}\""]);
-        assert_all(Place::Backticks, &["echo `cat {{ a }}`", "echo \"`cat {{ a }}`\""]);
+        assert_all(ShellContext::SingleQuotes, &["echo '{{ a }}'", "sh -c 'echo {{ a }}'", "echo $'\\'{{ a }}'"]);
         assert_all(
-            Place::HereDocument,
+            ShellContext::DoubleQuotes,
+            &["echo \"a {{ a }}\"", "echo \"$(x \"{{ a }}\")\"", "echo \"$(x) {{ a }}\""],
+        );
+        assert_all(ShellContext::Backticks, &["echo `cat {{ a }}`", "echo \"`cat {{ a }}`\""]);
+        assert_all(
+            ShellContext::HereDocument,
             &["cat <<EOF\n{{ a }}\nEOF", "cat << 'A' <<B\nx\nA\n{{ a }}\nB\n", "cat <<{{ a }}\nx"],
         );
         assert_all(
-            Place::Evaluated,
+            ShellContext::Evaluated,
             &[
                 "echo $(( {{ a }} + 1 ))",
                 "(( {{ a }} ))",
@@ -453,8 +458,8 @@ mod tests {
                 "(trap {{ a }} EXIT)",
             ],
         );
-        assert_all(Place::Escaped, &["echo ${{ a }}", "echo \\{{ a }}"]);
-        assert_all(Place::Comment, &["true # {{ a }}"]);
+        assert_all(ShellContext::Escaped, &["echo ${{ a }}", "echo \\{{ a }}"]);
+        assert_all(ShellContext::Comment, &["true # {{ a }}"]);
     }
 
     #[test]

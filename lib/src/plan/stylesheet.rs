@@ -33,7 +33,7 @@ pub enum Selector {
     Id(String),
 }
 
-/// A mistake in a stylesheet.
+/// An error in a stylesheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StyleError {
     /// What is wrong.
@@ -63,9 +63,9 @@ impl Selector {
 }
 
 impl Stylesheet {
-    /// Reads a stylesheet; a rule with a mistake is left out and the ones after it are read.
+    /// Reads a stylesheet; a rule with an error is left out and the ones after it are read.
     pub fn parse(text: &str) -> (Self, Vec<StyleError>) {
-        let mut parser = Parser { text, at: 0, errors: Vec::new() };
+        let mut parser = StylesheetParser { text, at: 0, errors: Vec::new() };
         let mut rules = Vec::new();
         while parser.peek().is_some() {
             match parser.rule() {
@@ -92,18 +92,18 @@ impl Stylesheet {
     }
 }
 
-struct Parser<'t> {
+struct StylesheetParser<'t> {
     text: &'t str,
     at: usize,
     errors: Vec<StyleError>,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> StylesheetParser<'t> {
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
 
-    /// The next character that is neither blank nor in a comment; the parser then stands on it.
+    /// The next character that is neither blank nor in a comment; the parser then is on it.
     fn peek(&mut self) -> Option<char> {
         loop {
             let rest = self.rest();
@@ -139,14 +139,14 @@ impl<'t> Parser<'t> {
     fn rule(&mut self) -> Option<Rule> {
         let selector = self.selector()?;
         if !self.take('{') {
-            self.error("`{` must follow the selector");
+            self.error("expected `{` after the selector");
             return None;
         }
         let mut properties = Vec::new();
         loop {
             match self.peek() {
                 None => {
-                    self.error("this rule is never closed: `}` is missing");
+                    self.error("unclosed rule: `}` is missing");
                     return None;
                 }
                 Some('}') => {
@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
             return None;
         };
         if !self.take(':') {
-            self.error(format!("`:` must follow `{name}`"));
+            self.error(format!("expected `:` after `{name}`"));
             return None;
         }
         let value = self.value(name)?;
@@ -205,7 +205,7 @@ impl<'t> Parser<'t> {
         if self.take('"') {
             let rest = self.rest();
             let Some(length) = rest.find('"') else {
-                self.error("this `\"` is never closed");
+                self.error("unclosed `\"`");
                 self.at = self.text.len();
                 return None;
             };

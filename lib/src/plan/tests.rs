@@ -119,7 +119,7 @@ fn the_handler_follows_type_then_shape_then_id() {
 }
 
 #[test]
-fn every_spelling_of_other_engines_is_understood_and_said_so() {
+fn every_alias_of_other_engines_is_understood_and_noted() {
     let minute = Some(Duration::from_secs(60));
     type Check = (&'static str, &'static str, fn(&Node) -> bool);
     let checks: [Check; 11] = [
@@ -169,7 +169,7 @@ fn conditions_of_other_engines_are_noted() {
     3:17 note alias [a -> a]: the outcome `failed` is taken as `fail`
         fix: write `outcome=fail`
     4:17 note alias [a -> a]: the condition uses operators that not every engine knows
-    7:27 error condition_syntax [a -> a]: cannot read the condition `outcome="a`: this `"` is never closed
+    7:27 error condition_syntax [a -> a]: cannot read the condition `outcome="a`: unclosed `"`
     "#);
     let (pipeline, _) = load(source, &Inputs::default(), &[]);
     let pipeline = pipeline.unwrap();
@@ -301,7 +301,7 @@ fn inputs(values: &[(&str, &str)], files: &[(&str, &str)]) -> Inputs {
 }
 
 #[test]
-fn variables_are_expanded_once_and_unknown_ones_told() {
+fn variables_are_expanded_once_and_unknown_ones_reported() {
     let source = r#"digraph G { graph [goal="ship $what", label="$goal!"]
         a [prompt="$goal, {{ goal }}, {{what}}, {{ inputs.what }}, $what-ever, $whatever, $HOME, $ {{.Go}} {x} {{ missing }} $"]
         b [label="do $goal", shape=parallelogram, tool_command="echo $goal $what {{ what }} ${what} '{{.Names}}' {{ later }}"] }"#;
@@ -347,11 +347,11 @@ fn templates_that_cannot_be_words_of_a_command_are_errors() {
     for values in [&[("n", "1"), ("PWD", "x")][..], &[]] {
         let (_, diagnostics) = load(source, &inputs(values, &[]), &[]);
         insta::allow_duplicates! { assert_snapshot!(show(source, &diagnostics), @"
-        2:55 error command_template [a]: `{{ goal }}` in `tool_command` stands inside single quotes; a value can only be a word of a command
+        2:55 error command_template [a]: `{{ goal }}` in `tool_command` is inside single quotes; a value can only be a word of a command
             fix: end the quotes before `{{ goal }}` and begin them again after it
-        2:71 error command_template [a]: `{{ n }}` in `tool_command` stands inside an expression; a value can only be a word of a command
+        2:71 error command_template [a]: `{{ n }}` in `tool_command` is inside an expression; a value can only be a word of a command
             fix: check its value first, then use the shell variable `$n` there
-        3:52 error command_template [b]: `{{ PWD }}` cannot be handed to a command: `PWD` is a variable of the shell
+        3:52 error command_template [b]: `{{ PWD }}` cannot be passed to a command: `PWD` is a shell variable
             fix: give the input another name
         ") };
     }
@@ -369,13 +369,13 @@ fn prompts_come_from_files() {
     let prompts: Vec<_> = pipeline.nodes().iter().map(|node| node.prompt.as_str()).collect();
     assert_eq!(prompts, ["A: g", "@not-again.md", "@alice please look", "A: g", "@gone.md"]);
     assert_snapshot!(show(source, &diagnostics), @r"
-    2:121 error prompt_file [e]: the prompt file `gone.md` could not be read
-        fix: make it, or correct `prompt`; the path is relative to the pipeline
+    2:121 error prompt_file [e]: cannot read the prompt file `gone.md`
+        fix: create it, or correct `prompt`; the path is relative to the pipeline
     ");
 }
 
 #[test]
-fn the_stylesheet_lies_under_what_nodes_say() {
+fn node_attributes_override_the_stylesheet() {
     let source = r#"digraph G { graph [llm_provider=fallback, reasoning_effort=low, model_stylesheet="
             * { llm_model: base; }
             box { llm_model: boxed; }
@@ -405,7 +405,7 @@ fn the_stylesheet_lies_under_what_nodes_say() {
     let broken = "digraph G { graph [model_stylesheet=\"* { llm_model: a; colour: red; } .x { llm_model } box { llm_model: b }\"] }";
     assert_snapshot!(findings(broken), @r"
     1:56 error stylesheet_syntax: `colour` cannot be set here: only llm_model, llm_provider and reasoning_effort
-    1:86 error stylesheet_syntax: `:` must follow `llm_model`
+    1:86 error stylesheet_syntax: expected `:` after `llm_model`
     ");
 }
 
@@ -476,8 +476,5 @@ fn subgraph_labels_become_classes() {
 fn a_text_without_a_graph_gives_no_pipeline() {
     let (pipeline, diagnostics) = load("not a graph", &Inputs::default(), &[]);
     assert_eq!(pipeline, None);
-    assert_eq!(
-        show("not a graph", &diagnostics),
-        "1:1 error syntax: a pipeline begins with `digraph Name {`, found `not`"
-    );
+    assert_eq!(show("not a graph", &diagnostics), "1:1 error syntax: expected `digraph Name {`, found `not`");
 }

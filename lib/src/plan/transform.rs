@@ -7,7 +7,7 @@ use crate::plan::build::classes;
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::dot::{AttrValue, is_identifier};
 use crate::plan::graph::{Attr, Attrs, Graph, RawNode};
-use crate::plan::shell::{self, Place, Template};
+use crate::plan::shell::{self, ShellContext, Template};
 use crate::plan::stylesheet::Stylesheet;
 
 /// A change of the embedding program's own.
@@ -64,8 +64,8 @@ fn prompts_from_files(graph: &mut Graph, files: &BTreeMap<String, String>, diagn
         let Some((key, attr, name)) = prompt_file(&node.attrs) else { continue };
         let (span, value_span) = (attr.span, attr.value_span);
         let Some(text) = files.get(&name) else {
-            let message = format!("the prompt file `{name}` could not be read");
-            let fix = format!("make it, or correct `{key}`; the path is relative to the pipeline");
+            let message = format!("cannot read the prompt file `{name}`");
+            let fix = format!("create it, or correct `{key}`; the path is relative to the pipeline");
             diagnostics.push(Diagnostic::error("prompt_file", message, span).at_node(&node.id).with_fix(fix));
             continue;
         };
@@ -111,14 +111,14 @@ fn hand_to_command(node: &mut RawNode, variables: &BTreeMap<String, String>, dia
         let refuse = |why: String, fix: String| {
             Diagnostic::error("command_template", why, attr.span_at(range.start)).with_fix(fix)
         };
-        if place == Place::Comment {
+        if place == ShellContext::Comment {
             continue;
         } else if let Some((whereabouts, fix)) = place.refusal(&name) {
             let why =
-                format!("`{{{{ {name} }}}}` in `{KEY}` stands {whereabouts}; a value can only be a word of a command");
+                format!("`{{{{ {name} }}}}` in `{KEY}` is {whereabouts}; a value can only be a word of a command");
             found.push(refuse(why, fix));
         } else if shell::is_reserved(&name) {
-            let why = format!("`{{{{ {name} }}}}` cannot be handed to a command: `{name}` is a variable of the shell");
+            let why = format!("`{{{{ {name} }}}}` cannot be passed to a command: `{name}` is a shell variable");
             found.push(refuse(why, "give the input another name".to_owned()));
         } else if variables.contains_key(&name) {
             handed.replace_range(range, &format!("\"${name}\""));
@@ -137,7 +137,7 @@ fn undefined(name: &str, span: Span) -> Diagnostic {
         name if OF_TASKS.contains(&name) => {
             format!("runs over a tree of tasks define it; elsewhere give it as an input: `{name}=…`")
         }
-        name if name.contains('.') => "agents are told what earlier nodes answered; give the rest as inputs".to_owned(),
+        name if name.contains('.') => "agents see what earlier nodes answered; give the rest as inputs".to_owned(),
         _ => format!("give it as an input: `{name}=…`"),
     };
     let message = format!("`{{{{ {name} }}}}` is undefined");
@@ -187,7 +187,7 @@ impl Expander<'_> {
         out
     }
 
-    /// The value of the variable `rest` begins with, and how many bytes it takes there.
+    /// The value of the variable `rest` starts with, and how many bytes it takes there.
     fn variable(&mut self, rest: &str) -> (Option<String>, usize) {
         if let Some(inside) = rest.strip_prefix("{{") {
             let Some(length) = inside.find("}}") else { return (None, 2) };

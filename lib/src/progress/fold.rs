@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan as _};
 
-use super::{Form, Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
+use super::{
+    AttemptNow, BranchNaming, CandidateStep, OpenBranch, Progress, StepCommit, StepPlace, TaskState, TaskStatus,
+};
 use crate::ids::CommitId;
 use crate::step::StepKind;
 
@@ -15,7 +17,7 @@ pub struct Chain {
     /// The branch.
     pub branch: OpenBranch,
     /// Its steps, oldest first.
-    pub steps: Vec<Seen>,
+    pub steps: Vec<CandidateStep>,
     /// The commits of the target that are not in the branch's history.
     pub beside: BTreeSet<CommitId>,
     /// Something was merged into it.
@@ -24,22 +26,22 @@ pub struct Chain {
 
 /// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
 ///
-/// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none
-/// counts for every tree. Where a run was begun in two clones, both starts are its start. A step is its message and its
-/// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The branch of
-/// a task counts for that task alone. A branch whose newest step is there already is closed: what it has beyond is left
-/// over from work that landed in another shape.
-pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
-    let of_tree = |seen: &Seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
-    let starts = |seen: &&Seen| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
+/// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none counts
+/// for every tree. Where a run was started in two clones, both starts are its start. A step is its message and its
+/// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The
+/// branch of a task counts for that task alone. A branch whose newest step is there already is closed: what it has
+/// beyond is left over from work that landed in another shape.
+pub fn fold(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Progress {
+    let of_tree = |seen: &CandidateStep| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
+    let starts = |seen: &&CandidateStep| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
     let run_starts = standing(&target.iter().filter(starts).collect::<Vec<_>>());
-    let counts = |seen: &Seen| {
+    let counts = |seen: &CandidateStep| {
         let begun = run_starts.iter().any(|start| seen.runs.contains(&start.commit)) || run_starts.is_empty();
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
     let mut line =
         without_copies(target.iter().filter(|seen| counts(seen)).map(|seen| Arc::clone(&seen.found)).collect());
-    let by_short_id = target.iter().filter(|seen| seen.form == Form::ShortId && counts(seen)).count();
+    let by_short_id = target.iter().filter(|seen| seen.form == BranchNaming::ShortId && counts(seen)).count();
     let mut open = Vec::new();
     let on_target = target.iter().filter(|_| !branches.is_empty());
     let mut prints: BTreeSet<u64> = on_target.map(|seen| seen.found.print).collect();
@@ -47,12 +49,12 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
     for chain in chains {
         // A task's branch also has what it was built on. Where nobody else has that any more, somebody dropped it.
-        let is_own = |seen: &&Seen| match &chain.branch.place {
-            Place::Task(task) => seen.found.step.task.as_ref() == Some(task),
-            Place::Phase(_) | Place::Target => true,
+        let is_own = |seen: &&CandidateStep| match &chain.branch.place {
+            StepPlace::Task(task) => seen.found.step.task.as_ref() == Some(task),
+            StepPlace::Phase(_) | StepPlace::Target => true,
         };
         // What somebody merged into a phase may be newer than all of its own, and is there already.
-        let is_mixed = chain.has_merges && matches!(chain.branch.place, Place::Phase(_));
+        let is_mixed = chain.has_merges && matches!(chain.branch.place, StepPlace::Phase(_));
         let newest = chain.steps.iter().rev().find(is_own);
         if !is_mixed && newest.is_none_or(|newest| prints.contains(&newest.found.print)) {
             continue;
@@ -64,7 +66,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         }
     }
     let mut progress = Progress { run_starts, open, by_short_id, ..Progress::default() };
-    // A task's steps mostly stand together, so it is looked up once for all of them.
+    // A task's steps mostly are together, so it is looked up once for all of them.
     for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
         progress.apply(steps);
     }
@@ -77,7 +79,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
 impl Progress {
     /// Takes in a step that has just landed on the target, without reading anything again. One that was known from its
     /// branch is known to have landed now.
-    pub fn take(&mut self, found: Found) {
+    pub fn take(&mut self, found: StepCommit) {
         let Some(task) = found.step.task.clone() else { return };
         let same = self.tasks.get_mut(&task).and_then(|state| {
             let at = state.steps.iter().rposition(|step| step.print == found.print)?;
@@ -96,7 +98,7 @@ impl Progress {
     }
 
     /// Takes in steps of one task.
-    fn apply(&mut self, steps: &[Arc<Found>]) {
+    fn apply(&mut self, steps: &[Arc<StepCommit>]) {
         let Some(task) = steps.first().and_then(|found| found.step.task.as_ref()) else { return };
         if !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), TaskState::default());
@@ -111,14 +113,14 @@ impl Progress {
 
 impl TaskState {
     /// What some steps of a task say.
-    pub(super) fn of(steps: &[Arc<Found>]) -> Self {
+    pub(super) fn of(steps: &[Arc<StepCommit>]) -> Self {
         let mut state = Self::default();
         state.apply(steps);
         settle(&mut state);
         state
     }
 
-    fn apply(&mut self, steps: &[Arc<Found>]) {
+    fn apply(&mut self, steps: &[Arc<StepCommit>]) {
         let mut attempt = std::mem::take(&mut self.now);
         for found in steps {
             attempt.apply(self, found);
@@ -129,13 +131,13 @@ impl TaskState {
 }
 
 /// The starts of runs that no other was built on.
-fn standing(starts: &[&Seen]) -> Vec<Arc<Found>> {
-    let is_taken_over = |start: &Seen| starts.iter().any(|other| other.runs.contains(&start.found.commit));
+fn standing(starts: &[&CandidateStep]) -> Vec<Arc<StepCommit>> {
+    let is_taken_over = |start: &CandidateStep| starts.iter().any(|other| other.runs.contains(&start.found.commit));
     starts.iter().filter(|start| !is_taken_over(start)).map(|start| Arc::clone(&start.found)).collect()
 }
 
 /// The steps without those that are copies of an earlier one.
-fn without_copies(mut steps: Vec<Arc<Found>>) -> Vec<Arc<Found>> {
+fn without_copies(mut steps: Vec<Arc<StepCommit>>) -> Vec<Arc<StepCommit>> {
     let mut prints: Vec<u64> = steps.iter().map(|found| found.print).collect();
     prints.sort_unstable();
     // Nearly always there are none, and then nothing is looked up.
@@ -148,26 +150,31 @@ fn without_copies(mut steps: Vec<Arc<Found>>) -> Vec<Arc<Found>> {
 }
 
 /// The steps that count and are no copies of ones seen before.
-fn counting(steps: &[Seen], counts: &dyn Fn(&Seen) -> bool, prints: &mut BTreeSet<u64>) -> Vec<Arc<Found>> {
-    let fresh = |seen: &&Seen| counts(seen) && prints.insert(seen.found.print);
+fn counting(
+    steps: &[CandidateStep],
+    counts: &dyn Fn(&CandidateStep) -> bool,
+    prints: &mut BTreeSet<u64>,
+) -> Vec<Arc<StepCommit>> {
+    let fresh = |seen: &&CandidateStep| counts(seen) && prints.insert(seen.found.print);
     steps.iter().filter(fresh).map(|seen| Arc::clone(&seen.found)).collect()
 }
 
 /// Puts the steps of a branch among the others: behind all it was built on, and by date among those made on the target
-/// since; one of those wins against a step of the same second, because whoever put it there knew the branch.
-fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, chain: &Chain) -> Vec<Arc<Found>> {
+/// since; one of those wins against a step of the same second, because its author knew the branch.
+fn merged(line: Vec<Arc<StepCommit>>, steps: Vec<Arc<StepCommit>>, chain: &Chain) -> Vec<Arc<StepCommit>> {
     let began = steps.first().map(|step| step.at);
     // Where something was merged into the branch, only dates tell what was there before its first step.
-    let is_below = |found: &Found| !chain.has_merges || began.is_none_or(|began| found.at < began);
-    let below =
-        |found: &Arc<Found>| found.on == Place::Target && !chain.beside.contains(&found.commit) && is_below(found);
+    let is_below = |found: &StepCommit| !chain.has_merges || began.is_none_or(|began| found.at < began);
+    let below = |found: &Arc<StepCommit>| {
+        found.on == StepPlace::Target && !chain.beside.contains(&found.commit) && is_below(found)
+    };
     let from = line.iter().rposition(below).map_or(0, |last| last + 1);
     let mut merged = line;
     let mut rest = merged.split_off(from).into_iter().peekable();
     for step in steps {
-        let is_older = |other: &Arc<Found>| match other.on {
-            Place::Target => other.at < step.at,
-            Place::Phase(_) | Place::Task(_) => other.at <= step.at,
+        let is_older = |other: &Arc<StepCommit>| match other.on {
+            StepPlace::Target => other.at < step.at,
+            StepPlace::Phase(_) | StepPlace::Task(_) => other.at <= step.at,
         };
         while let Some(other) = rest.next_if(is_older) {
             merged.push(other);
@@ -178,27 +185,27 @@ fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, chain: &Chain) -> Vec<A
     merged
 }
 
-/// The earliest date of a step behind another. What is decided about a task on the target wins against a step of the
-/// same second on a branch, and deciding the same once more in one second would look like a copy. A task that failed on the
-/// branch of its phase may be done on that of another, and only dates tell which was later.
-fn next_date(found: &Found) -> Timestamp {
+/// The earliest date of a step after another. What is decided about a task on the target wins against a step of the
+/// same second on a branch, and deciding the same once more in one second would look like a copy. A task that failed on
+/// the branch of its phase may be done on that of another, and only dates tell which was later.
+fn next_date(found: &StepCommit) -> Timestamp {
     let step = &found.step;
-    let gave_up = Status::after(step) == Status::Failed && matches!(found.on, Place::Phase(_));
+    let gave_up = TaskStatus::after(step) == TaskStatus::Failed && matches!(found.on, StepPlace::Phase(_));
     let decided = step.kind == StepKind::Reset || step.skipped || gave_up;
     let apart = if decided { 1.second() } else { 0.seconds() };
     found.at.checked_add(apart).unwrap_or(found.at)
 }
 
-fn apply(state: &mut TaskState, found: Arc<Found>) {
+fn apply(state: &mut TaskState, found: Arc<StepCommit>) {
     let step = &found.step;
-    state.status = Status::after(step);
-    state.landed = !matches!(found.on, Place::Task(_));
+    state.status = TaskStatus::after(step);
+    state.landed = !matches!(found.on, StepPlace::Task(_));
     state.untested = step.untested;
     state.skipped = step.skipped;
     state.steps.push(found);
 }
 
-/// What only the newest step that tells it decides.
+/// Sets the fields that only the newest step decides.
 fn settle(state: &mut TaskState) {
     let newest_first = || state.steps.iter().rev().map(|found| &found.step);
     let session = newest_first().find_map(|step| step.session.clone());
@@ -206,20 +213,8 @@ fn settle(state: &mut TaskState) {
     (state.session, state.name_then) = (session, name_then);
 }
 
-/// The attempt a task is in.
-///
-/// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
-/// implement step that follows a result.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct AttemptNow {
-    retry: Option<u32>,
-    has_result: bool,
-    /// How many of the last steps belong to it, where the newest of them completed the task.
-    pub(super) completed: usize,
-}
-
 impl AttemptNow {
-    fn apply(&mut self, state: &mut TaskState, found: &Found) {
+    fn apply(&mut self, state: &mut TaskState, found: &StepCommit) {
         let step = &found.step;
         let completed = std::mem::take(&mut self.completed);
         match step.kind {
@@ -245,7 +240,7 @@ impl AttemptNow {
                 }
                 self.retry = step.retry;
                 if self.has_result && step.passed && completed > 0 {
-                    // Somebody has changed what was completed: it is looked at again, and has no result until then.
+                    // Somebody has changed what was completed: it is checked again, and has no result until then.
                     self.has_result = false;
                     state.unfinished = completed;
                     (state.attempts, state.in_budget) = (state.attempts - 1, state.in_budget - 1);
@@ -270,7 +265,7 @@ impl AttemptNow {
         state.in_budget += 1;
     }
 
-    /// The next step begins an attempt and a budget.
+    /// The next step starts an attempt and a budget.
     fn end(&mut self, state: &mut TaskState) {
         *self = Self::default();
         state.unfinished = 0;

@@ -1,11 +1,11 @@
-//! What has become of a tree's tasks: a fold over their step commits.
+//! What happened to a tree's tasks: a fold over their step commits.
 //!
-//! [`Seen`] is a step commit of a target's history; [`fold`] decides which of them count for a tree and what they add
+//! [`CandidateStep`] is a step commit of a target's history; [`fold`] decides which of them count for a tree and what they add
 //! up to. Nothing is stored beside the commits: the newest step of a task is its state.
 
 mod fold;
-mod stray;
-mod taken;
+mod other_trees;
+mod stranded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::text::shell_word;
 use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
-pub use stray::{Lacks, Stray};
-pub use taken::{Stands, Taken, taken};
+pub use other_trees::{OtherTreeState, OtherTreeWork, taken};
+pub use stranded::{StrandedReason, StrandedWork};
 
 /// Where a step commit is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
+pub enum StepPlace {
     /// In the history of the target.
     Target,
     /// On the branch of a phase, not yet merged into the target.
@@ -37,18 +37,18 @@ pub enum Place {
 
 /// A step commit that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct StepCommit {
     /// The commit.
     pub commit: CommitId,
     /// When the step was done (the author date).
     #[serde(with = "jiff::fmt::serde::timestamp::second::required")]
     pub at: Timestamp,
-    /// What it says.
+    /// Its text.
     pub step: Step,
-    /// The body, of steps that tell the next attempt something; of others it is left in the commit.
+    /// The body, of steps with feedback; of others it is left in the commit.
     pub body: String,
     /// Where it is.
-    pub on: Place,
+    pub on: StepPlace,
     /// A hash of message and author date: copies of a step have the same.
     pub print: u64,
     /// Of the newest run of a gate: the tasks that have steps before it which are not in its history. They came with a
@@ -56,13 +56,13 @@ pub struct Found {
     pub beside: BTreeSet<TaskId>,
 }
 
-impl Found {
-    /// What its commit tells the next attempt; none when it went well.
+impl StepCommit {
+    /// Its feedback for the next attempt; none when it went well.
     pub fn feedback(&self) -> Option<Feedback> {
         text::feedback(&self.step, &self.body)
     }
 
-    /// Why it failed, in one line; none when it went well or nothing tells.
+    /// Why it failed, in one line; none when it went well or the reason is unknown.
     pub fn reason(&self) -> Option<String> {
         if self.step.passed { None } else { reason(&self.step.kind, &self.body, &[]) }
     }
@@ -70,13 +70,13 @@ impl Found {
 
 /// A step commit in a history, before it is known whether it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct CandidateStep {
     /// The commit.
-    pub found: Arc<Found>,
+    pub found: Arc<StepCommit>,
     /// The starts of runs in its history.
     pub runs: Arc<BTreeSet<CommitId>>,
     /// How its subject names the branch.
-    pub form: Form,
+    pub form: BranchNaming,
     /// Whether it is the target's own: one that does not name the target in full, from before that left the base branch, is
     /// not.
     pub in_scope: bool,
@@ -84,7 +84,7 @@ pub struct Seen {
 
 /// How the subject of a step names the branch it was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Form {
+pub enum BranchNaming {
     /// By its name.
     Branch,
     /// By the short id the newest Arborist makes of it.
@@ -93,8 +93,8 @@ pub enum Form {
     Nothing,
 }
 
-/// Tells steps apart, and copies of one step not: message and author date are all that counts, and not what git says of
-/// where it copied them from. Eight bytes at a time, because messages hold output.
+/// A fingerprint of a step: message and author date, without git's note of a cherry-pick. Eight bytes at a time,
+/// because messages hold output.
 pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
     let message = before_copied(message);
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -104,9 +104,9 @@ pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
     mix(mix(hash, seconds.cast_unsigned()), u64::from(offset.cast_unsigned()))
 }
 
-/// Where a task stands.
+/// Where a task is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
+pub enum TaskStatus {
     /// Nothing was done, or it was reset.
     #[default]
     Pending,
@@ -122,7 +122,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl TaskStatus {
     /// The status a task has after a step.
     pub fn after(step: &Step) -> Self {
         match step.kind {
@@ -153,11 +153,11 @@ impl Status {
     }
 }
 
-/// What has become of one task, or of a phase's gate.
+/// What happened to one task, or of a phase's gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskState {
-    /// Where it stands.
-    pub status: Status,
+    /// Where it is.
+    pub status: TaskStatus,
     /// Whether its newest step is where its work belongs: on the target or on its phase's branch.
     pub landed: bool,
     /// Attempts that had a result, over its whole history: the next `Arborist-Retry`.
@@ -165,50 +165,62 @@ pub struct TaskState {
     /// Those since it was last given up or reset.
     pub in_budget: u32,
     /// Its steps that count, newest last.
-    pub steps: Vec<Arc<Found>>,
+    pub steps: Vec<Arc<StepCommit>>,
     /// The session of the newest step that names one.
     pub session: Option<SessionId>,
     /// The name it had in its newest step, as [`crate::step::shown_name`] gives it.
     pub name_then: Option<String>,
     /// It was completed without a test.
     pub untested: bool,
-    /// Somebody decided that it counts as complete.
+    /// It was skipped by decision.
     pub skipped: bool,
     /// How many of the last steps belong to an attempt that has no result yet.
     unfinished: usize,
-    /// Where its newest step stands among the steps of all tasks.
+    /// Where its newest step is among the steps of all tasks.
     newest: usize,
     /// The attempt it is in.
-    now: fold::AttemptNow,
+    now: AttemptNow,
+}
+
+/// The attempt a task is in.
+///
+/// An attempt is distinguished from the next by its number; where a program counted from 0 again after a restart, by
+/// the implement step that follows a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct AttemptNow {
+    retry: Option<u32>,
+    has_result: bool,
+    /// How many of the last steps belong to it, where the newest of them completed the task.
+    completed: usize,
 }
 
 impl TaskState {
     /// The newest step.
-    pub fn newest(&self) -> Option<&Found> {
+    pub fn newest(&self) -> Option<&StepCommit> {
         self.steps.last().map(Arc::as_ref)
     }
 
-    /// The steps of the attempt that was begun and has no result: a task goes on behind the last of them.
-    pub fn unfinished(&self) -> &[Arc<Found>] {
+    /// The steps of the attempt that was started and has no result: a task continues after the last of them.
+    pub fn unfinished(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.len() - self.unfinished..]
     }
 
     /// The steps of the attempt it is at: of the one that has no result, or of the one that completed it.
-    pub fn at_attempt(&self) -> &[Arc<Found>] {
+    pub fn at_attempt(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.len() - self.unfinished.max(self.now.completed)..]
     }
 
     /// Whether a step is a run of a gate. The tests of a task are done in a session that does other steps as well; a node
     /// may have been a task before it was a phase.
-    fn is_gate_run(&self, found: &Found) -> bool {
+    fn is_gate_run(&self, found: &StepCommit) -> bool {
         let of_task =
-            |other: &Arc<Found>| other.step.kind != StepKind::Test && other.step.session == found.step.session;
+            |other: &Arc<StepCommit>| other.step.kind != StepKind::Test && other.step.session == found.step.session;
         found.step.kind == StepKind::Test && !self.steps.iter().any(of_task)
     }
 
     /// Why it was given up: as its last step says, and by what ended its last attempt. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
-        let newest = self.newest().filter(|_| self.status == Status::Failed)?;
+        let newest = self.newest().filter(|_| self.status == TaskStatus::Failed)?;
         let first_line = |text: &str| text.lines().map(|line| line.trim().to_owned()).find(|line| !line.is_empty());
         let (why, untold) = text::why_given_up(&newest.body);
         let why = first_line(why).map(|said| {
@@ -229,11 +241,11 @@ impl TaskState {
         }
     }
 
-    /// Its steps that are where its work belongs though it is not done: since it was last complete or reset there, oldest
-    /// first. Other programs put every step onto the target at once, and what they did stands there also when they gave it
-    /// up.
+    /// Its steps that are where its work belongs though it is not done: since it was last complete or reset there,
+    /// oldest first. Other programs put every step onto the target at once, and what they did is there also when they
+    /// gave it up.
     pub fn begun_there(&self) -> Vec<CommitId> {
-        let there = self.steps.iter().rev().filter(|found| !matches!(found.on, Place::Task(_)));
+        let there = self.steps.iter().rev().filter(|found| !matches!(found.on, StepPlace::Task(_)));
         let mut begun: Vec<CommitId> =
             there.take_while(|found| !begins_afresh(found)).map(|found| found.commit).collect();
         begun.reverse();
@@ -244,19 +256,22 @@ impl TaskState {
     /// programs have no branch for it, and giving it up is no work.
     pub fn had_branch(&self) -> bool {
         let [budget @ .., _] = &self.steps[..] else { return false };
-        let ended = |found: &&Arc<Found>| matches!(Status::after(&found.step), Status::Failed | Status::Pending);
+        let ended = |found: &&Arc<StepCommit>| {
+            matches!(TaskStatus::after(&found.step), TaskStatus::Failed | TaskStatus::Pending)
+        };
         budget.iter().rev().take_while(|found| !ended(found)).any(|found| found.step.session.is_some())
     }
 
-    /// The steps the next attempt is told of, as far as they went wrong, oldest first: forgotten is what came before the
-    /// task was complete or reset, but for what the reset itself says.
-    pub fn telling(&self) -> &[Arc<Found>] {
+    /// The steps the next attempt is reported, as far as they went wrong, oldest first: forgotten is what came before
+    /// the task was complete or reset, but for what the reset itself says.
+    pub fn feedback_steps(&self) -> &[Arc<StepCommit>] {
         &self.steps[self.steps.iter().rposition(begins_afresh).unwrap_or(0)..]
     }
 }
 
-/// Whether a task that is worked after this step begins with nothing of what it was before. One that was given up does not.
-fn begins_afresh(found: &Arc<Found>) -> bool {
+/// Whether a task that is worked after this step starts with nothing of what it was before. One that was given up does
+/// not.
+fn begins_afresh(found: &Arc<StepCommit>) -> bool {
     match found.step.kind {
         StepKind::Complete => found.step.passed,
         StepKind::Reset => true,
@@ -264,13 +279,13 @@ fn begins_afresh(found: &Arc<Found>) -> bool {
     }
 }
 
-/// What has become of a phase's gate.
+/// What happened to a phase's gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gate {
+pub struct GateProgress {
     /// How often it ran: the next `Arborist-Retry`.
     pub runs: u32,
     /// Its newest run.
-    pub newest: Option<Arc<Found>>,
+    pub newest: Option<Arc<StepCommit>>,
     /// Whether that run was green and nothing below has changed since.
     pub green: bool,
 }
@@ -281,14 +296,14 @@ pub struct OpenBranch {
     /// Its name.
     pub name: BranchName,
     /// Whose it is.
-    pub place: Place,
-    /// Where it stands.
+    pub place: StepPlace,
+    /// Where it is.
     pub tip: CommitId,
 }
 
-/// A task's or phase's branch that cannot be read, so that nobody knows what it has.
+/// A task's or phase's branch that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadableBranch {
     /// The branch.
     pub branch: OpenBranch,
     /// The task or phase it is named after.
@@ -297,20 +312,20 @@ pub struct Unread {
     pub why: String,
 }
 
-/// What has become of a tree on a target.
+/// What happened to a tree on a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The starts of the run that counts, oldest first: several where it was begun in several clones.
-    pub run_starts: Vec<Arc<Found>>,
+    /// The starts of the run that counts, oldest first: several where it was started in several clones.
+    pub run_starts: Vec<Arc<StepCommit>>,
     /// The branches that are ahead of the target.
     pub open: Vec<OpenBranch>,
     /// The branches other trees have work on.
-    pub taken: Vec<Taken>,
-    /// The branches nobody can read.
-    pub unread: Vec<Unread>,
+    pub taken: Vec<OtherTreeWork>,
+    /// The branches that cannot be read.
+    pub unread: Vec<UnreadableBranch>,
     /// How many of the steps that count name the target by its short id.
     pub by_short_id: usize,
-    /// The history is cut off where it could still tell of the run: what was done may be missing.
+    /// The history is cut off where it could still report the run: what was done may be missing.
     pub cut_off: bool,
     /// Inner nodes whose tests are to be run again, whatever their newest run said.
     outdated: BTreeSet<TaskId>,
@@ -323,32 +338,32 @@ pub struct Progress {
 
 impl Progress {
     /// The newest start of the run that counts.
-    pub fn run_start(&self) -> Option<&Found> {
+    pub fn run_start(&self) -> Option<&StepCommit> {
         self.run_starts.last().map(Arc::as_ref)
     }
 
-    /// What has become of a task; one without steps is pending.
+    /// What happened to a task; one without steps is pending.
     pub fn task(&self, id: &TaskId) -> &TaskState {
         self.tasks.get(id).unwrap_or(&self.pending)
     }
 
-    /// What is left of it when the tree is begun again.
+    /// What is left of it when the tree is started again.
     pub fn anew(&self) -> Self {
         let (taken, unread) = (self.taken.clone(), self.unread.clone());
         Self { taken, unread, not_before: self.not_before, ..Self::default() }
     }
 
     /// The branch of a task, if it cannot be read.
-    pub fn unread(&self, task: &TaskId) -> Option<&Unread> {
-        self.unread.iter().find(|unread| matches!(&unread.branch.place, Place::Task(id) if id == task))
+    pub fn unread(&self, task: &TaskId) -> Option<&UnreadableBranch> {
+        self.unread.iter().find(|unread| matches!(&unread.branch.place, StepPlace::Task(id) if id == task))
     }
 
-    /// What to do about a branch nobody can read, in words. What a phase has gathered nobody can reset as a whole, and of
-    /// a task that is done nothing is missing.
-    pub fn remedy(&self, unread: &Unread, tree: &TaskTree) -> String {
-        let is_done = |task| self.task(task).status == Status::Complete && self.task(task).landed;
+    /// What to do about a branch that cannot be read, in words. A phase cannot be reset as a whole, and a task that is
+    /// done lacks nothing.
+    pub fn remedy(&self, unread: &UnreadableBranch, tree: &TaskTree) -> String {
+        let is_done = |task| self.task(task).status == TaskStatus::Complete && self.task(task).landed;
         match &unread.branch.place {
-            Place::Task(task) if tree.is_leaf(task) && !is_done(task) => {
+            StepPlace::Task(task) if tree.is_leaf(task) && !is_done(task) => {
                 format!("`pleach reset {task}` to have it done again")
             }
             _ => format!(
@@ -378,7 +393,7 @@ impl Progress {
     /// Whether a task is complete and landed.
     pub fn is_done(&self, task: &TaskId) -> bool {
         let state = self.task(task);
-        state.status == Status::Complete && state.landed
+        state.status == TaskStatus::Complete && state.landed
     }
 
     /// All tasks and phases that have steps, by id.
@@ -386,8 +401,8 @@ impl Progress {
         self.tasks.iter()
     }
 
-    /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none. Those name no
-    /// tree, so that steps of nodes it does not have are of another one.
+    /// Whether a run over the tree was started: by its own start, or by the steps of a program that writes none. Those
+    /// name no tree, so that steps of nodes it does not have are of another one.
     pub fn is_begun(&self, tree: &TaskTree) -> bool {
         self.run_start().is_some() || tree.nodes().any(|node| !self.task(&node.id).steps.is_empty())
     }
@@ -404,7 +419,7 @@ impl Progress {
     /// been given to another task since.
     pub fn renamed<'a>(&'a self, tree: &'a TaskTree) -> Vec<(&'a TaskNode, &'a str)> {
         let renamed = |node: &'a TaskNode| {
-            let state = self.tasks.get(&node.id).filter(|state| state.status == Status::Complete)?;
+            let state = self.tasks.get(&node.id).filter(|state| state.status == TaskStatus::Complete)?;
             // One that lacks a secret does not tell what it was.
             let then = state.name_then.as_deref().filter(|then| !redact::is_marked(then))?;
             let then = Some(then).filter(|then| *then != shown_name(&node.name))?;
@@ -417,9 +432,10 @@ impl Progress {
     pub fn of(mut self, tree: &TaskTree) -> Self {
         for (_, state) in self.tasks.iter_mut().filter(|(id, _)| tree.is_leaf(id)) {
             // Steps of no session are those of a program that runs no such tests, and a phase has no tests of units.
-            let is_of_units = |found: &Found| found.step.test.as_ref().is_none_or(|test| test.kind == TestKind::Unit);
+            let is_of_units =
+                |found: &StepCommit| found.step.test.as_ref().is_none_or(|test| test.kind == TestKind::Unit);
             let as_phase =
-                |found: &Found| found.step.session.is_some() && !is_of_units(found) && state.is_gate_run(found);
+                |found: &StepCommit| found.step.session.is_some() && !is_of_units(found) && state.is_gate_run(found);
             if state.steps.iter().any(|found| as_phase(found)) {
                 let steps: Vec<_> = state.steps.iter().filter(|found| !as_phase(found)).cloned().collect();
                 *state = TaskState { newest: state.newest, ..TaskState::of(&steps) };
@@ -436,9 +452,9 @@ impl Progress {
 
     /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or
     /// running it again, is still to be done.
-    pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
+    pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> GateProgress {
         let own = self.task(id);
-        let is_run = |found: &&Arc<Found>| own.is_gate_run(found) && !matches!(found.on, Place::Task(_));
+        let is_run = |found: &&Arc<StepCommit>| own.is_gate_run(found) && !matches!(found.on, StepPlace::Task(_));
         let mut runs_of = own.steps.iter().filter(is_run);
         let runs = u32::try_from(runs_of.clone().count()).unwrap_or(u32::MAX);
         let newest = runs_of.next_back().cloned();
@@ -448,6 +464,6 @@ impl Progress {
         };
         let passed = own.landed && newest.as_ref().is_some_and(|found| found.step.passed);
         let green = passed && !self.outdated.contains(id) && !leaves.into_iter().any(newer);
-        Gate { runs, newest, green }
+        GateProgress { runs, newest, green }
     }
 }

@@ -3,7 +3,7 @@
 use super::{CONTEXT_TRAILER, RECORD_TRAILER};
 use crate::git::{Error, Repo, TreeId};
 use crate::ids::CommitId;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// Reads every commit and every file of a chain of records, from its newest on; what a record speaks of is not read.
 pub fn check_chain(repo: &Repo, tip: CommitId) -> Result<(), Error> {
@@ -23,7 +23,7 @@ fn records(repo: &Repo, tip: CommitId) -> impl Iterator<Item = Result<(TreeId, O
             Ok(commit) => commit,
             Err(error) => return Some(Err(error)),
         };
-        let message = Message::read(&commit.text());
+        let message = CommitMessage::read(&commit.text());
         message.trailer(RECORD_TRAILER)?;
         // What another context has recorded is told by its own ref.
         let of = message.trailer(CONTEXT_TRAILER).map(str::to_owned);

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::redact::Part;
+use crate::redact::JsonPart;
 
 /// Texts longer than this are stored apart.
 const LONG: usize = 8 * 1024;
@@ -12,11 +12,11 @@ const LONG: usize = 8 * 1024;
 const APART: &str = "$out";
 
 /// What of a message is text, and may hold a secret: all but who speaks, and of which kind each piece is.
-pub(super) fn part(path: &str, _: &Value) -> Part {
+pub(super) fn part(path: &str, _: &Value) -> JsonPart {
     match path {
-        "" | "content" => Part::Fields,
-        "role" | "content.type" => Part::Own,
-        _ => Part::Text,
+        "" | "content" => JsonPart::Fields,
+        "role" | "content.type" => JsonPart::Own,
+        _ => JsonPart::Text,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::event::{AgentTurn, Recorded};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit};
 use crate::ids::RepoPath;
 use crate::redact::Redactor;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// The ref of the chain.
 pub const PLANNING: &str = "refs/pleach/planning";
@@ -20,7 +20,7 @@ const TRIES: u32 = 100;
 pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: AgentTurn) -> Result<(), Error> {
     let turn = Recorded { at, event: turn.into() };
     let json = turn.without_secrets(redactor).unwrap_or_else(|| turn.to_json());
-    let message = Message {
+    let message = CommitMessage {
         subject: "plan".into(),
         body: String::new(),
         trailers: vec![(RECORD_TRAILER.to_owned(), RECORD_VERSION.to_string())],

@@ -11,7 +11,7 @@ use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
 use crate::state::State;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// One record of a chain.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl History {
             None => Ok(None),
         };
         let Some(newest) = newest().map_err(|error| Error::from(error).of(session))? else { return Ok(None) };
-        let message = Message::read(&newest.text());
+        let message = CommitMessage::read(&newest.text());
         let task = message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok());
         let landed = message.trailer(LANDED_TRAILER).and_then(|commit| commit.parse().ok());
         Ok(task.map(|task| TaskSummary { task, landed }))
@@ -143,7 +143,7 @@ impl History {
         let mut next = Some(tip);
         while let Some(id) = next {
             let commit = repo.commit(id)?;
-            let message = Message::read(&commit.text());
+            let message = CommitMessage::read(&commit.text());
             let Some(version) = message.trailer(RECORD_TRAILER).map(str::to_owned) else { break };
             if version.parse::<u32>().map_or(true, |version| version > RECORD_VERSION) {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");

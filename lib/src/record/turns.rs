@@ -7,7 +7,7 @@ use super::{CONTEXT_TRAILER, Error, RECORD_TRAILER, TASK_TRAILER};
 use crate::event::{AgentTurn, Event, EventError, Recorded};
 use crate::git::Repo;
 use crate::ids::{CommitId, RepoPath, TaskId};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// What every record with a turn of an agent in it contains.
 const MARK: &[u8] = b"dev.orchestra.AgentTurn";
@@ -35,7 +35,7 @@ impl AgentTurns {
                 break;
             }
             let commit = repo.commit(id)?;
-            let message = Message::read(&commit.text());
+            let message = CommitMessage::read(&commit.text());
             if message.trailer(RECORD_TRAILER).is_none() || since.is_some_and(|since| commit.at < since) {
                 break;
             }

@@ -9,7 +9,7 @@ use crate::event::{Event, Recorded};
 use crate::git::{self, BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// One transition of a session.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Recorder {
         let tree = self.tree(&mut writer, batch)?;
         let before = self.tip.or(self.from);
         let parents = before.into_iter().chain(batch.work.iter().copied()).collect();
-        let message = Message {
+        let message = CommitMessage {
             subject: self.redactor.text(&batch.summary).into_owned(),
             body: String::new(),
             trailers: [

@@ -3,23 +3,23 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::Limits;
+use super::ScheduleOptions;
 use crate::ids::CommitId;
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedAttempt {
     /// The tree it started from.
     pub before: CommitId,
     /// The tree it left.
     pub after: CommitId,
     /// What it failed of.
-    pub failure: Failure,
+    pub failure: AttemptFailure,
 }
 
 /// What an attempt failed of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub enum AttemptFailure {
     /// Tests, by name; without a name where none could be read.
     Tests(BTreeSet<String>),
     /// The agent that was to do the work has failed itself.
@@ -32,7 +32,7 @@ pub enum Failure {
 
 /// Why a task gets no further attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum GiveUpReason {
     /// The budget is used up.
     OutOfAttempts,
     /// Two attempts in a row changed nothing.
@@ -45,7 +45,7 @@ pub enum Reason {
     SameFailures,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for GiveUpReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::OutOfAttempts => "All attempts of the budget failed.",
@@ -59,39 +59,40 @@ impl fmt::Display for Reason {
 
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
+pub enum AfterFailure {
     /// The next attempt.
     Again,
     /// The task is given up.
-    GiveUp(Reason),
+    GiveUp(GiveUpReason),
 }
 
 /// What follows the attempts of a budget so far, `in_budget` of which had a result. `ended` are those whose trees are
 /// known, oldest first: where a record is lost, fewer than there were.
-pub fn after(in_budget: u32, ended: &[Ended], limits: &Limits) -> After {
+pub fn after(in_budget: u32, ended: &[EndedAttempt], limits: &ScheduleOptions) -> AfterFailure {
     if in_budget >= limits.max_retries {
-        return After::GiveUp(Reason::OutOfAttempts);
+        return AfterFailure::GiveUp(GiveUpReason::OutOfAttempts);
     }
-    let [.., earlier, last] = ended else { return After::Again };
-    let idle = |attempt: &Ended| attempt.before == attempt.after;
-    let same_tests = matches!(last.failure, Failure::Tests(_)) && earlier.failure == last.failure;
+    let [.., earlier, last] = ended else { return AfterFailure::Again };
+    let idle = |attempt: &EndedAttempt| attempt.before == attempt.after;
+    let same_tests = matches!(last.failure, AttemptFailure::Tests(_)) && earlier.failure == last.failure;
     if !limits.early_stop {
-        After::Again
+        AfterFailure::Again
     } else if same_tests && earlier.after == last.after {
-        After::GiveUp(Reason::SameFailures)
+        AfterFailure::GiveUp(GiveUpReason::SameFailures)
     } else if idle(earlier) && idle(last) {
-        let broke_off = |attempt: &Ended| matches!(attempt.failure, Failure::Agent | Failure::Outside);
+        let broke_off =
+            |attempt: &EndedAttempt| matches!(attempt.failure, AttemptFailure::Agent | AttemptFailure::Outside);
         match [broke_off(earlier), broke_off(last)] {
-            [true, true] if earlier.failure == Failure::Agent && last.failure == Failure::Agent => {
-                After::GiveUp(Reason::NothingDone)
+            [true, true] if earlier.failure == AttemptFailure::Agent && last.failure == AttemptFailure::Agent => {
+                AfterFailure::GiveUp(GiveUpReason::NothingDone)
             }
-            [true, true] => After::GiveUp(Reason::BrokeOff),
-            [false, false] => After::GiveUp(Reason::NothingChanged),
+            [true, true] => AfterFailure::GiveUp(GiveUpReason::BrokeOff),
+            [false, false] => AfterFailure::GiveUp(GiveUpReason::NothingChanged),
             // Who failed would have changed something, perhaps.
-            _ => After::Again,
+            _ => AfterFailure::Again,
         }
     } else {
-        After::Again
+        AfterFailure::Again
     }
 }
 
@@ -99,58 +100,67 @@ pub fn after(in_budget: u32, ended: &[Ended], limits: &Limits) -> After {
 mod tests {
     use super::*;
 
-    fn ended(before: u8, after: u8, failure: Failure) -> Ended {
+    fn ended(before: u8, after: u8, failure: AttemptFailure) -> EndedAttempt {
         let tree = |byte| CommitId::from_bytes([byte; 20]);
-        Ended { before: tree(before), after: tree(after), failure }
+        EndedAttempt { before: tree(before), after: tree(after), failure }
     }
 
-    fn tests(names: &[&str]) -> Failure {
-        Failure::Tests(names.iter().map(|name| (*name).to_owned()).collect())
+    fn tests(names: &[&str]) -> AttemptFailure {
+        AttemptFailure::Tests(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    fn check(attempts: &[Ended], expected: After) {
+    fn check(attempts: &[EndedAttempt], expected: AfterFailure) {
         let in_budget = u32::try_from(attempts.len()).unwrap();
-        assert_eq!(after(in_budget, attempts, &Limits::default()), expected, "{attempts:?}");
-        let patient = Limits { early_stop: false, ..Limits::default() };
-        assert_eq!(after(in_budget, attempts, &patient), After::Again, "no early stop: {attempts:?}");
+        assert_eq!(after(in_budget, attempts, &ScheduleOptions::default()), expected, "{attempts:?}");
+        let patient = ScheduleOptions { early_stop: false, ..ScheduleOptions::default() };
+        assert_eq!(after(in_budget, attempts, &patient), AfterFailure::Again, "no early stop: {attempts:?}");
     }
 
     #[test]
     fn two_attempts_that_change_nothing_end_the_task() {
-        let idle = ended(1, 1, Failure::Other);
-        check(&[idle.clone(), idle.clone()], After::GiveUp(Reason::NothingChanged));
-        check(std::slice::from_ref(&idle), After::Again);
-        check(&[idle.clone(), ended(1, 2, Failure::Other)], After::Again);
-        check(&[idle.clone(), ended(1, 2, Failure::Other), ended(2, 2, Failure::Other)], After::Again);
-        check(&[ended(0, 1, Failure::Other), idle.clone(), idle.clone()], After::GiveUp(Reason::NothingChanged));
-        let failed = ended(1, 1, Failure::Agent);
-        check(&[failed.clone(), failed.clone()], After::GiveUp(Reason::NothingDone));
-        check(&[failed.clone(), idle.clone()], After::Again);
-        check(&[idle.clone(), failed.clone()], After::Again);
-        let outside = ended(1, 1, Failure::Outside);
-        check(&[outside.clone(), outside.clone()], After::GiveUp(Reason::BrokeOff));
-        check(&[outside.clone(), failed.clone()], After::GiveUp(Reason::BrokeOff));
-        check(&[failed, outside.clone()], After::GiveUp(Reason::BrokeOff));
-        check(&[idle, outside.clone()], After::Again);
-        check(&[outside, ended(1, 2, Failure::Outside)], After::Again);
+        let idle = ended(1, 1, AttemptFailure::Other);
+        check(&[idle.clone(), idle.clone()], AfterFailure::GiveUp(GiveUpReason::NothingChanged));
+        check(std::slice::from_ref(&idle), AfterFailure::Again);
+        check(&[idle.clone(), ended(1, 2, AttemptFailure::Other)], AfterFailure::Again);
+        check(
+            &[idle.clone(), ended(1, 2, AttemptFailure::Other), ended(2, 2, AttemptFailure::Other)],
+            AfterFailure::Again,
+        );
+        check(
+            &[ended(0, 1, AttemptFailure::Other), idle.clone(), idle.clone()],
+            AfterFailure::GiveUp(GiveUpReason::NothingChanged),
+        );
+        let failed = ended(1, 1, AttemptFailure::Agent);
+        check(&[failed.clone(), failed.clone()], AfterFailure::GiveUp(GiveUpReason::NothingDone));
+        check(&[failed.clone(), idle.clone()], AfterFailure::Again);
+        check(&[idle.clone(), failed.clone()], AfterFailure::Again);
+        let outside = ended(1, 1, AttemptFailure::Outside);
+        check(&[outside.clone(), outside.clone()], AfterFailure::GiveUp(GiveUpReason::BrokeOff));
+        check(&[outside.clone(), failed.clone()], AfterFailure::GiveUp(GiveUpReason::BrokeOff));
+        check(&[failed, outside.clone()], AfterFailure::GiveUp(GiveUpReason::BrokeOff));
+        check(&[idle, outside.clone()], AfterFailure::Again);
+        check(&[outside, ended(1, 2, AttemptFailure::Outside)], AfterFailure::Again);
     }
 
     #[test]
-    fn two_failures_of_the_same_tests_on_the_same_tree_end_the_task() {
+    fn the_same_failure_twice_on_a_tree_ends_the_task() {
         let first = ended(1, 2, tests(&["a", "b"]));
-        check(&[first.clone(), ended(2, 2, tests(&["b", "a"]))], After::GiveUp(Reason::SameFailures));
-        check(&[first.clone(), ended(2, 2, tests(&["a"]))], After::Again);
-        check(&[first.clone(), ended(2, 3, tests(&["a", "b"]))], After::Again);
-        check(&[first.clone(), ended(2, 2, Failure::Other)], After::Again);
-        check(&[ended(1, 2, tests(&[])), ended(2, 2, tests(&[]))], After::GiveUp(Reason::SameFailures));
-        check(&[ended(1, 2, Failure::Other), ended(2, 2, Failure::Other)], After::Again);
+        check(&[first.clone(), ended(2, 2, tests(&["b", "a"]))], AfterFailure::GiveUp(GiveUpReason::SameFailures));
+        check(&[first.clone(), ended(2, 2, tests(&["a"]))], AfterFailure::Again);
+        check(&[first.clone(), ended(2, 3, tests(&["a", "b"]))], AfterFailure::Again);
+        check(&[first.clone(), ended(2, 2, AttemptFailure::Other)], AfterFailure::Again);
+        check(&[ended(1, 2, tests(&[])), ended(2, 2, tests(&[]))], AfterFailure::GiveUp(GiveUpReason::SameFailures));
+        check(&[ended(1, 2, AttemptFailure::Other), ended(2, 2, AttemptFailure::Other)], AfterFailure::Again);
     }
 
     #[test]
-    fn a_used_up_budget_ends_the_task_whatever_is_known_of_it() {
-        let limits = Limits { max_retries: 3, early_stop: false, ..Limits::default() };
-        assert_eq!(after(2, &[], &limits), After::Again);
-        assert_eq!(after(3, &[], &limits), After::GiveUp(Reason::OutOfAttempts));
-        assert_eq!(after(4, &[ended(1, 2, Failure::Other)], &limits), After::GiveUp(Reason::OutOfAttempts));
+    fn a_used_up_budget_ends_the_task() {
+        let limits = ScheduleOptions { max_retries: 3, early_stop: false, ..ScheduleOptions::default() };
+        assert_eq!(after(2, &[], &limits), AfterFailure::Again);
+        assert_eq!(after(3, &[], &limits), AfterFailure::GiveUp(GiveUpReason::OutOfAttempts));
+        assert_eq!(
+            after(4, &[ended(1, 2, AttemptFailure::Other)], &limits),
+            AfterFailure::GiveUp(GiveUpReason::OutOfAttempts)
+        );
     }
 }

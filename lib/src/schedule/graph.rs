@@ -3,26 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::standing::{GateState, LEVELS, Level, Standing};
-use super::waits::Waits;
-use super::{Blocked, Limits, Next, Reason, Wait, Why};
+use super::ScheduleOptions;
+use super::leaf_state::{DependencyLevel, GateState, LEVELS, LeafState};
 use crate::config::Isolation;
 use crate::ids::TaskId;
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{OpenBranch, Place, Progress, Stands, Stray, Taken, Unread};
-use crate::step::Attempt;
+use crate::progress::{OtherTreeWork, Progress, StrandedWork, UnreadableBranch};
 
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct ScheduleNode {
     pub(super) id: TaskId,
     pub(super) parent: Option<usize>,
     pub(super) phase: usize,
     pub(super) is_leaf: bool,
-    /// It is a phase whose tasks land on a branch of its own: as the run was told, or because one of them has.
+    /// It is a phase whose tasks land on a branch of its own: by the run's options, or because one of them already has.
     pub(super) gathers: bool,
     /// Its place in the order, if it is a leaf that has one.
     pub(super) position: Option<usize>,
-    pub(super) standing: Standing,
+    pub(super) standing: LeafState,
     pub(super) gate: Option<GateState>,
     /// Per level: leaves at or below that are not there, and gates at or below that are not green.
     pub(super) missing: [u32; 2],
@@ -36,52 +34,52 @@ pub(super) struct Item {
 #[derive(Debug)]
 pub struct Schedule {
     pub(super) tree: Arc<TaskTree>,
-    pub(super) limits: Limits,
+    pub(super) limits: ScheduleOptions,
     pub(super) index: BTreeMap<TaskId, usize>,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<ScheduleNode>,
     /// By the phase whose branch they are done on and that they are no part of any more: how many leaves that is, at or
     /// below each node.
     along: BTreeMap<TaskId, BTreeMap<usize, u32>>,
     /// Leaves by their position.
-    order: Vec<usize>,
-    ready: BTreeSet<usize>,
+    pub(super) order: Vec<usize>,
+    pub(super) ready: BTreeSet<usize>,
     /// Leaves that have ended on their own branch, by position.
-    waiting: BTreeSet<(usize, usize)>,
+    pub(super) waiting: BTreeSet<(usize, usize)>,
     /// Finished work the tree does not have any more.
-    stray: Option<Stray>,
+    pub(super) stray: Option<StrandedWork>,
     /// Branches other trees have work on.
-    taken: Vec<Taken>,
-    /// Branches nobody can read.
-    unread: Vec<Unread>,
+    pub(super) taken: Vec<OtherTreeWork>,
+    /// Branches that cannot be read.
+    pub(super) unread: Vec<UnreadableBranch>,
     /// Gates to run, the red ones first.
-    due: BTreeSet<(bool, usize)>,
+    pub(super) due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
-    merges: BTreeSet<usize>,
-    /// Leaves that had failed when the run began and were not worked since.
+    pub(super) merges: BTreeSet<usize>,
+    /// Leaves that had failed when the run started and were not worked since.
     failed_before: BTreeSet<usize>,
     /// The first leaf that failed in this run.
-    failed: Option<usize>,
+    pub(super) failed: Option<usize>,
     /// The first gate that was red in this run.
-    red: Option<usize>,
+    pub(super) red: Option<usize>,
 }
 
 impl Schedule {
     /// The schedule of a run that starts now.
-    pub fn new(tree: &Arc<TaskTree>, progress: &Progress, limits: Limits) -> Self {
-        let standing = |id: &TaskId| Standing::of(progress.task(id), tree.phase_of(id));
+    pub fn new(tree: &Arc<TaskTree>, progress: &Progress, limits: ScheduleOptions) -> Self {
+        let standing = |id: &TaskId| LeafState::of(progress.task(id), tree.phase_of(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
         let (stray, taken, unread) = (progress.stray(tree), progress.taken.clone(), progress.unread.clone());
         Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
-    /// Takes in the new steps of a task or a gate. A phase that was merged may have brought tasks of others along: what comes
-    /// then is for a new schedule.
+    /// Takes in the new steps of a task or a gate. A merged phase may have landed tasks of others: that needs a new
+    /// schedule.
     pub fn update(&mut self, progress: &Progress, id: &TaskId) {
         let Some(&node) = self.index.get(id) else { return };
         let tree = self.tree.clone();
         let leaves = if self.items[node].is_leaf { vec![id] } else { tree.leaves_below(id) };
         for leaf in &leaves {
-            self.set(leaf, Standing::of(progress.task(leaf), tree.phase_of(leaf)));
+            self.set(leaf, LeafState::of(progress.task(leaf), tree.phase_of(leaf)));
         }
         let mut above = Some(node);
         while let Some(inner) = above {
@@ -100,7 +98,7 @@ impl Schedule {
         }
     }
 
-    /// Takes in everything that has become of the tree, and still knows what failed in this run.
+    /// Takes in everything that happened to the tree, and still knows what failed in this run.
     pub fn renew(&mut self, progress: &Progress) {
         let anew = Self::new(&self.tree, progress, self.limits.clone());
         let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
@@ -114,8 +112,8 @@ impl Schedule {
         self.ready.iter().map(|position| &self.items[self.order[*position]].id)
     }
 
-    /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever the run was told: its
-    /// tests, and what comes after its tasks, need what is there.
+    /// Whether the tasks of a phase land on a branch of its own. A phase keeps its mode until its end: its tests and
+    /// later tasks need what is there.
     pub fn gathers(&self, phase: &TaskId) -> bool {
         self.index.get(phase).is_some_and(|phase| self.items[*phase].gathers)
     }
@@ -123,21 +121,21 @@ impl Schedule {
     /// Whether something of a phase is on its branch that the target does not have.
     pub fn is_ahead(&self, phase: &TaskId) -> bool {
         let is_ahead =
-            |leaf: &&TaskId| self.items[self.index[*leaf]].standing == Standing::Complete { on_target: false };
+            |leaf: &&TaskId| self.items[self.index[*leaf]].standing == LeafState::Complete { on_target: false };
         self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 
-    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there. As things stand: a
+    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there. As things are: a
     /// phase that is merged meanwhile may bring steps that reopen one.
     pub fn may_come_to(&self, task: &TaskId) -> bool {
         let Some(&leaf) = self.index.get(task).filter(|node| self.items[**node].is_leaf) else { return false };
         let item = &self.items[leaf];
         let is_wanted = item.position.is_some() && self.limits.only.as_ref().is_none_or(|only| only == task);
         match item.standing {
-            Standing::Waiting { .. } => true,
-            Standing::Open { .. } => is_wanted,
-            Standing::Failed { .. } => is_wanted && self.may_retry(leaf),
-            Standing::Complete { .. } | Standing::Elsewhere { .. } => false,
+            LeafState::Waiting { .. } => true,
+            LeafState::Open { .. } => is_wanted,
+            LeafState::Failed { .. } => is_wanted && self.may_retry(leaf),
+            LeafState::Complete { .. } | LeafState::Elsewhere { .. } => false,
         }
     }
 
@@ -146,148 +144,9 @@ impl Schedule {
         self.merges.iter().map(|phase| &self.items[*phase].id)
     }
 
-    /// What to do now.
-    pub fn next(&self) -> Next {
-        if let Some(stop) = self.stops() {
-            return stop;
-        }
-        if let Some(only) = &self.limits.only {
-            return self.next_of(only);
-        }
-        self.may_start().next().or_else(|| self.stray.clone().map(Next::Settle)).unwrap_or_else(|| self.end())
-    }
-
-    /// What ends or stops the run, whatever else could be done.
-    pub(super) fn stops(&self) -> Option<Next> {
-        let id = |node: usize| self.items[node].id.clone();
-        if let Some(leaf) = self.failed {
-            return Some(Next::Failed(id(leaf)));
-        }
-        if let Some(gate) = self.red {
-            return Some(Next::GateRed(id(gate)));
-        }
-        let goes_on = |taken: &&Taken| taken.stands != Stands::Left && self.needs(&taken.branch, &taken.id);
-        if let Some(taken) = self.taken.iter().find(goes_on) {
-            return Some(Next::Yield(taken.clone()));
-        }
-        let unread = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id));
-        unread.map(|unread| Next::Mend(unread.clone()))
-    }
-
-    /// All that could be done now if nothing else were, what comes first first. Where finished work has to be settled,
-    /// nothing but landings comes before that.
-    pub(super) fn may_start(&self) -> impl Iterator<Item = Next> {
-        let id = |node: usize| self.items[node].id.clone();
-        let lands = self.lands().map(Next::Land);
-        let gates = self.due.iter().map(move |(_, gate)| Next::Gate(id(*gate)));
-        let merges = self.merges.iter().map(move |phase| Next::MergePhase(id(*phase)));
-        let works = self.ready.iter().map(|position| self.work(self.order[*position]));
-        lands.chain(gates.chain(merges).chain(works).filter(|_| self.stray.is_none()))
-    }
-
-    /// The tasks that may land now.
-    fn lands(&self) -> impl Iterator<Item = TaskId> {
-        let free = self.waiting.iter().filter(|(_, leaf)| !self.is_held(*leaf));
-        free.map(|(_, leaf)| self.items[*leaf].id.clone())
-    }
-
     /// Whether a gate is to be run.
     pub(super) fn is_due(&self, gate: usize) -> bool {
         [true, false].iter().any(|fresh| self.due.contains(&(*fresh, gate)))
-    }
-
-    /// Whether a branch another tree goes on with, or nobody can read, is one that this run would use. That it may not be its next task makes
-    /// no difference: two trees that both begin what they can would end up waiting for each other.
-    fn needs(&self, branch: &OpenBranch, id: &TaskId) -> bool {
-        let Some(&node) = self.index.get(id) else { return false };
-        let only = self.limits.only.as_ref().and_then(|only| self.index.get(only));
-        if only.is_some_and(|only| !self.is_above(node, *only)) {
-            return false;
-        }
-        let item = &self.items[node];
-        match branch.place {
-            Place::Phase(_) => item.gathers && item.missing[Level::OnTarget as usize] > 0,
-            Place::Task(_) if item.is_leaf => {
-                let open = matches!(item.standing, Standing::Open { .. });
-                item.position.is_some() && (open || self.may_retry(node))
-            }
-            Place::Task(_) => item.gate.is_some_and(|gate| !gate.green),
-            Place::Target => false,
-        }
-    }
-
-    /// What to do for one task: what waits to land or was red before, then work it, then what its end brings about, and
-    /// nothing else.
-    fn next_of(&self, only: &TaskId) -> Next {
-        if let Some(task) = self.lands().next() {
-            return Next::Land(task);
-        }
-        if let Some(stray) = self.stray.clone() {
-            return Next::Settle(stray);
-        }
-        if let Some((false, gate)) = self.due.first() {
-            return Next::Gate(self.items[*gate].id.clone());
-        }
-        let stalled = |waits_for| Next::Stalled(vec![Blocked { task: only.clone(), waits_for }]);
-        let itself = |why| vec![Wait { on: only.clone(), why, failed: Arc::default() }];
-        let leaf = self.index.get(only).filter(|node| self.items[**node].is_leaf);
-        let Some(&leaf) = leaf else { return stalled(itself(Why::NoTask)) };
-        let item = &self.items[leaf];
-        if let Standing::Complete { .. } = item.standing {
-            let above = |gate: &&(bool, usize)| self.is_above(gate.1, leaf);
-            return match self.due.iter().find(above) {
-                Some((_, gate)) => Next::Gate(self.items[*gate].id.clone()),
-                None if self.merges.contains(&item.phase) => Next::MergePhase(self.items[item.phase].id.clone()),
-                None => Next::Done,
-            };
-        }
-        let Some(position) = item.position else { return stalled(itself(Why::LeftOut)) };
-        if self.ready.contains(&position) {
-            self.work(leaf)
-        } else if item.standing.has_failed() && !self.may_retry(leaf) {
-            Next::Failed(only.clone())
-        } else {
-            stalled(Waits::new(self).of(leaf))
-        }
-    }
-
-    fn work(&self, leaf: usize) -> Next {
-        let task = self.items[leaf].id.clone();
-        let max = self.limits.max_retries;
-        let (attempts, in_budget, begun) = match self.items[leaf].standing {
-            Standing::Open { attempts, in_budget, begun, .. } => (attempts, in_budget, begun),
-            Standing::Failed { attempts } => (attempts, 0, false),
-            Standing::Waiting { .. } | Standing::Complete { .. } | Standing::Elsewhere { .. } => {
-                unreachable!("only open tasks are ready")
-            }
-        };
-        if in_budget >= max && !begun {
-            return Next::GiveUp { task, reason: Reason::OutOfAttempts };
-        }
-        let number = in_budget.saturating_add(1);
-        Next::Work { task, attempt: Attempt { number, of: max.max(number) }, retry: attempts }
-    }
-
-    /// Nothing can be worked any more: whether that is success, failure or a stall.
-    fn end(&self) -> Next {
-        let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
-        let is_open = |leaf: &&usize| {
-            let standing = &self.items[**leaf].standing;
-            matches!(standing, Standing::Open { .. } | Standing::Waiting { failed: false } | Standing::Elsewhere { .. })
-        };
-        let mut waits = Waits::new(self);
-        let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: waits.of(*leaf) };
-        let left_out = self.waiting.iter().filter(|(position, _)| *position == usize::MAX).map(|(_, leaf)| leaf);
-        let stuck: Vec<_> = self.order.iter().chain(left_out).filter(is_open).map(blocked).collect();
-        match self.order.iter().find(has_failed) {
-            _ if !stuck.is_empty() => Next::Stalled(stuck),
-            Some(leaf) => Next::Failed(self.items[*leaf].id.clone()),
-            None => Next::Done,
-        }
-    }
-
-    fn is_above(&self, inner: usize, node: usize) -> bool {
-        std::iter::successors(Some(node), |node| self.items[*node].parent).any(|above| above == inner)
     }
 }
 
@@ -295,22 +154,22 @@ impl Schedule {
 impl Schedule {
     pub(super) fn build(
         tree: &Arc<TaskTree>,
-        limits: Limits,
-        standing: &dyn Fn(&TaskId) -> Standing,
+        limits: ScheduleOptions,
+        standing: &dyn Fn(&TaskId) -> LeafState,
         gate: &dyn Fn(&TaskId) -> GateState,
     ) -> Self {
         let index: BTreeMap<TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (node.id.clone(), at)).collect();
-        let open = Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
+        let open = LeafState::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
         let by_phase = limits.isolation == Isolation::Phase;
         let gathered_in = |leaf: &TaskId| match standing(leaf) {
-            Standing::Complete { on_target: false } => Some(tree.phase_of(leaf).clone()),
-            Standing::Elsewhere { phase } => Some(phase),
+            LeafState::Complete { on_target: false } => Some(tree.phase_of(leaf).clone()),
+            LeafState::Elsewhere { phase } => Some(phase),
             _ => None,
         };
         let gathered: BTreeSet<TaskId> = tree.order().iter().filter_map(gathered_in).collect();
         let gathers =
             |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || gathered.contains(&node.id));
-        let item = |node: &TaskNode| Item {
+        let item = |node: &TaskNode| ScheduleNode {
             id: node.id.clone(),
             parent: node.parent.as_ref().map(|parent| index[parent]),
             phase: index[tree.phase_of(&node.id)],
@@ -389,7 +248,7 @@ impl Schedule {
             for dependency in self.tree.dependencies(&self.items[leaf].id) {
                 let dependency = self.index[dependency];
                 let Some(level) = self.level(phase, dependency) else { continue };
-                let waits = if self.items[phase].gathers && level == Level::OnTarget { phase } else { leaf };
+                let waits = if self.items[phase].gathers && level == DependencyLevel::OnTarget { phase } else { leaf };
                 if waits == leaf || tied.insert((waits, dependency)) {
                     self.items[dependency].dependents[level as usize].push(waits);
                     self.items[waits].unmet += u32::from(self.items[dependency].missing[level as usize] > 0);
@@ -401,31 +260,31 @@ impl Schedule {
 
     /// How far something must have come that a task of a phase needs. None where the branch of that phase has it, though it
     /// is part of another by now.
-    pub(super) fn level(&self, phase: usize, dependency: usize) -> Option<Level> {
+    pub(super) fn level(&self, phase: usize, dependency: usize) -> Option<DependencyLevel> {
         if !self.items[phase].gathers {
-            return Some(Level::OnTarget);
+            return Some(DependencyLevel::OnTarget);
         }
         if self.items[dependency].phase == phase {
-            return Some(Level::Landed);
+            return Some(DependencyLevel::Landed);
         }
         let come_along = self.along.get(&self.items[phase].id).and_then(|below| below.get(&dependency));
         // All that is not on the target comes along, and no gate is missing.
-        let has_all = come_along == Some(&self.items[dependency].missing[Level::OnTarget as usize]);
-        if has_all { None } else { Some(Level::OnTarget) }
+        let has_all = come_along == Some(&self.items[dependency].missing[DependencyLevel::OnTarget as usize]);
+        if has_all { None } else { Some(DependencyLevel::OnTarget) }
     }
 
     /// Whether a leaf that could land is built on something that is not where it would land: the tree was edited since, or
     /// that was set back. What was set back where it lands, or added since, does not hold it; that would not hold it either
     /// if it had landed in time.
-    fn is_held(&self, leaf: usize) -> bool {
+    pub(super) fn is_held(&self, leaf: usize) -> bool {
         let item = &self.items[leaf];
         let standing = |below: &TaskId| &self.items[self.index[below]].standing;
         let holds = |needed: &TaskId| {
             let Some(level) = self.level(item.phase, self.index[needed]) else { return false };
             let leaves = self.tree.leaves_below(needed);
             leaves.iter().any(|leaf| match standing(leaf) {
-                Standing::Open { left_on: Some(phase), .. } => {
-                    level == Level::OnTarget || *phase != self.items[item.phase].id
+                LeafState::Open { left_on: Some(phase), .. } => {
+                    level == DependencyLevel::OnTarget || *phase != self.items[item.phase].id
                 }
                 standing => standing.is_done() && !standing.is_there(level),
             })
@@ -434,22 +293,22 @@ impl Schedule {
     }
 
     /// Takes in what became of a leaf.
-    pub(super) fn set(&mut self, leaf: &TaskId, standing: Standing) {
+    pub(super) fn set(&mut self, leaf: &TaskId, standing: LeafState) {
         if let Some(&leaf) = self.index.get(leaf) {
             let failed = standing.has_failed();
             if !failed {
                 self.failed_before.remove(&leaf);
-            } else if matches!(standing, Standing::Failed { .. }) && !self.failed_before.contains(&leaf) {
+            } else if matches!(standing, LeafState::Failed { .. }) && !self.failed_before.contains(&leaf) {
                 self.failed.get_or_insert(leaf);
             }
             self.set_at(leaf, standing);
         }
     }
 
-    fn set_at(&mut self, leaf: usize, standing: Standing) {
+    fn set_at(&mut self, leaf: usize, standing: LeafState) {
         let before = &self.items[leaf].standing;
         let changes = LEVELS.map(|level| i64::from(before.is_there(level)) - i64::from(standing.is_there(level)));
-        let waits = matches!(standing, Standing::Waiting { .. });
+        let waits = matches!(standing, LeafState::Waiting { .. });
         self.count_along(leaf, &standing);
         self.items[leaf].standing = standing;
         self.shift_missing(leaf, changes);
@@ -477,7 +336,7 @@ impl Schedule {
         self.refresh_inner(gate);
     }
 
-    /// Adds to what is missing at a node and above it, and tells those who wait.
+    /// Adds to what is missing at a node and above it, and updates its dependents.
     fn shift_missing(&mut self, node: usize, changes: [i64; 2]) {
         let mut at = Some(node);
         while let Some(current) = at {
@@ -501,7 +360,7 @@ impl Schedule {
     }
 
     /// Takes a leaf from those that come along with the branch of a phase, or adds it to them.
-    fn count_along(&mut self, leaf: usize, standing: &Standing) {
+    fn count_along(&mut self, leaf: usize, standing: &LeafState) {
         let before = self.items[leaf].standing.comes_with().cloned();
         let after = standing.comes_with();
         if before.as_ref() == after {
@@ -555,13 +414,13 @@ impl Schedule {
     fn refresh_leaf(&mut self, leaf: usize) {
         let item = &self.items[leaf];
         let Some(position) = item.position else { return };
-        let open = matches!(item.standing, Standing::Open { .. }) || self.may_retry(leaf);
+        let open = matches!(item.standing, LeafState::Open { .. }) || self.may_retry(leaf);
         let ready = open && item.unmet == 0 && self.items[item.phase].unmet == 0;
         keep(&mut self.ready, position, ready);
     }
 
-    fn may_retry(&self, leaf: usize) -> bool {
-        let failed = matches!(self.items[leaf].standing, Standing::Failed { .. });
+    pub(super) fn may_retry(&self, leaf: usize) -> bool {
+        let failed = matches!(self.items[leaf].standing, LeafState::Failed { .. });
         failed && self.limits.retry_failed && self.failed_before.contains(&leaf)
     }
 

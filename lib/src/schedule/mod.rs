@@ -5,12 +5,13 @@
 //! changed, or what it tells.
 
 mod attempts;
-mod beside;
+mod blockers;
 mod graph;
-mod standing;
+mod leaf_state;
+mod next;
+mod parallel;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +19,16 @@ use std::sync::Arc;
 use crate::config::Isolation;
 use crate::ids::TaskId;
 use crate::plan::tree::TaskTree;
-use crate::progress::{Progress, Stray, Taken, Unread};
-use crate::step::Attempt;
+use crate::progress::{OtherTreeWork, Progress, StrandedWork, UnreadableBranch};
+use crate::step::AttemptNumber;
 use crate::text::listed;
 
-pub use attempts::{After, Ended, Failure, Reason, after};
+pub use attempts::{AfterFailure, AttemptFailure, EndedAttempt, GiveUpReason, after};
 pub use graph::Schedule;
 
-/// What a run was told.
+/// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ScheduleOptions {
     /// How many attempts a budget has.
     pub max_retries: u32,
     /// What finished tasks land on.
@@ -40,7 +41,7 @@ pub struct Limits {
     pub only: Option<TaskId>,
 }
 
-impl Default for Limits {
+impl Default for ScheduleOptions {
     fn default() -> Self {
         Self { max_retries: 5, isolation: Isolation::None, retry_failed: false, early_stop: true, only: None }
     }
@@ -48,26 +49,26 @@ impl Default for Limits {
 
 /// What a run does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAction {
     /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before, unless what the task
     /// is built on is done and not where it lands: then that comes first.
     Land(TaskId),
-    /// Nothing, before somebody takes or drops the finished work on a branch: nothing of the tree would land it.
-    Settle(Stray),
-    /// Nothing, before another tree's work is off a branch that this one needs.
-    Yield(Taken),
-    /// Nothing, before somebody has decided about a branch this tree needs and nobody can read.
-    Mend(Unread),
+    /// Nothing, until stranded work on a branch is merged or dropped.
+    Stranded(StrandedWork),
+    /// Nothing, until another tree's work is off a branch that this one needs.
+    OtherTree(OtherTreeWork),
+    /// Nothing, until an unreadable branch this tree needs is repaired or dropped.
+    Unreadable(UnreadableBranch),
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),
     /// Merge the branch of a phase into the target: its leaves are done and its gates green.
     MergePhase(TaskId),
-    /// Work a task. An attempt that was cut off goes on; whether an early stop is due is for [`after`] to say.
+    /// Work a task. An attempt that was cut off continues; whether an early stop is due is for [`after`] to say.
     Work {
         /// The task.
         task: TaskId,
         /// Which attempt of its budget.
-        attempt: Attempt,
+        attempt: AttemptNumber,
         /// The number of the attempt over the task's whole history, from 0.
         retry: u32,
     },
@@ -76,7 +77,7 @@ pub enum Next {
         /// The task.
         task: TaskId,
         /// Why no more.
-        reason: Reason,
+        reason: GiveUpReason,
     },
     /// Everything asked for is done.
     Done,
@@ -135,14 +136,14 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Failed => "failed",
-            Self::LeftOut => "left out of execution_order",
+            Self::LeftOut => "not in execution_order",
             Self::NotDone => "not done",
             Self::NotLanded => "waits to land",
             Self::NotMerged => "its phase is not merged",
             Self::Elsewhere(phase) => return write!(f, "done on the branch of {phase}, which is not merged"),
             Self::GateRed => "its tests failed",
             Self::GateNotRun => "its tests have not run",
-            Self::NoTask => "no task of this tree",
+            Self::NoTask => "not a task of this tree",
         })
     }
 }
@@ -168,7 +169,7 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// What a run that starts now does first. A run that goes on keeps a [`Schedule`], which knows what failed in it.
-pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &Limits) -> Next {
+/// What a run that starts now does first. A run that continues keeps a [`Schedule`], which knows what failed in it.
+pub fn next(tree: &Arc<TaskTree>, progress: &Progress, limits: &ScheduleOptions) -> NextAction {
     Schedule::new(tree, progress, limits.clone()).next()
 }

@@ -1,6 +1,6 @@
 //! Runs over small trees, by hand and at random, against commits folded as those of a real run.
 
-mod beside;
+mod parallel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::standing::{GateState, Level, Standing};
-use super::waits::Waits;
+use super::blockers::Blockers;
+use super::leaf_state::{DependencyLevel, GateState, LeafState};
 use super::*;
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Chain, Form, Found, OpenBranch, Place, Seen, Status, Stray, TaskState, fold};
+use crate::progress::{
+    BranchNaming, CandidateStep, Chain, OpenBranch, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, fold,
+};
 use crate::step::{Step, StepKind};
 
 fn id(text: &str) -> TaskId {
@@ -50,20 +52,20 @@ fn first(line: &str) -> &str {
 #[derive(Default)]
 struct World {
     phase_mode: bool,
-    target: Vec<Seen>,
-    phases: BTreeMap<TaskId, Vec<Seen>>,
-    tasks: BTreeMap<TaskId, Vec<Seen>>,
+    target: Vec<CandidateStep>,
+    phases: BTreeMap<TaskId, Vec<CandidateStep>>,
+    tasks: BTreeMap<TaskId, Vec<CandidateStep>>,
     clock: u32,
 }
 
 impl World {
-    fn step(&mut self, task: &TaskId, kind: StepKind, passed: bool, retry: u32, on: Place) -> Seen {
+    fn step(&mut self, task: &TaskId, kind: StepKind, passed: bool, retry: u32, on: StepPlace) -> CandidateStep {
         self.clock += 1;
         let mut bytes = [0; 20];
         bytes[..4].copy_from_slice(&self.clock.to_be_bytes());
         let mut step = Step::new(Some(task.clone()), kind, passed);
         step.retry = Some(retry);
-        let found = Found {
+        let found = StepCommit {
             commit: CommitId::from_bytes(bytes),
             at: Timestamp::from_second(i64::from(self.clock)).unwrap(),
             step,
@@ -72,11 +74,11 @@ impl World {
             print: u64::from(self.clock),
             beside: Default::default(),
         };
-        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true, form: Form::Branch }
+        CandidateStep { found: Arc::new(found), runs: Arc::default(), in_scope: true, form: BranchNaming::Branch }
     }
 
     fn on_branch(&mut self, task: &str, kind: StepKind, passed: bool, retry: u32) {
-        let step = self.step(&id(task), kind, passed, retry, Place::Task(id(task)));
+        let step = self.step(&id(task), kind, passed, retry, StepPlace::Task(id(task)));
         self.tasks.entry(id(task)).or_default().push(step);
     }
 
@@ -104,43 +106,43 @@ impl World {
         let steps = self.tasks.remove(task).unwrap_or_default();
         let phase = tree.phase_of(task).clone();
         if phase != *task && self.schedule(tree).gathers(&phase) {
-            let on = Place::Phase(phase.clone());
+            let on = StepPlace::Phase(phase.clone());
             self.phases.entry(phase).or_default().extend(steps.iter().map(|seen| moved(seen, &on)));
         } else {
-            self.target.extend(steps.iter().map(|seen| moved(seen, &Place::Target)));
+            self.target.extend(steps.iter().map(|seen| moved(seen, &StepPlace::Target)));
         }
     }
 
     fn gate(&mut self, tree: &Arc<TaskTree>, gate: &TaskId, passed: bool) {
         let phase = tree.phase_of(gate).clone();
-        let on = if self.schedule(tree).is_ahead(&phase) { Place::Phase(phase.clone()) } else { Place::Target };
+        let on = if self.schedule(tree).is_ahead(&phase) { StepPlace::Phase(phase.clone()) } else { StepPlace::Target };
         let step = self.step(gate, StepKind::Test, passed, 0, on.clone());
-        if on == Place::Target { self.target.push(step) } else { self.phases.entry(phase).or_default().push(step) }
+        if on == StepPlace::Target { self.target.push(step) } else { self.phases.entry(phase).or_default().push(step) }
     }
 
     fn schedule(&self, tree: &Arc<TaskTree>) -> Schedule {
         let isolation = if self.phase_mode { Isolation::Phase } else { Isolation::None };
-        Schedule::new(tree, &self.progress(), Limits { isolation, ..Limits::default() })
+        Schedule::new(tree, &self.progress(), ScheduleOptions { isolation, ..ScheduleOptions::default() })
     }
 
     fn merge(&mut self, phase: &TaskId) {
         let steps = self.phases.remove(phase).unwrap_or_default();
-        self.target.extend(steps.iter().map(|seen| moved(seen, &Place::Target)));
+        self.target.extend(steps.iter().map(|seen| moved(seen, &StepPlace::Target)));
     }
 
     fn progress(&self) -> Progress {
-        let chain = |place: Place, steps: &Vec<Seen>| Chain {
+        let chain = |place: StepPlace, steps: &Vec<CandidateStep>| Chain {
             branch: OpenBranch { name: BranchName::new("b").unwrap(), place, tip: steps[0].found.commit },
             steps: steps.clone(),
             beside: self.target.iter().map(|seen| seen.found.commit).collect(),
             has_merges: false,
         };
-        let phases = self.phases.iter().map(|(phase, steps)| chain(Place::Phase(phase.clone()), steps));
-        let tasks = self.tasks.iter().map(|(task, steps)| chain(Place::Task(task.clone()), steps));
+        let phases = self.phases.iter().map(|(phase, steps)| chain(StepPlace::Phase(phase.clone()), steps));
+        let tasks = self.tasks.iter().map(|(task, steps)| chain(StepPlace::Task(task.clone()), steps));
         fold(&self.target, &phases.chain(tasks).collect::<Vec<_>>(), "")
     }
 
-    fn next(&self, tree: &Arc<TaskTree>, limits: &Limits) -> Next {
+    fn next(&self, tree: &Arc<TaskTree>, limits: &ScheduleOptions) -> NextAction {
         next(tree, &self.progress(), limits)
     }
 }
@@ -148,22 +150,22 @@ impl World {
 const PASSED: [(StepKind, bool); 4] =
     [(StepKind::Implement, true), (StepKind::Test, true), (StepKind::Review, true), (StepKind::Complete, true)];
 
-fn moved(seen: &Seen, on: &Place) -> Seen {
-    let found = Found { on: on.clone(), ..(*seen.found).clone() };
-    Seen { found: Arc::new(found), ..seen.clone() }
+fn moved(seen: &CandidateStep, on: &StepPlace) -> CandidateStep {
+    let found = StepCommit { on: on.clone(), ..(*seen.found).clone() };
+    CandidateStep { found: Arc::new(found), ..seen.clone() }
 }
 
-fn work(task: &str, number: u32, retry: u32) -> Next {
-    Next::Work { task: id(task), attempt: Attempt { number, of: 5 }, retry }
+fn work(task: &str, number: u32, retry: u32) -> NextAction {
+    NextAction::Work { task: id(task), attempt: AttemptNumber { number, of: 5 }, retry }
 }
 
-fn only(task: &str) -> Limits {
-    Limits { only: Some(id(task)), ..Limits::default() }
+fn only(task: &str) -> ScheduleOptions {
+    ScheduleOptions { only: Some(id(task)), ..ScheduleOptions::default() }
 }
 
-fn stalled(next: Next) -> Vec<String> {
+fn stalled(next: NextAction) -> Vec<String> {
     match next {
-        Next::Stalled(blocked) => blocked.iter().map(Blocked::to_string).collect(),
+        NextAction::Stalled(blocked) => blocked.iter().map(Blocked::to_string).collect(),
         other => panic!("not a stall: {other:?}"),
     }
 }
@@ -171,16 +173,16 @@ fn stalled(next: Next) -> Vec<String> {
 const DIAMOND: [&str; 4] = ["A - -", "B - A", "C - A", "D - B,C"];
 
 #[test]
-fn a_run_comes_to_what_it_is_asked_for_and_to_what_waits_to_land() {
+fn a_run_reaches_requested_tasks_and_waiting_landings() {
     let tree = tree(&["A - -", "B - -", "C - B", "D - -", "E - -", "F - -"], Some(&["A", "B", "C", "D", "E"]));
     let mut world = World::default();
     world.on_branch("A", StepKind::Complete, true, 0);
     for (task, passed) in [("D", true), ("E", false)] {
-        let step = world.step(&id(task), StepKind::Complete, passed, 0, Place::Target);
+        let step = world.step(&id(task), StepKind::Complete, passed, 0, StepPlace::Target);
         world.target.push(step);
     }
     let comes_to = |only: Option<&str>, retry_failed| {
-        let limits = Limits { only: only.map(id), retry_failed, ..Limits::default() };
+        let limits = ScheduleOptions { only: only.map(id), retry_failed, ..ScheduleOptions::default() };
         let schedule = Schedule::new(&tree, &world.progress(), limits);
         ["A", "B", "C", "D", "E", "F", "G"]
             .into_iter()
@@ -198,7 +200,7 @@ fn a_run_comes_to_what_it_is_asked_for_and_to_what_waits_to_land() {
 fn a_diamond_is_worked_from_its_top() {
     let tree = tree(&DIAMOND, None);
     let mut world = World::default();
-    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
     let mut ready = Vec::new();
     for task in ["A", "B", "C", "D"] {
         ready.push(schedule.ready().map(TaskId::as_str).collect::<Vec<_>>().join(" "));
@@ -207,19 +209,19 @@ fn a_diamond_is_worked_from_its_top() {
         schedule.update(&world.progress(), &id(task));
     }
     assert_eq!(ready, ["A", "B C", "C", "D"]);
-    assert_eq!(schedule.next(), Next::Done);
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Done, "the next run has nothing to do");
+    assert_eq!(schedule.next(), NextAction::Done);
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Done, "the next run has nothing to do");
 }
 
 const PHASES: [&str; 5] = ["p1 - - gate", "A p1 -", "p2 - p1", "B p2 -", "C - -"];
 
 #[test]
-fn a_phase_that_is_not_green_holds_up_those_who_wait_for_it() {
+fn a_red_phase_blocks_its_dependents() {
     let tree = tree(&PHASES, Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.complete(&tree, "A");
-    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
-    assert_eq!(schedule.next(), Next::Gate(id("p1")));
+    let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
+    assert_eq!(schedule.next(), NextAction::Gate(id("p1")));
     assert_eq!(schedule.ready().collect::<Vec<_>>(), [&id("C")], "B waits for the gate");
     world.gate(&tree, &id("p1"), true);
     schedule.update(&world.progress(), &id("p1"));
@@ -227,35 +229,35 @@ fn a_phase_that_is_not_green_holds_up_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_red_gate_ends_the_run_and_is_tried_first_by_the_next() {
+fn a_red_gate_ends_the_run_and_runs_first_next() {
     let tree = tree(&PHASES, None);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
-    for limits in [Limits::default(), only("C")] {
+    for limits in [ScheduleOptions::default(), only("C")] {
         let mut schedule = Schedule::new(&tree, &world.progress(), limits);
-        assert_eq!(schedule.next(), Next::Gate(id("p1")));
+        assert_eq!(schedule.next(), NextAction::Gate(id("p1")));
         world.gate(&tree, &id("p1"), false);
         schedule.update(&world.progress(), &id("p1"));
-        assert_eq!(schedule.next(), Next::GateRed(id("p1")));
+        assert_eq!(schedule.next(), NextAction::GateRed(id("p1")));
     }
 }
 
 #[test]
-fn a_leaf_reopened_below_a_gate_is_worked_and_the_gate_run_again() {
+fn a_reopened_leaf_is_worked_and_its_gate_rerun() {
     let tree = tree(&PHASES, None);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), true);
-    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
-    let reset = world.step(&id("A"), StepKind::Reset, true, 0, Place::Target);
+    let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
+    let reset = world.step(&id("A"), StepKind::Reset, true, 0, StepPlace::Target);
     world.target.push(reset);
     schedule.update(&world.progress(), &id("A"));
     assert_eq!(schedule.next(), work("A", 1, 1));
     assert!(!schedule.ready().any(|task| *task == id("B")));
     world.complete(&tree, "A");
     schedule.update(&world.progress(), &id("A"));
-    assert_eq!(schedule.next(), Next::Gate(id("p1")));
+    assert_eq!(schedule.next(), NextAction::Gate(id("p1")));
 }
 
 #[test]
@@ -265,9 +267,9 @@ fn a_gate_stays_stale_when_another_leaf_is_looked_at() {
     world.complete(&tree, "A");
     world.complete(&tree, "B");
     world.gate(&tree, &id("p1"), true);
-    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
     assert_eq!(schedule.next(), work("C", 1, 0));
-    let reset = world.step(&id("A"), StepKind::Reset, true, 0, Place::Target);
+    let reset = world.step(&id("A"), StepKind::Reset, true, 0, StepPlace::Target);
     world.target.push(reset);
     for task in ["A", "B"] {
         schedule.update(&world.progress(), &id(task));
@@ -276,7 +278,7 @@ fn a_gate_stays_stale_when_another_leaf_is_looked_at() {
     for task in ["A", "B"] {
         schedule.update(&world.progress(), &id(task));
     }
-    assert_eq!(schedule.next(), Next::Gate(id("p1")));
+    assert_eq!(schedule.next(), NextAction::Gate(id("p1")));
     assert_eq!(schedule.ready().count(), 0, "C waits for the gate");
 }
 
@@ -285,13 +287,13 @@ fn gates_run_from_the_inside_out() {
     let tree = tree(&["p - - gate", "g p - gate", "A g -", "B p -"], None);
     let mut world = World::default();
     world.complete(&tree, "A");
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("g")));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Gate(id("g")));
     world.complete(&tree, "B");
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("g")));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Gate(id("g")));
     world.gate(&tree, &id("g"), true);
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("p")));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Gate(id("p")));
     world.gate(&tree, &id("p"), true);
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Done);
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Done);
 }
 
 #[test]
@@ -301,8 +303,8 @@ fn what_waits_to_land_comes_first() {
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
     world.attempt("C", 0, &PASSED);
-    for limits in [Limits::default(), only("B"), only("C")] {
-        assert_eq!(world.next(&tree, &limits), Next::Land(id("C")));
+    for limits in [ScheduleOptions::default(), only("B"), only("C")] {
+        assert_eq!(world.next(&tree, &limits), NextAction::Land(id("C")));
     }
 }
 
@@ -311,8 +313,8 @@ fn a_task_that_waits_to_land_meets_no_dependency() {
     let tree = tree(&DIAMOND, None);
     let mut world = World::default();
     world.attempt("A", 0, &PASSED);
-    let schedule = Schedule::new(&tree, &world.progress(), Limits::default());
-    assert_eq!(schedule.next(), Next::Land(id("A")));
+    let schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
+    assert_eq!(schedule.next(), NextAction::Land(id("A")));
     assert_eq!(schedule.ready().count(), 0);
 }
 
@@ -321,8 +323,8 @@ fn a_stall_names_what_blocks_what() {
     let tree = tree(&["A - -", "B - A", "C - B,X", "X - -"], Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.fail(&tree, "A", 5);
-    let told = stalled(world.next(&tree, &Limits::default()));
-    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (left out of execution_order)"]);
+    let told = stalled(world.next(&tree, &ScheduleOptions::default()));
+    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (not in execution_order)"]);
 }
 
 #[test]
@@ -331,69 +333,73 @@ fn a_phase_may_block_too() {
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.fail(&tree, "A", 1);
-    let told = stalled(world.next(&tree, &Limits::default()));
-    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (left out of execution_order)"]);
+    let told = stalled(world.next(&tree, &ScheduleOptions::default()));
+    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (not in execution_order)"]);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
-    let told = Schedule::new(&tree, &world.progress(), Limits::default());
-    assert_eq!(told.next(), Next::Gate(id("p1")), "X is left out and does not hold up the gate");
+    let told = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
+    assert_eq!(told.next(), NextAction::Gate(id("p1")), "X is left out and does not hold up the gate");
     world.complete(&tree, "Y");
     world.gate(&tree, &id("p1"), true);
-    assert_eq!(world.next(&tree, &Limits::default()), work("B", 1, 0));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), work("B", 1, 0));
 }
 
 #[test]
-fn a_failed_task_ends_the_run_it_fails_in_and_no_later_one() {
+fn a_failed_task_ends_only_its_own_run() {
     let tree = tree(&["A - -", "B - -"], None);
     let mut world = World::default();
-    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    let mut schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
     for retry in 0..5 {
         assert_eq!(schedule.next(), work("A", retry + 1, retry));
         world.attempt("A", retry, &[(StepKind::Implement, false)]);
         schedule.update(&world.progress(), &id("A"));
     }
-    let given_up = Next::GiveUp { task: id("A"), reason: Reason::OutOfAttempts };
+    let given_up = NextAction::GiveUp { task: id("A"), reason: GiveUpReason::OutOfAttempts };
     assert_eq!(schedule.next(), given_up);
     world.on_branch("A", StepKind::Complete, false, 0);
     schedule.update(&world.progress(), &id("A"));
-    assert_eq!(schedule.next(), Next::Land(id("A")), "what was tried is told on the target");
+    assert_eq!(schedule.next(), NextAction::Land(id("A")), "what was tried is told on the target");
     world.land(&tree, &id("A"));
     schedule.update(&world.progress(), &id("A"));
-    assert_eq!(schedule.next(), Next::Failed(id("A")));
-    assert_eq!(world.next(&tree, &Limits::default()), work("B", 1, 0));
+    assert_eq!(schedule.next(), NextAction::Failed(id("A")));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), work("B", 1, 0));
     world.complete(&tree, "B");
-    assert_eq!(world.next(&tree, &Limits::default()), Next::Failed(id("A")));
-    assert_eq!(world.next(&tree, &only("A")), Next::Failed(id("A")));
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), NextAction::Failed(id("A")));
+    assert_eq!(world.next(&tree, &only("A")), NextAction::Failed(id("A")));
 }
 
 #[test]
-fn a_failed_task_gets_a_new_budget_once_per_run_when_asked_for() {
+fn a_failed_task_gets_one_new_budget_per_run() {
     let tree = tree(&["A - -", "B - A"], None);
     let mut world = World::default();
     world.fail(&tree, "A", 2);
-    let limits = Limits { max_retries: 2, retry_failed: true, ..Limits::default() };
+    let limits = ScheduleOptions { max_retries: 2, retry_failed: true, ..ScheduleOptions::default() };
     let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
     for (number, retry) in [(1, 2), (2, 3)] {
-        let attempt = Attempt { number, of: 2 };
-        assert_eq!(schedule.next(), Next::Work { task: id("A"), attempt, retry });
+        let attempt = AttemptNumber { number, of: 2 };
+        assert_eq!(schedule.next(), NextAction::Work { task: id("A"), attempt, retry });
         world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Review, false)]);
         schedule.update(&world.progress(), &id("A"));
     }
-    assert!(matches!(schedule.next(), Next::GiveUp { .. }));
-    let begun = Limits { max_retries: 3, ..Limits::default() };
-    let goes_on = Next::Work { task: id("A"), attempt: Attempt { number: 3, of: 3 }, retry: 4 };
+    assert!(matches!(schedule.next(), NextAction::GiveUp { .. }));
+    let begun = ScheduleOptions { max_retries: 3, ..ScheduleOptions::default() };
+    let goes_on = NextAction::Work { task: id("A"), attempt: AttemptNumber { number: 3, of: 3 }, retry: 4 };
     assert_eq!(world.next(&tree, &begun), goes_on, "a budget once opened goes on without being asked for");
     world.on_branch("A", StepKind::Complete, false, 0);
     schedule.update(&world.progress(), &id("A"));
     let later = Schedule::new(&tree, &world.progress(), limits.clone());
     world.land(&tree, &id("A"));
     schedule.update(&world.progress(), &id("A"));
-    assert_eq!(schedule.next(), Next::Failed(id("A")), "not over and over in one run");
-    assert_eq!(later.next(), Next::Land(id("A")));
+    assert_eq!(schedule.next(), NextAction::Failed(id("A")), "not over and over in one run");
+    assert_eq!(later.next(), NextAction::Land(id("A")));
     let mut later = later;
     later.update(&world.progress(), &id("A"));
-    assert!(matches!(later.next(), Next::Work { retry: 4, .. }), "it had failed before that run: {:?}", later.next());
+    assert!(
+        matches!(later.next(), NextAction::Work { retry: 4, .. }),
+        "it had failed before that run: {:?}",
+        later.next()
+    );
 }
 
 #[test]
@@ -402,51 +408,51 @@ fn attempts_are_counted_over_restarts_and_only_with_a_result() {
     let mut world = World::default();
     for retry in 0..4 {
         world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Test, false)]);
-        assert_eq!(world.next(&tree, &Limits::default()), work("A", retry + 2, retry + 1));
+        assert_eq!(world.next(&tree, &ScheduleOptions::default()), work("A", retry + 2, retry + 1));
     }
     world.attempt("A", 4, &PASSED[..3]);
-    assert_eq!(world.next(&tree, &Limits::default()), work("A", 5, 4), "approved but not yet complete");
-    let fewer = Limits { max_retries: 2, ..Limits::default() };
-    let finish = Next::Work { task: id("A"), attempt: Attempt { number: 5, of: 5 }, retry: 4 };
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), work("A", 5, 4), "approved but not yet complete");
+    let fewer = ScheduleOptions { max_retries: 2, ..ScheduleOptions::default() };
+    let finish = NextAction::Work { task: id("A"), attempt: AttemptNumber { number: 5, of: 5 }, retry: 4 };
     assert_eq!(world.next(&tree, &fewer), finish, "what is begun is finished");
     world.attempt("A", 4, &[(StepKind::Review, false)]);
-    let given_up = Next::GiveUp { task: id("A"), reason: Reason::OutOfAttempts };
-    assert_eq!(world.next(&tree, &Limits::default()), given_up);
+    let given_up = NextAction::GiveUp { task: id("A"), reason: GiveUpReason::OutOfAttempts };
+    assert_eq!(world.next(&tree, &ScheduleOptions::default()), given_up);
 }
 
 #[test]
-fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
+fn a_chosen_task_is_worked_alone_and_names_blockers() {
     let lines = ["p - - gate", "A p -", "B p A", "C - B", "X - -"];
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
     assert_eq!(stalled(world.next(&tree, &only("C"))), ["C waits for B (not done)"]);
-    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is left out of execution_order"]);
-    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is no task of this tree"]);
-    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is no task of this tree"]);
+    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is not in execution_order"]);
+    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is not a task of this tree"]);
+    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is not a task of this tree"]);
     world.complete(&tree, "A");
-    assert_eq!(world.next(&tree, &only("A")), Next::Done);
+    assert_eq!(world.next(&tree, &only("A")), NextAction::Done);
     assert_eq!(world.next(&tree, &only("B")), work("B", 1, 0));
     world.complete(&tree, "B");
-    assert_eq!(world.next(&tree, &only("B")), Next::Gate(id("p")), "its end brings the gate about");
+    assert_eq!(world.next(&tree, &only("B")), NextAction::Gate(id("p")), "its end brings the gate about");
     assert_eq!(world.next(&tree, &only("C")), work("C", 1, 0), "a gate that was never red is not C's");
     world.gate(&tree, &id("p"), true);
-    assert_eq!(world.next(&tree, &only("B")), Next::Done);
+    assert_eq!(world.next(&tree, &only("B")), NextAction::Done);
 }
 
 #[test]
 fn phases_are_merged_whole_and_start_with_all_they_need() {
     let lines = ["p1 - - gate", "A p1 -", "B p1 A", "p2 - -", "C p2 -", "D p2 B", "E - C"];
     let tree = tree(&lines, None);
-    let limits = Limits { isolation: Isolation::Phase, ..Limits::default() };
+    let limits = ScheduleOptions { isolation: Isolation::Phase, ..ScheduleOptions::default() };
     let mut world = World { phase_mode: true, ..World::default() };
     let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
     let mut did = Vec::new();
     loop {
         let step = schedule.next();
         let (word, task) = match &step {
-            Next::Work { task, .. } => ("work", task.clone()),
-            Next::Gate(task) => ("gate", task.clone()),
-            Next::MergePhase(task) => ("merge", task.clone()),
+            NextAction::Work { task, .. } => ("work", task.clone()),
+            NextAction::Gate(task) => ("gate", task.clone()),
+            NextAction::MergePhase(task) => ("merge", task.clone()),
             _ => break,
         };
         match word {
@@ -459,19 +465,19 @@ fn phases_are_merged_whole_and_start_with_all_they_need() {
     }
     let expected = "work A, work B, gate p1, merge p1, work C, work D, merge p2, work E";
     assert_eq!(did.join(", "), expected);
-    assert_eq!(schedule.next(), Next::Done);
+    assert_eq!(schedule.next(), NextAction::Done);
 }
 
 #[test]
-fn in_phase_mode_a_phase_waits_for_the_merge_of_another() {
+fn in_phase_mode_a_phase_waits_for_a_merge() {
     let tree = tree(&["p1 - -", "A p1 -", "B p1 -", "p2 - -", "C p2 -", "D p2 A"], None);
-    let limits = Limits { isolation: Isolation::Phase, ..Limits::default() };
+    let limits = ScheduleOptions { isolation: Isolation::Phase, ..ScheduleOptions::default() };
     let mut world = World { phase_mode: true, ..World::default() };
     world.complete(&tree, "A");
     world.fail(&tree, "B", 1);
     let told = stalled(world.next(&tree, &limits));
     assert_eq!(told, ["C waits for A (its phase is not merged)", "D waits for A (its phase is not merged)"]);
-    let Next::Stalled(blocked) = world.next(&tree, &limits) else { panic!("it can go on") };
+    let NextAction::Stalled(blocked) = world.next(&tree, &limits) else { panic!("it can go on") };
     assert_eq!(blocked[0].waits_for[0].failed.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["B"]);
 }
 
@@ -483,7 +489,7 @@ fn a_stall_names_the_tasks_that_failed() {
     world.fail(&tree, "B", 1);
     world.fail(&tree, "C", 1);
     assert_eq!(
-        stalled(world.next(&tree, &Limits::default())),
+        stalled(world.next(&tree, &ScheduleOptions::default())),
         ["E waits for B (failed)", "D waits for g1 (B, C failed)"]
     );
 }
@@ -511,21 +517,21 @@ fn a_thousand_tasks_are_all_scheduled() {
         nodes.insert(words[0].to_owned(), node);
     }
     let tree = Arc::new(TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap());
-    let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
-    let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
+    let open = |_: &TaskId| LeafState::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
+    let mut schedule = Schedule::build(&tree, ScheduleOptions::default(), &open, &|_| GateState::default());
     let (mut tasks, mut gates) = (0, 0);
     loop {
         match schedule.next() {
-            Next::Work { task, .. } => {
-                schedule.set(&task, Standing::Waiting { failed: false });
+            NextAction::Work { task, .. } => {
+                schedule.set(&task, LeafState::Waiting { failed: false });
                 tasks += 1;
             }
-            Next::Land(task) => schedule.set(&task, Standing::Complete { on_target: true }),
-            Next::Gate(gate) => {
+            NextAction::Land(task) => schedule.set(&task, LeafState::Complete { on_target: true }),
+            NextAction::Gate(gate) => {
                 schedule.set_gate(&gate, GateState { runs: 1, green: true, ..GateState::default() });
                 gates += 1;
             }
-            Next::Done => break,
+            NextAction::Done => break,
             other => panic!("{other:?}"),
         }
     }
@@ -576,11 +582,11 @@ fn any_tree() -> impl Strategy<Value = Arc<TaskTree>> {
 
 /// Whether a dependency of a task is met, said in the plainest way. `gathers`: the task lands on the branch of its phase.
 fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &TaskId, gathers: bool) -> bool {
-    let branch = Place::Phase(tree.phase_of(task).clone());
+    let branch = StepPlace::Phase(tree.phase_of(task).clone());
     let there = |leaf: &TaskId| {
         let state = progress.task(leaf);
-        let is_there = |on: &Place| *on == Place::Target || gathers && *on == branch;
-        state.status == Status::Complete && state.newest().is_some_and(|found| is_there(&found.on))
+        let is_there = |on: &StepPlace| *on == StepPlace::Target || gathers && *on == branch;
+        state.status == TaskStatus::Complete && state.newest().is_some_and(|found| is_there(&found.on))
     };
     let below = |node: &TaskId| {
         let mut above = Some(node.clone());
@@ -601,9 +607,9 @@ fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &Task
 }
 
 /// Does what the schedule says, with results at random.
-fn act(world: &mut World, tree: &Arc<TaskTree>, next: &Next, random: &mut fastrand::Rng) -> Option<TaskId> {
+fn act(world: &mut World, tree: &Arc<TaskTree>, next: &NextAction, random: &mut fastrand::Rng) -> Option<TaskId> {
     let task = match next {
-        Next::Work { task, retry, .. } => {
+        NextAction::Work { task, retry, .. } => {
             let failing = random.usize(0..3);
             let steps = match random.u8(0..10) {
                 0..5 => PASSED.to_vec(),
@@ -613,29 +619,29 @@ fn act(world: &mut World, tree: &Arc<TaskTree>, next: &Next, random: &mut fastra
             world.attempt(task.as_str(), *retry, &steps);
             task
         }
-        Next::GiveUp { task, .. } => {
+        NextAction::GiveUp { task, .. } => {
             world.on_branch(task.as_str(), StepKind::Complete, false, 0);
             task
         }
-        Next::Land(task) => {
+        NextAction::Land(task) => {
             world.land(tree, task);
             task
         }
-        Next::Gate(gate) => {
+        NextAction::Gate(gate) => {
             world.gate(tree, gate, random.u8(0..4) > 0);
             gate
         }
-        Next::MergePhase(phase) => {
+        NextAction::MergePhase(phase) => {
             world.merge(phase);
             phase
         }
-        Next::Done
-        | Next::Failed(_)
-        | Next::GateRed(_)
-        | Next::Stalled(_)
-        | Next::Settle(_)
-        | Next::Yield(_)
-        | Next::Mend(_) => {
+        NextAction::Done
+        | NextAction::Failed(_)
+        | NextAction::GateRed(_)
+        | NextAction::Stalled(_)
+        | NextAction::Stranded(_)
+        | NextAction::OtherTree(_)
+        | NextAction::Unreadable(_) => {
             return None;
         }
     };
@@ -643,15 +649,15 @@ fn act(world: &mut World, tree: &Arc<TaskTree>, next: &Next, random: &mut fastra
 }
 
 #[test]
-fn a_phase_that_another_was_merged_into_still_has_its_own() {
+fn a_phase_keeps_its_work_after_another_is_merged() {
     let tree = tree(&["p1 - -", "A p1 -", "p2 - -", "B p2 -"], None);
     let mut world = World { phase_mode: true, ..World::default() };
     world.complete(&tree, "B");
     world.complete(&tree, "A");
-    let branch = |phase: &str, steps: Vec<Seen>, has_merges| Chain {
+    let branch = |phase: &str, steps: Vec<CandidateStep>, has_merges| Chain {
         branch: OpenBranch {
             name: BranchName::new(phase).unwrap(),
-            place: Place::Phase(id(phase)),
+            place: StepPlace::Phase(id(phase)),
             tip: steps[0].found.commit,
         },
         steps,
@@ -661,27 +667,27 @@ fn a_phase_that_another_was_merged_into_still_has_its_own() {
     let (one, two) = (world.phases[&id("p1")].clone(), world.phases[&id("p2")].clone());
     let both = two.iter().chain(&one).cloned().collect();
     let progress = fold(&[], &[branch("p1", one, false), branch("p2", both, true)], "");
-    assert!(["A", "B"].iter().all(|task| progress.task(&id(task)).status == Status::Complete));
+    assert!(["A", "B"].iter().all(|task| progress.task(&id(task)).status == TaskStatus::Complete));
     assert_eq!(progress.open.len(), 2);
 }
 
 /// How far a dependency must have come, leaf by leaf and gate by gate.
-fn plain_level(schedule: &Schedule, phase: usize, dependency: usize) -> Option<Level> {
+fn plain_level(schedule: &Schedule, phase: usize, dependency: usize) -> Option<DependencyLevel> {
     let (tree, items) = (&schedule.tree, &schedule.items);
     if !items[phase].gathers {
-        return Some(Level::OnTarget);
+        return Some(DependencyLevel::OnTarget);
     }
     if items[dependency].phase == phase {
-        return Some(Level::Landed);
+        return Some(DependencyLevel::Landed);
     }
     let standing = |leaf: &TaskId| &items[schedule.index[leaf]].standing;
     let comes_along = |leaf: &TaskId| standing(leaf).comes_with() == Some(&items[phase].id);
     let leaves = tree.leaves_below(&items[dependency].id);
     let has_all = leaves.iter().any(|leaf| comes_along(leaf))
-        && leaves.iter().all(|leaf| comes_along(leaf) || standing(leaf).is_there(Level::OnTarget));
+        && leaves.iter().all(|leaf| comes_along(leaf) || standing(leaf).is_there(DependencyLevel::OnTarget));
     let is_below = |gate: usize| std::iter::successors(Some(gate), |at| items[*at].parent).any(|at| at == dependency);
     let mut gates = items.iter().enumerate().filter(|(_, item)| item.gate.is_some_and(|gate| !gate.green));
-    if has_all && !gates.any(|(gate, _)| is_below(gate)) { None } else { Some(Level::OnTarget) }
+    if has_all && !gates.any(|(gate, _)| is_below(gate)) { None } else { Some(DependencyLevel::OnTarget) }
 }
 
 fn plain_wait(schedule: &Schedule, node: usize, why: Why) -> Wait {
@@ -715,24 +721,24 @@ fn plain_waits(schedule: &Schedule, leaf: usize) -> Vec<Wait> {
     waits
 }
 
-/// What may have become of a leaf, by a number.
-fn any_standing(tree: &TaskTree, number: u8) -> Standing {
+/// What may happened to a leaf, by a number.
+fn any_standing(tree: &TaskTree, number: u8) -> LeafState {
     let roots = tree.roots();
     let gone = TaskId::new("gone").unwrap();
     match number % 8 {
-        0 => Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None },
-        1 => Standing::Waiting { failed: number & 8 == 0 },
-        2 => Standing::Failed { attempts: 1 },
-        3 => Standing::Complete { on_target: false },
-        4 => Standing::Complete { on_target: true },
-        _ => Standing::Elsewhere { phase: roots.get(usize::from(number / 8) % 4).cloned().unwrap_or(gone) },
+        0 => LeafState::Open { attempts: 0, in_budget: 0, begun: false, left_on: None },
+        1 => LeafState::Waiting { failed: number & 8 == 0 },
+        2 => LeafState::Failed { attempts: 1 },
+        3 => LeafState::Complete { on_target: false },
+        4 => LeafState::Complete { on_target: true },
+        _ => LeafState::Elsewhere { phase: roots.get(usize::from(number / 8) % 4).cloned().unwrap_or(gone) },
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn what_is_counted_and_shared_says_what_the_leaves_say(
+    fn shared_counts_agree_with_the_leaves(
         tree in any_tree(),
         numbers in prop::array::uniform16(any::<u8>()),
         later in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
@@ -743,7 +749,7 @@ proptest! {
         let places: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
         let standing = |leaf: &TaskId| any_standing(&tree, numbers[places[leaf] % 16]);
         let gate = |_: &TaskId| GateState { runs: 1, green, ..GateState::default() };
-        let limits = Limits { isolation, ..Limits::default() };
+        let limits = ScheduleOptions { isolation, ..ScheduleOptions::default() };
         let mut schedule = Schedule::build(&tree, limits, &standing, &gate);
         for (at, number) in later {
             let leaves: Vec<TaskId> = tree.nodes().filter(|node| node.is_leaf()).map(|node| node.id.clone()).collect();
@@ -756,7 +762,7 @@ proptest! {
                 prop_assert_eq!(schedule.level(phase, dependency), plain_level(&schedule, phase, dependency));
             }
         }
-        let mut waits = Waits::new(&schedule);
+        let mut waits = Blockers::new(&schedule);
         for leaf in (0..schedule.items.len()).filter(|node| schedule.items[*node].is_leaf) {
             prop_assert_eq!(waits.of(leaf), plain_waits(&schedule, leaf));
         }
@@ -764,14 +770,14 @@ proptest! {
 }
 
 /// Takes or drops what nothing would land.
-fn settle(world: &mut World, stray: &Stray, random: &mut fastrand::Rng) {
+fn settle(world: &mut World, stray: &StrandedWork, random: &mut fastrand::Rng) {
     let steps = match &stray.branch.place {
-        Place::Phase(phase) => world.phases.remove(phase),
-        Place::Task(task) => world.tasks.remove(task),
-        Place::Target => None,
+        StepPlace::Phase(phase) => world.phases.remove(phase),
+        StepPlace::Task(task) => world.tasks.remove(task),
+        StepPlace::Target => None,
     };
     let taken = steps.filter(|_| random.bool()).unwrap_or_default();
-    world.target.extend(taken.iter().map(|seen| moved(seen, &Place::Target)));
+    world.target.extend(taken.iter().map(|seen| moved(seen, &StepPlace::Target)));
 }
 
 proptest! {
@@ -791,8 +797,8 @@ proptest! {
             let tree = &trees[usize::from(round > 2)];
             world.phase_mode = phase_mode;
             let isolation = if phase_mode { Isolation::Phase } else { Isolation::None };
-            let limits = Limits { max_retries, isolation, retry_failed, ..Limits::default() };
-            while let Next::Settle(stray) = next(tree, &world.progress(), &limits) {
+            let limits = ScheduleOptions { max_retries, isolation, retry_failed, ..ScheduleOptions::default() };
+            while let NextAction::Stranded(stray) = next(tree, &world.progress(), &limits) {
                 settle(&mut world, &stray, &mut random);
             }
             let mut schedule = Schedule::new(tree, &world.progress(), limits.clone());
@@ -806,7 +812,7 @@ proptest! {
                     is_met(tree, &progress, task, dependency, schedule.gathers(tree.phase_of(task)))
                 };
                 match &next {
-                    Next::Work { task, attempt, retry } => {
+                    NextAction::Work { task, attempt, retry } => {
                         for dependency in tree.dependencies(task) {
                             prop_assert!(met(task, dependency), "{task} needs {dependency}");
                         }
@@ -816,36 +822,36 @@ proptest! {
                         prop_assert!(schedule.ready().eq(fresh.ready()), "a run that starts now sees the same");
                         prop_assert_eq!(fresh.next(), next.clone());
                     }
-                    Next::Land(task) if progress.task(task).status == Status::Complete => {
-                        let is_done = |leaf: &&TaskId| progress.task(leaf).status == Status::Complete;
+                    NextAction::Land(task) if progress.task(task).status == TaskStatus::Complete => {
+                        let is_done = |leaf: &&TaskId| progress.task(leaf).status == TaskStatus::Complete;
                         let needed = tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed));
                         for leaf in needed.filter(is_done) {
                             prop_assert!(met(task, leaf), "{task} is built on {leaf}");
                         }
                     }
-                    Next::Done => {
+                    NextAction::Done => {
                         let done = |task: &TaskId| is_met(tree, &progress, &id("nobody"), task, false);
                         prop_assert!(tree.order().iter().all(done));
                         let green = |gate: &&crate::plan::tree::TaskNode| {
                             progress.gate(&gate.id, tree.leaves_below(&gate.id)).green
                         };
                         prop_assert!(tree.gates().iter().all(green));
-                        let is_there = |state: &TaskState| state.newest().is_some_and(|found| found.on == Place::Target);
-                        for (task, state) in progress.tasks().filter(|(_, state)| state.status == Status::Complete) {
+                        let is_there = |state: &TaskState| state.newest().is_some_and(|found| found.on == StepPlace::Target);
+                        for (task, state) in progress.tasks().filter(|(_, state)| state.status == TaskStatus::Complete) {
                             prop_assert!(is_there(state), "{task} is done and forgotten");
                         }
                     }
-                    Next::Stalled(blocked) => {
+                    NextAction::Stalled(blocked) => {
                         prop_assert!(blocked.iter().all(|blocked| !blocked.waits_for.is_empty()), "{blocked:?}");
                     }
                     _ => {}
                 }
                 let Some(task) = act(&mut world, tree, &next, &mut random) else { break };
                 let progress = world.progress();
-                let is_merged = matches!(next, Next::MergePhase(_));
-                let is_gathered = progress.task(&task).status == Status::Complete
-                    && progress.task(&task).newest().is_some_and(|found| matches!(found.on, Place::Phase(_)));
-                // Whatever happens to the branch of a phase is read anew.
+                let is_merged = matches!(next, NextAction::MergePhase(_));
+                let is_gathered = progress.task(&task).status == TaskStatus::Complete
+                    && progress.task(&task).newest().is_some_and(|found| matches!(found.on, StepPlace::Phase(_)));
+                // Whatever happens to the branch of a phase is read again.
                 if is_merged || is_gathered {
                     schedule = Schedule::new(tree, &progress, limits.clone());
                 } else {

@@ -12,7 +12,7 @@ use crate::event::{
 use crate::ids::NodeId;
 use crate::text::without_durations;
 
-/// How often the run has come to the node it is at; behind a dot, to the node of that id.
+/// How often the run has reached the node it is at; after a dot, to the node of that id.
 const VISIT_COUNT: &str = "internal.node_visit_count";
 
 /// An event that cannot follow the ones before it.
@@ -129,7 +129,7 @@ impl State {
         };
         if let Some(from) = &data.from {
             if !self.can_start_at(from) {
-                return Err(format!("the run has not come to `{from}`"));
+                return Err(format!("the run has not reached `{from}`"));
             }
             self.go_back_to(from);
         } else if let Position::Running { interrupted, .. } = &mut self.position {
@@ -142,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    /// The next node is one the run has come to before.
+    /// The next node is one the run has reached before.
     fn go_back_to(&mut self, node: &NodeId) {
         if let Position::Running { turns, .. } = &self.position {
             let turns = turns.clone();
@@ -158,7 +158,7 @@ impl State {
         self.position = Position::Ready { visit, not_before: None };
     }
 
-    /// Somebody has looked at a run that failed and wants it to go on: what bounds it is counted from here.
+    /// A failed run is resumed: its limits count from here.
     fn count_anew(&mut self) {
         self.failed_at = None;
         self.gate_retries.clear();
@@ -210,7 +210,7 @@ impl State {
         Ok(())
     }
 
-    /// An agent that starts over does not go on with what it said before.
+    /// An agent that starts over does not continue with what it said before.
     fn forget_turns(&mut self, turns: &[TurnMark]) {
         if let Some(ranges) = self.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
             ranges.retain(|range| !turns.iter().any(|turn| turn.messages.as_ref() == Some(range)));
@@ -266,8 +266,8 @@ impl State {
                 if visit.node == data.node_id && visit.visit == data.visit => {}
             _ => return Err(format!("`{}` is not running", data.node_id)),
         }
-        // A person looked at it and wants another round: what repeats from here on is counted anew. What stood in for
-        // a person has looked at nothing.
+        // A person looked at it and wants another round: what repeats from here on is counted again. What was in for a
+        // person has looked at nothing.
         if !matches!(data.source.as_str(), "auto-approve" | "default") {
             for node in self.nodes.values_mut() {
                 node.repeats = 0;
@@ -348,7 +348,7 @@ impl State {
         self.position = Position::Ready { visit, not_before: None };
     }
 
-    /// A run that begins again forgets what its nodes said, but not how often it came to them: that bounds it.
+    /// A run that starts again forgets what its nodes said, but not how often it came to them: that bounds it.
     pub(super) fn restart(&mut self) {
         self.completed.clear();
         self.context = self.initial_context.clone();
@@ -439,8 +439,8 @@ pub fn result_digest(outcome: &Outcome, trees: &Snapshot, output: Option<&str>) 
     digest(&(text + output.unwrap_or_default()))
 }
 
-/// Tells texts apart that differ in more than how long something took. FNV-1a, which stays the same from build to build:
-/// digests are part of kept states and of records.
+/// A digest of a text without its durations. FNV-1a, which stays the same from build to build: digests are part of kept
+/// states and of records.
 pub fn digest(text: &str) -> u64 {
     let text = without_durations(text);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,4 +1,4 @@
-//! A context that forks from another: both tell of it, and what is folded of the one becomes the beginning of the other.
+//! A context that forks from another: both report it, and what is folded of the one becomes the beginning of the other.
 
 use super::{Position, State, Visit};
 use crate::budget::Spent;
@@ -6,8 +6,8 @@ use crate::event::{ContextForked, ForkKind};
 use crate::ids::{ContextId, NodeId};
 
 impl State {
-    /// The first time it is told, by the context that is forked; the second time by the new one, whose chain goes on from
-    /// there.
+    /// The first time it is told, by the context that is forked; the second time by the new one, whose chain continues
+    /// from there.
     pub(super) fn forked(&mut self, data: &ContextForked) -> Result<(), String> {
         self.must_run()?;
         if data.from != self.id {

@@ -1,4 +1,4 @@
-//! What has become of a session: a fold over its recorded events.
+//! What happened to a session: a fold over its recorded events.
 //!
 //! Nothing here is ever written beside the facts. An event that cannot follow the ones before it is an error, never
 //! skipped: it means the record was tampered with or written by a broken program.
@@ -18,11 +18,11 @@ pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
 use crate::event::{
-    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, Snapshot, Written,
+    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, PreEncoded, Snapshot,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
-/// Whether the run goes on.
+/// Whether the run continues.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
@@ -54,7 +54,7 @@ pub enum Phase {
 pub struct Visit {
     /// The node.
     pub node: NodeId,
-    /// How often the run has come to it, from 1.
+    /// How often the run has reached it, from 1.
     pub visit: u32,
     /// The attempt within the visit, from 1.
     pub attempt: u32,
@@ -69,7 +69,7 @@ pub struct TurnMark {
     pub turn: TurnId,
     /// Its messages.
     pub messages: Option<MessageRange>,
-    /// What its agent needs to go on after it.
+    /// What its agent needs to continue after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_state: Option<Value>,
     /// The agent's kind and model; none of a command.
@@ -80,7 +80,7 @@ pub struct TurnMark {
     pub is_last: bool,
 }
 
-/// Where the run stands.
+/// Where the run is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Position {
@@ -97,7 +97,7 @@ pub enum Position {
         visit: Visit,
         /// Since when.
         since: Timestamp,
-        /// The commits its working copies stood at.
+        /// The commits its worktrees was at.
         base: Snapshot,
         /// Its turns so far.
         turns: Vec<TurnMark>,
@@ -111,9 +111,9 @@ pub enum Position {
 /// What is known of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeState {
-    /// How often the run has come to it.
+    /// How often the run has reached it.
     pub visits: u32,
-    /// How often it had when somebody resumed the run after it had failed: limits count from there.
+    /// Its visits when the failed run was last resumed: limits count from there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub visits_before: u32,
     /// Attempts after the first in its newest visit.
@@ -132,7 +132,7 @@ pub struct NodeState {
     /// The command of its newest visit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<RanCommand>,
-    /// The conversation its newest visit went on with.
+    /// The conversation its newest visit continued with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
 }
@@ -152,7 +152,7 @@ pub struct State {
     /// The context.
     #[serde(default = "ContextId::main")]
     pub id: ContextId,
-    /// It runs beside others, and its session's root tells whether that goes on.
+    /// It is a parallel branch, and its session's root decides whether it continues.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_branch: bool,
     /// The contexts that were forked from it.
@@ -161,11 +161,11 @@ pub struct State {
     /// Its branch in each repository.
     #[serde(default)]
     pub branches: BTreeMap<RepoName, BranchName>,
-    /// Whether it goes on.
+    /// Whether it continues.
     pub phase: Phase,
-    /// Where it stands.
+    /// Where it is.
     pub position: Position,
-    /// Where the repositories stood at the start.
+    /// Where the repositories was at the start.
     pub base: Snapshot,
     /// The newest recorded commit of each repository.
     pub work: Snapshot,
@@ -181,13 +181,13 @@ pub struct State {
     pub gate_retries: BTreeMap<NodeId, u32>,
     /// Gates that sent the run back and have not been run again since.
     pub recheck: BTreeSet<NodeId>,
-    /// What the nodes have told each other.
+    /// The context updates of the nodes.
     pub context: BTreeMap<String, Value>,
-    /// The context the run began with, for a restart.
+    /// The context the run started with, for a restart.
     pub initial_context: BTreeMap<String, Value>,
     /// The messages of each conversation, in order.
     pub threads: BTreeMap<String, Vec<MessageRange>>,
-    /// What the agent of a conversation needs to go on with it, where its messages are not enough.
+    /// What the agent of a conversation needs to continue with it, where its messages are not enough.
     #[serde(default)]
     pub thread_states: BTreeMap<String, Value>,
     /// The number of the last turn.
@@ -213,7 +213,7 @@ pub struct State {
 }
 
 impl State {
-    /// A session that will begin at this node, and to which nothing has happened yet.
+    /// A session that will start at this node, and to which nothing has happened yet.
     pub fn new(start_node: NodeId) -> Self {
         let first = Visit { node: start_node, visit: 1, attempt: 1, from: None };
         Self {
@@ -268,7 +268,7 @@ impl State {
         self.nodes.get(node).and_then(|state| state.outcome.as_ref())
     }
 
-    /// How often the run has come to a node.
+    /// How often the run has reached a node.
     pub fn visits(&self, node: &NodeId) -> u32 {
         self.nodes.get(node).map_or(0, |state| state.visits)
     }
@@ -284,7 +284,7 @@ impl State {
         self.failed_at.as_ref().or(self.completed.last()).filter(|_| failed)
     }
 
-    /// Whether the run can go on at a node: it has come to it before, or failed on the way to it.
+    /// Whether the run can continue at a node: it has reached it before, or failed on the way to it.
     pub fn can_start_at(&self, node: &NodeId) -> bool {
         self.visits(node) > 0 || self.failed_node() == Some(node)
     }
@@ -297,18 +297,18 @@ impl State {
         let retries = nodes.filter(|(_, node)| node.retries > 0).map(|(id, node)| (id.clone(), node.retries));
         Checkpoint {
             current_node,
-            completed_nodes: Written::list(&self.completed),
-            node_outcomes: Written::map(outcomes),
+            completed_nodes: PreEncoded::list(&self.completed),
+            node_outcomes: PreEncoded::map(outcomes),
             context: self.context.clone(),
             node_retries: retries.collect(),
-            visits: Written::map(visits),
+            visits: PreEncoded::map(visits),
             next_node: self.next_node().cloned(),
             workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
             extra: Default::default(),
         }
     }
 
-    /// Where the session's branches stand: at the newest commit, or at the newest step where they carry steps alone.
+    /// Where the session's branches are: at the newest commit, or at the newest step where they carry steps alone.
     pub fn on_branches(&self) -> Snapshot {
         match &self.task {
             Some(task) if task.of.commits == Commits::Steps => {
@@ -323,7 +323,7 @@ impl State {
         matches!(&self.position, Position::Running { turns, .. } if !turns.is_empty())
     }
 
-    /// What the agent needs to go on with the conversation of the running node, or with the one named `thread`.
+    /// What the agent needs to continue with the conversation of the running node, or with the one named `thread`.
     pub fn agent_state(&self, thread: Option<&str>) -> Option<&Value> {
         let of_node = match &self.position {
             Position::Running { turns, .. } => turns.iter().rev().find_map(|turn| turn.agent_state.as_ref()),
@@ -347,7 +347,7 @@ impl Phase {
     }
 }
 
-/// What tells a reached limit from others: a limit that was raised can be reached again.
+/// The identity of a reached limit: one that was raised can be reached again.
 pub fn limit_mark(data: &BudgetExceeded) -> String {
     let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     format!("{}{node} {} {}", data.scope, data.limit, data.of)

@@ -16,15 +16,15 @@ pub struct Attempt {
     pub number: u32,
     /// The attempts of the budget.
     pub of: u32,
-    /// The code it began with.
+    /// The code it started with.
     pub code: CommitId,
-    /// The commit whose files were laid over the working copy before it.
+    /// The commit whose files were laid over the worktree before it.
     #[serde(default)]
     pub laid: Option<CommitId>,
     /// It has failed, and a step says so.
     #[serde(default)]
     pub has_failed: bool,
-    /// Nothing was begun behind the step that says so: that is how it ended.
+    /// Nothing was started after the step that says so: that is how it ended.
     #[serde(default)]
     pub is_told: bool,
     /// Its newest test step has passed.
@@ -43,7 +43,7 @@ pub struct FailedAttempt {
     /// It ended outside of its steps, and that one only says so.
     #[serde(default)]
     pub outside: bool,
-    /// The code it began with.
+    /// The code it started with.
     pub before: CommitId,
     /// The code it left.
     pub after: CommitId,
@@ -52,7 +52,7 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// The step that failed; none where nobody knows what its status says.
+    /// The step that failed; none where its status is unknown.
     pub fn step(&self) -> Option<StepKind> {
         StepKind::from_status(&self.status).filter(|(_, passed)| !passed).map(|(step, _)| step)
     }
@@ -65,7 +65,7 @@ pub struct TaskWork {
     pub of: TaskOf,
     /// The newest attempt.
     pub attempt: Option<Attempt>,
-    /// The newest step's commit; where there is none, the commit the session began at.
+    /// The newest step's commit; where there is none, the commit the session started at.
     pub step: CommitId,
     /// The status of the newest step.
     pub status: Option<String>,
@@ -75,14 +75,14 @@ pub struct TaskWork {
     pub feedback: Vec<Feedback>,
     /// The attempts of this session that failed.
     pub failed: Vec<FailedAttempt>,
-    /// What is about to move, or has moved and nobody has said so: one branch for each repository.
+    /// Moves that are pending or not yet confirmed: one branch for each repository.
     pub landing: Vec<Landing>,
     /// The commit the target moved to.
     pub landed: Option<CommitId>,
 }
 
 impl TaskWork {
-    /// A task on which nothing was done yet, begun at this commit.
+    /// A task on which nothing was done yet, started at this commit.
     pub(super) fn new(of: &TaskOf, begun: Option<CommitId>) -> Self {
         Self {
             of: of.clone(),
@@ -116,7 +116,7 @@ impl TaskWork {
         self.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
     }
 
-    /// The newest step, and whether it went well; none where there is none, or nobody knows what its status says.
+    /// The newest step, and whether it went well; none without one, or where its status is unknown.
     pub fn newest(&self) -> Option<(StepKind, bool)> {
         StepKind::from_status(self.status.as_deref()?)
     }
@@ -138,7 +138,7 @@ impl State {
         self.task.as_deref_mut().map(change).ok_or_else(|| "the session works on no task".to_owned())
     }
 
-    /// An attempt is a pass of its own: it begins with the files of the one before and with nothing else of it.
+    /// An attempt is a pass of its own: it starts with the files of the one before and with nothing else of it.
     pub(super) fn attempt_started(&mut self, data: &AttemptStarted) -> Result<(), String> {
         match self.phase {
             Phase::Running if self.nodes.is_empty() => {}

@@ -1,17 +1,17 @@
-//! What the output of a test command tells: how many tests passed, and the names of those that failed.
+//! Results in the output of a test command: how many tests passed, and the names of those that failed.
 //!
 //! Every reader sees the output once, line by line, while it comes, and believes only the lines a framework writes itself.
 //! Where a command runs several test programs, their numbers are added up.
 
-mod failing;
-mod heard;
+mod failing_tests;
+mod test_output;
 
 use std::borrow::Cow;
 
 use super::Counts;
 
-pub use failing::failing;
-pub use heard::Heard;
+pub use failing_tests::failing;
+pub use test_output::TestOutput;
 
 impl Counts {
     /// The sum of two runs.
@@ -25,10 +25,11 @@ impl Counts {
 }
 
 /// What a line of a framework's summary says.
-type Reader = fn(&str) -> Option<Counts>;
+type SummaryParser = fn(&str) -> Option<Counts>;
 
-/// The readers of single lines, the most unmistakable first; behind them come those of several.
-const READERS: [(&str, Reader); 4] = [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
+/// The readers of single lines, the most unmistakable first; after them come those of several.
+const READERS: [(&str, SummaryParser); 4] =
+    [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
 
 /// Counts while lines come, by all readers that are asked for.
 #[derive(Debug, Clone)]
@@ -179,7 +180,7 @@ fn nextest(line: &str) -> Option<Counts> {
     Some(counts)
 }
 
-/// Leaves out what stands in round brackets, commas included.
+/// Leaves out what is in round brackets, commas included.
 fn without_brackets(text: &str) -> String {
     let mut depth = 0_usize;
     let mut outside = String::new();
@@ -243,7 +244,7 @@ fn jest(line: &str) -> Option<Counts> {
 /// `FAILED (failures=1, errors=2, expected failures=1)`. What was expected to fail and did counts as skipped.
 #[derive(Debug, Clone, Default)]
 struct Unittest {
-    /// How many ran, until it is told how they ended.
+    /// How many ran, until their results are known.
     ran: Option<u64>,
     found: Option<Counts>,
 }
@@ -280,13 +281,13 @@ impl Unittest {
     }
 }
 
-/// `--- PASS: TestA (0.00s)` for each test and subtest go tells of; a package of which it tells nothing more than
-/// `ok` or `FAIL` counts as one.
+/// `--- PASS: TestA (0.00s)` for each test and subtest go reports; a package of which it tells nothing more than `ok`
+/// or `FAIL` counts as one.
 #[derive(Debug, Clone, Default)]
 struct Go {
     counts: Counts,
     has_found: bool,
-    /// Whether tests of the package were told, and failures among them.
+    /// Whether tests of the package were reported, and failures among them.
     told: bool,
     failures: bool,
 }
@@ -392,7 +393,7 @@ ERROR tests/test_b.py::test_db - RuntimeError: no database
     }
 
     #[test]
-    fn unittest_tells_how_many_ran_and_what_came_of_them() {
+    fn unittest_reports_how_many_ran_and_their_results() {
         let rule = "-".repeat(70);
         let output = |ran: &str, end: &str| format!("...F\n{rule}\nRan {ran} in 0.003s\n\n{end}\n");
         check("unittest", &output("15 tests", "OK"), counts(15, 0, 0));
@@ -448,7 +449,7 @@ Ran all test suites.
     }
 
     #[test]
-    fn go_counts_tests_and_packages_it_tells_nothing_of() {
+    fn go_counts_tests_and_silent_packages() {
         let verbose = "\
 === RUN   TestAdd
 --- PASS: TestAdd (0.00s)

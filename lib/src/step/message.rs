@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Counts, TestFacts, TestKind};
 use crate::ids::{SessionId, StepName, TaskId};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// Names in subjects are cut to this many characters.
 const NAME: usize = 50;
 
-/// Which step of a task a commit tells of.
+/// Which step of a task a commit reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepKind {
-    /// A run over a tree began.
+    /// A run over a tree started.
     RunStart,
     /// The agent worked.
     Implement,
@@ -65,8 +65,8 @@ impl StepKind {
         }
     }
 
-    /// The step such a word tells of, and whether it went well; none for other words, and for a task that was skipped: no
-    /// step of it was done.
+    /// The step such a word reports, and whether it went well; none for other words, and for a task that was skipped:
+    /// no step of it was done.
     pub fn from_status(status: &str) -> Option<(Self, bool)> {
         let (word, passed) = match status {
             "failed" => ("complete", false),
@@ -84,7 +84,7 @@ impl StepKind {
 
 /// Which attempt of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptNumber {
     /// Counted from 1 within the budget.
     pub number: u32,
     /// How many the budget has.
@@ -108,7 +108,7 @@ pub struct Step {
     pub review_log: Option<String>,
     /// Where the report is.
     pub report: Option<String>,
-    /// Somebody decided that the task counts as complete.
+    /// The task was skipped by decision.
     pub skipped: bool,
     /// The task was completed without a test.
     pub untested: bool,
@@ -172,16 +172,17 @@ impl Step {
         }
     }
 
-    /// The subject of the commit. `attempt` stands behind what failed; in a failed task it is the last one.
-    pub fn subject(&self, target: &str, name: &str, attempt: Option<Attempt>) -> String {
+    /// The subject of the commit. `attempt` is after what failed; in a failed task it is the last one.
+    pub fn subject(&self, target: &str, name: &str, attempt: Option<AttemptNumber>) -> String {
         let task = self.task.as_ref().map_or("", TaskId::as_str);
         let name = shown_name(name);
-        let tried = attempt.map_or_else(String::new, |Attempt { number, of }| format!(" (attempt {number}/{of})"));
+        let tried =
+            attempt.map_or_else(String::new, |AttemptNumber { number, of }| format!(" (attempt {number}/{of})"));
         let what = match (&self.kind, self.passed) {
             (StepKind::RunStart, _) => "run started".to_owned(),
             (StepKind::Implement, true) => format!("implement \"{name}\""),
             (StepKind::Implement, false) => match attempt {
-                Some(Attempt { number, of }) => format!("implement \"{name}\" (failed, attempt {number}/{of})"),
+                Some(AttemptNumber { number, of }) => format!("implement \"{name}\" (failed, attempt {number}/{of})"),
                 None => format!("implement \"{name}\" (failed)"),
             },
             (StepKind::Test, true) => format!("tests pass for \"{name}\""),
@@ -191,7 +192,7 @@ impl Step {
             (StepKind::Complete, true) if self.skipped => format!("skipped \"{name}\""),
             (StepKind::Complete, true) => format!("complete \"{name}\""),
             (StepKind::Complete, false) => match attempt {
-                Some(Attempt { number, .. }) => format!("failed \"{name}\" after {number} retries"),
+                Some(AttemptNumber { number, .. }) => format!("failed \"{name}\" after {number} retries"),
                 None => format!("failed \"{name}\""),
             },
             (StepKind::Reset, _) => format!("reset \"{name}\""),
@@ -246,16 +247,16 @@ impl Step {
     }
 
     /// The whole message of the commit.
-    pub fn message(&self, target: &str, name: &str, attempt: Option<Attempt>, body: &str) -> Message {
-        Message { subject: self.subject(target, name, attempt), body: body.to_owned(), trailers: self.trailers() }
+    pub fn message(&self, target: &str, name: &str, attempt: Option<AttemptNumber>, body: &str) -> CommitMessage {
+        CommitMessage { subject: self.subject(target, name, attempt), body: body.to_owned(), trailers: self.trailers() }
     }
 
     /// The facts of a step commit made for `target`; none when the message is not one.
-    pub fn read(message: &Message, target: &str) -> Option<Self> {
+    pub fn read(message: &CommitMessage, target: &str) -> Option<Self> {
         let rest = message.subject.strip_prefix("task(")?.strip_prefix(target)?.strip_prefix('@')?;
         let (task, rest) = rest.split_once('@')?;
         let (status, what) = rest.split_once("): ")?;
-        // A branch whose name goes on where this one ends has its own ids there, and more `@` behind them.
+        // A branch whose name continues where this one ends has its own ids there, and more `@` after them.
         StepName::new(status).ok()?;
         let task = if task.is_empty() { None } else { Some(TaskId::new(task).ok()?) };
         let step = Self::from_trailers(message, task, what)?;
@@ -263,13 +264,13 @@ impl Step {
     }
 
     /// The facts of a commit of the older form, which names no branch: `task(T001): …`.
-    pub fn read_old(message: &Message) -> Option<Self> {
+    pub fn read_old(message: &CommitMessage) -> Option<Self> {
         let (task, what) = message.subject.strip_prefix("task(")?.split_once("): ")?;
         let step = Self::from_trailers(message, Some(TaskId::new(task).ok()?), what)?;
         (step.kind != StepKind::RunStart).then_some(step)
     }
 
-    fn from_trailers(message: &Message, task: Option<TaskId>, what: &str) -> Option<Self> {
+    fn from_trailers(message: &CommitMessage, task: Option<TaskId>, what: &str) -> Option<Self> {
         let text = |key: &str| message.trailer(key).map(str::to_owned);
         let says = |key: &str, word: &str| message.trailer(key).is_some_and(|value| value.eq_ignore_ascii_case(word));
         let kind = StepKind::from_word(message.trailer("Arborist-Step")?)?;
@@ -299,7 +300,7 @@ impl Step {
     }
 }
 
-fn test_facts(message: &Message) -> TestFacts {
+fn test_facts(message: &CommitMessage) -> TestFacts {
     let number = |key: &str| message.trailer(key).and_then(|value| value.parse::<u64>().ok());
     let counts = ["Arborist-Test-Passed", "Arborist-Test-Failed", "Arborist-Test-Skipped"].map(number);
     let [passed, failed, skipped] = counts.map(Option::unwrap_or_default);
@@ -315,8 +316,8 @@ fn test_facts(message: &Message) -> TestFacts {
     }
 }
 
-/// What the newest Arborist calls a branch in its subjects: the last part of its name without a version (`--v3`), and of
-/// one that begins with the id of a ticket (`os-47-slug`) that id. None where that is the branch's own name.
+/// What the newest Arborist calls a branch in its subjects: the last part of its name without a version (`--v3`), and
+/// of one that starts with the id of a ticket (`os-47-slug`) that id. None where that is the branch's own name.
 pub fn short_id(branch: &str) -> Option<&str> {
     let last = branch.rsplit('/').next()?;
     let is_version = |tail: &str| tail.strip_prefix('v').is_some_and(is_number);
@@ -352,7 +353,7 @@ pub fn shown_name(name: &str) -> String {
     line.chars().take(NAME - 3).chain("...".chars()).collect()
 }
 
-/// What stands between the first and the last quote.
+/// What is between the first and the last quote.
 fn quoted(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('"')?;
     rest.rsplit_once('"').map(|(name, _)| name.to_owned())
@@ -369,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_has_a_short_id_unless_that_is_its_name() {
+    fn a_branch_has_a_short_id_unless_that_is_itself() {
         let cases = [
             ("feature/os-47-slug--v3", Some("os-47")),
             ("feature/os-47", Some("os-47")),

@@ -1,4 +1,4 @@
-//! The steps of a task: what they ask, how their answers are read, and the commits that tell of them.
+//! The steps of a task: what they ask, how their answers are read, and the commits that report them.
 
 pub mod counts;
 mod message;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::event::{Feedback, FeedbackKind};
 pub use crate::plan::tree::TestKind;
-pub use message::{Attempt, Step, StepKind, short_id, shown_name};
+pub use message::{AttemptNumber, Step, StepKind, short_id, shown_name};
 pub use reason::{failure, reason, reason_of};
 
 /// How many tests did what.
@@ -35,7 +35,7 @@ pub struct TestFacts {
     pub kind: TestKind,
     /// The counts of the commands of that kind, where they could be read.
     pub counts: Option<Counts>,
-    /// How long all commands took, where it is told.
+    /// How long all commands took, if known.
     pub runtime: Option<Duration>,
     /// Where the whole output is.
     pub log: Option<String>,
@@ -56,7 +56,7 @@ pub struct RanTest {
     pub stdout: String,
     /// What it complained about.
     pub stderr: String,
-    /// How many tests it told of, where it did.
+    /// The test counts, if known.
     pub counts: Option<Counts>,
     /// The tests that failed, where something is left out of what it printed.
     pub failing: Vec<String>,

@@ -4,16 +4,16 @@ use super::{Feedback, FeedbackKind, report, text};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::text::excerpt;
 
-/// How much of what earlier attempts left behind the next one is told, in characters.
+/// How much feedback of earlier attempts the next one gets, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct FeedbackLimits {
     /// Of one feedback; its end is kept.
     pub each: usize,
     /// Of all of them; the newest are kept.
     pub all: usize,
 }
 
-impl Default for Bounds {
+impl Default for FeedbackLimits {
     fn default() -> Self {
         Self { each: text::FEEDBACK, all: 5 * text::FEEDBACK }
     }
@@ -33,7 +33,7 @@ const ROOM_FOR_NAMES: usize = text::FEEDBACK / 2;
 
 /// Asks an agent to do a task. `tests` are the commands its work will be checked with, `feedback` is what came of the
 /// attempts so far, oldest first.
-pub fn implement(task: &TaskNode, feedback: &[Feedback], tests: &[TestCommand], bounds: Bounds) -> String {
+pub fn implement(task: &TaskNode, feedback: &[Feedback], tests: &[TestCommand], bounds: FeedbackLimits) -> String {
     let mut prompt = opening("Implement task", task);
     prompt.push_str("\nWork in the current directory. Make all necessary file changes.\n");
     let mut checks = tests.iter().filter(|test| test.kind.is_test()).peekable();
@@ -48,7 +48,7 @@ pub fn implement(task: &TaskNode, feedback: &[Feedback], tests: &[TestCommand], 
 }
 
 /// What earlier attempts failed of, oldest first. Where that is too much, the newest is worth the most.
-pub fn lessons(feedback: &[Feedback], bounds: Bounds) -> String {
+pub fn lessons(feedback: &[Feedback], bounds: FeedbackLimits) -> String {
     let mut blocks = Vec::new();
     let mut room = bounds.all;
     for one in feedback.iter().rev() {
@@ -81,8 +81,8 @@ fn heading(feedback: &Feedback) -> String {
     format!("--- Previous {what} ---")
 }
 
-/// What the whole output of failed commands tells the next attempt, in which `log` it finds what is left out, and which
-/// tests it names. The names come last, where cutting the text never takes them away.
+/// The feedback from failed commands: their output, the `log` with the rest, and the failed tests. The names come last,
+/// where cutting the text never takes them away.
 pub fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
     let log = log.filter(|_| output.chars().count() + ROOM_FOR_NAMES > text::FEEDBACK);
     let mut below = log.map(|log| format!("\n\nThe whole output is in {log}\n")).unwrap_or_default();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_attempt_is_told_the_task_and_its_tests() {
+    fn the_first_attempt_gets_the_task_and_its_tests() {
         let tests = r#"[{"type": "setup", "command": "make db"}, {"type": "unit", "command": "pytest -x"}]"#;
         let task = task("Tables for users and posts.", tests);
         let expected = "Implement task T001: Create schema\n\
@@ -193,11 +193,11 @@ mod tests {
                         \n\
                         The work is checked with:\n\
                         - unit: pytest -x\n";
-        assert_eq!(implement(&task, &[], &task.test_commands, Bounds::default()), expected);
+        assert_eq!(implement(&task, &[], &task.test_commands, FeedbackLimits::default()), expected);
     }
 
     #[test]
-    fn a_later_attempt_is_told_what_the_earlier_ones_failed_of() {
+    fn a_later_attempt_gets_earlier_failures_as_feedback() {
         let feedback = [
             feedback(FeedbackKind::RunnerError, "no model\n"),
             feedback(FeedbackKind::TestFailure, "FAILED test_user"),
@@ -221,22 +221,22 @@ mod tests {
                         \n\
                         --- Previous lint failure ---\n\
                         [exit 1]\n";
-        assert_eq!(implement(&task("", "[]"), &feedback, &[], Bounds::default()), expected);
+        assert_eq!(implement(&task("", "[]"), &feedback, &[], FeedbackLimits::default()), expected);
     }
 
     #[test]
     fn feedback_is_cut_to_its_end_and_to_the_newest() {
         let long = "x".repeat(100) + "the end";
         let feedback: Vec<_> = (0..5).map(|n| feedback(FeedbackKind::Rejected, &format!("{n} {long}"))).collect();
-        let prompt = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 60 });
+        let prompt = implement(&task("", "[]"), &feedback, &[], FeedbackLimits { each: 10, all: 60 });
         assert_eq!(prompt.matches("[...truncated]\nxxxthe end\n").count(), 2, "{prompt}");
         assert!(prompt.contains("[...3 older left out]"), "{prompt}");
-        let tiny = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 1 });
+        let tiny = implement(&task("", "[]"), &feedback, &[], FeedbackLimits { each: 10, all: 1 });
         assert_eq!(tiny.matches("the end").count(), 1, "the newest is always told: {tiny}");
         let output = "FAILED t.py::test_x - no\n".to_owned() + &"noise\n".repeat(9_000);
         let names = test_failure(&output, &counts::failing(&output), None);
         assert!(names.text.chars().count() <= 8_000, "{}", names.text.len());
-        let prompt = implement(&task("", "[]"), &[names], &[], Bounds::default());
+        let prompt = implement(&task("", "[]"), &[names], &[], FeedbackLimits::default());
         assert!(prompt.ends_with("noise\n\nTests that failed:\n- t.py::test_x\n"), "names survive the cut");
     }
 
@@ -273,7 +273,8 @@ mod tests {
     #[test]
     fn names_leave_room_for_the_output() {
         let told = |names: &[String]| {
-            let told = implement(&task("", "[]"), &[test_failure("the output", names, None)], &[], Bounds::default());
+            let told =
+                implement(&task("", "[]"), &[test_failure("the output", names, None)], &[], FeedbackLimits::default());
             (told.matches("\n- ").count(), told)
         };
         let names = |length: usize| (0..60).map(|n| format!("{n:0length$}")).collect::<Vec<_>>();
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reviewer_is_shown_the_diff_and_asked_for_a_verdict() {
+    fn a_reviewer_sees_the_diff_and_gives_a_verdict() {
         let prompt = review(&task("Tables.", "[]"), " a.sql | 2 ++\n", "diff --git a/a.sql b/a.sql\n+x\n");
         let expected = "Review the changes for task T001: Create schema\n\
                         \n\

@@ -23,7 +23,7 @@ pub fn reason(kind: &StepKind, body: &str, failing: &[String]) -> Option<String>
     said.map(|said| one_line(&said)).filter(|said| !said.is_empty())
 }
 
-/// Why a step failed that a session has just done; none when it went well or nothing tells.
+/// Why a step failed that a session has just done; none when it went well or the reason is unknown.
 pub fn reason_of(step: &StepFinished) -> Option<String> {
     let (kind, passed) = StepKind::from_status(&step.status)?;
     if passed { None } else { reason(&kind, &step.body, &step.failing) }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_test_is_named_or_the_last_line_of_its_output_told() {
+    fn a_failing_test_is_named_or_its_last_line() {
         let why = |stdout: &str, stderr: &str| reason(&StepKind::Test, &tests(stdout, stderr), &[]);
         let pytest =
             "FAILED tests/a.py::test_one - assert 1 == 2\nFAILED tests/a.py::test_two - no\n2 failed in 0.1s\n";
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_not_what_ran_around_it() {
+    fn the_failure_is_reported_without_its_surroundings() {
         let ran = |kind, passed, stdout: &str, stderr: &str| RanTest {
             kind,
             passed,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_by_its_end_and_its_last_words() {
+    fn a_crash_is_described_by_exit_and_last_words() {
         let body = text::runner_error("agent `sh` ended with exit 3: Traceback\n  at line 1\nKeyError: 'x'\n");
         let body = body.write(&redactor());
         let why = "agent `sh` ended with exit 3: KeyError: 'x'";
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_is_told_by_its_reason() {
+    fn a_rejection_is_described_by_its_reason() {
         let why = |reply: &str| failure(&StepKind::Review, &text::review(reply).write(&redactor()), &[]);
         assert_eq!(why("Much is good.\n\nREJECTED: missing tests"), "review rejected: missing tests");
         assert_eq!(why("REJECTED"), "review rejected");

@@ -14,7 +14,7 @@ const STAMP: &str = "%Y%m%dT%H%M%S";
 
 /// What became of a task, for programs that read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ReportJson {
     /// The task.
     pub task_id: TaskId,
     /// Whether it was completed.
@@ -25,7 +25,7 @@ pub struct Report {
     pub name: String,
     /// All attempts of the budget.
     pub attempts: u32,
-    /// Whether a test stands behind the result.
+    /// Whether a test is behind the result.
     pub tested: bool,
     /// What the last test step counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub enum TaskResult {
     Pass,
 }
 
-impl Report {
+impl ReportJson {
     /// The text of the report's file.
     pub fn json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("a report holds nothing JSON cannot");
@@ -68,7 +68,7 @@ pub fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
     format!("{task}_{step}_{}.log", stamp(at))
 }
 
-/// Whether a file is a log or a report of pleach's own. Others may lie in the same directories.
+/// Whether a file is a log or a report of pleach's own. Others may be in the same directories.
 pub fn is_own(path: &RepoPath, logs: &str, reports: &str) -> bool {
     let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return false };
     let Some((dir, name)) = path.rsplit_once('/') else { return false };
@@ -77,7 +77,7 @@ pub fn is_own(path: &RepoPath, logs: &str, reports: &str) -> bool {
         Some((stem, "json")) if dir == reports => stem,
         _ => return false,
     };
-    // Two that end in the same second are told apart by a number.
+    // Two that end in the same second are distinguished by a number.
     let numbered = stem.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
     let stem = numbered.map_or(stem, |(stem, _)| stem);
     stem.rsplit_once('_').is_some_and(|(_, stamp)| strtime::parse(STAMP, stamp).is_ok())
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_report_begins_as_the_original_wrote_it() {
-        let report = Report {
+        let report = ReportJson {
             task_id: task(),
             result: TaskResult::Pass,
             retries: 2,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn own_files_are_told_from_others_beside_them() {
+    fn own_files_are_distinguished_from_others() {
         let own = |path: &str| is_own(&RepoPath::from(path), "spec/logs", "reports");
         let at = "2025-02-16T14:30:22Z".parse().unwrap();
         assert!(own(&format!("spec/logs/{}", log_file(&task(), "test", at))));

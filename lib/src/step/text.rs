@@ -1,4 +1,4 @@
-//! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
+//! The bodies of step commits: the end of a step's output, and the feedback read back from it.
 
 use super::verdict::NO_VERDICT;
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind, TestKind};
@@ -14,7 +14,7 @@ const STREAM: usize = 1000;
 /// How much of what went wrong is kept for the next attempt, in characters.
 pub const FEEDBACK: usize = 8_000;
 
-/// What stands above text that was cut.
+/// What is above text that was cut.
 const CUT: &str = "[...truncated]";
 
 const RUNNER_OUTPUT: &str = "Runner output (truncated to 2000 chars):";
@@ -22,7 +22,7 @@ const RUNNER_ERROR: &str = "Runner error:";
 const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
 
-/// How the words about a setup that failed begin and end.
+/// How the words about a setup that failed start and end.
 const THE_SETUP: &str = "the setup `";
 const NOT_RUN: &str = "; the tests were not run";
 
@@ -34,7 +34,7 @@ pub struct Body(Vec<Paragraph>);
 struct Paragraph {
     /// Its first line.
     own: Option<String>,
-    /// What stands below, and how much of it is kept.
+    /// What is below, and how much of it is kept.
     said: Option<(String, usize)>,
 }
 
@@ -47,7 +47,8 @@ impl Body {
         Self(bodies.into_iter().flat_map(|body| body.0).collect())
     }
 
-    /// The text of it, without secrets in what others said. They go before it is cut: nobody would know half of one.
+    /// The text of it, without secrets in what others said. Secrets are removed before the cut: half of one would not
+    /// be recognized.
     pub fn write(&self, redactor: &Redactor) -> String {
         let written = self.0.iter().map(|Paragraph { own, said }| {
             let said = said.as_ref().map(|(text, keep)| cut(&redactor.text(text), *keep));
@@ -70,7 +71,7 @@ pub fn implement(output: &str) -> Body {
     Body::below(RUNNER_OUTPUT, output, WORDS)
 }
 
-/// Whether the body of a step that went well tells of an agent: that of a command begins otherwise.
+/// Whether the body of a step that went well reports an agent: that of a command starts otherwise.
 pub fn is_of_agent(body: &str) -> bool {
     body.trim_start().starts_with(RUNNER_OUTPUT)
 }
@@ -85,7 +86,7 @@ pub fn outside(reason: &str) -> Body {
     Body::below(ENDED, reason, WORDS)
 }
 
-/// What ended the attempt outside of its steps that a body tells of.
+/// What ended the attempt outside of its steps that a body reports.
 pub fn ended_outside(body: &str) -> Option<&str> {
     body.strip_prefix(ENDED).filter(|why| why.starts_with('\n')).map(str::trim)
 }
@@ -109,7 +110,7 @@ pub fn tests(ran: &[RanTest]) -> Body {
     Body::joined(ran.iter().map(of))
 }
 
-/// What the headings of a test command's output begin with.
+/// What the headings of a test command's output start with.
 pub fn test_heading(kind: TestKind) -> String {
     format!("Test ({kind})")
 }
@@ -127,13 +128,13 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
     Body::joined(all.map(of))
 }
 
-/// Puts a line below what a command complained about that says how it ended: nothing else tells.
+/// Adds a line that says how a command ended.
 pub fn add_end(stderr: &mut String, how: &str) {
     let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     stderr.push_str(&format!("{end}[{how}]\n"));
 }
 
-/// Puts below what a setup complained about that nothing was run after it, and gives what a person is told.
+/// Adds that nothing ran after a failed setup, and returns the message for a person.
 pub fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
     let why = format!("{THE_SETUP}{setup}` failed ({how}){NOT_RUN}");
     add_end(stderr, &why);
@@ -173,7 +174,7 @@ pub fn complete(attempts: u32, report: Option<&str>) -> Body {
     own(format!("Completed after {attempts} attempt(s).{report}"))
 }
 
-/// A body that nobody else has said anything of.
+/// A body in pleach's own words.
 pub fn own(words: impl Into<String>) -> Body {
     Body(vec![Paragraph { own: Some(words.into()), said: None }])
 }
@@ -185,7 +186,7 @@ pub fn failed(why: &str, untold: Option<&str>) -> Body {
     Body::joined(why.into_iter().chain(untold.map(runner_error)))
 }
 
-/// What is told of an attempt that ended outside of its steps.
+/// What is reported an attempt that ended outside of its steps.
 pub fn broke_off(reason: &str) -> Feedback {
     Feedback::new(FeedbackKind::RunnerError, cut(reason, FEEDBACK))
 }
@@ -200,7 +201,7 @@ pub fn why_given_up(body: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What a step's body tells the next attempt; none when the step went well.
+/// The feedback of a step's body; none when the step went well.
 pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
     let kind = match step.kind {
         StepKind::Implement if !step.passed => FeedbackKind::RunnerError,
@@ -227,7 +228,7 @@ fn without_heading(body: &str) -> &str {
     if is_heading(first) && !rest.lines().any(is_heading) { rest.trim() } else { body }
 }
 
-/// What a body holds: each heading with what stands below it. Words of pleach's own have none.
+/// What a body holds: each heading with what is below it. Words of pleach's own have none.
 pub(super) fn sections(body: &str) -> Vec<(&str, &str)> {
     let mut sections: Vec<(&str, usize, usize)> = Vec::new();
     let mut at = 0;
@@ -243,7 +244,7 @@ pub(super) fn sections(body: &str) -> Vec<(&str, &str)> {
     sections.into_iter().map(|(heading, from, to)| (heading, body[from..to].trim())).collect()
 }
 
-/// Whether something broke off, as the heading above what it said tells.
+/// Whether a heading is that of a crash.
 pub(super) fn is_of_crash(heading: &str) -> bool {
     [RUNNER_ERROR, ENDED].contains(&heading)
 }

@@ -1,21 +1,18 @@
 //! What a reviewer decided. A verdict is explicit or it is none: a word inside a sentence, a negation, a quotation of
 //! somebody else's verdict never count.
 
-mod doubt;
+mod hedging;
+mod line;
+mod objections;
+mod words;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use doubt::{begins_with_one, is_crossed_out, is_taken_back, plain_word, speaks_against};
-
-/// A reviewer's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The work may land.
-    Approved,
-    /// It may not.
-    Rejected,
-}
+pub use line::Verdict;
+use line::{APPROVED, REJECTED, verdicts_in_line};
+use objections::has_objection;
+use words::{is_quote, is_verdict_label};
 
 /// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
 pub const NO_VERDICT: &str = "no verdict in the review; end with APPROVED or REJECTED: why";
@@ -32,8 +29,8 @@ pub fn read(reply: &str) -> Option<Verdict> {
     }
 }
 
-/// Why a reviewer has rejected, in the words that stand behind the verdict, else in those before it. None when he has not,
-/// or says nothing else.
+/// Why a reviewer has rejected, in the words that are behind the verdict, else in those before it. None when he has
+/// not, or says nothing else.
 pub fn why(reply: &str) -> Option<String> {
     if let Some((_, answer)) = answer_in_json(reply) {
         return answer.why();
@@ -41,22 +38,22 @@ pub fn why(reply: &str) -> Option<String> {
     let lines = last_paragraph(reply);
     let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
     let rejects = |at: usize| {
-        let all = given(lines[at], before(at), at + 1 == lines.len());
+        let all = verdicts_in_line(lines[at], before(at), at + 1 == lines.len());
         all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
     };
     let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
-    let around = [given.rest.to_owned(), told(&lines[at + 1..]), told(&[&lines[..at], &[given.before]].concat())];
+    let around = [given.rest.to_owned(), joined(&lines[at + 1..]), joined(&[&lines[..at], &[given.before]].concat())];
     let around = around.into_iter().find(|words| !without_marks(words).is_empty());
     let words = around.or_else(|| {
         let all: Vec<&str> = body_lines(reply);
-        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(told);
+        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(joined);
         above.find(|words| !without_marks(words).is_empty())
     })?;
     Some(without_marks(&words).to_owned())
 }
 
-/// What lines tell, without the headings and labels among them.
-fn told(lines: &[&str]) -> String {
+/// Lines joined, without headings and labels.
+fn joined(lines: &[&str]) -> String {
     let is_label = |line: &&str| line.ends_with(':') && line.split_whitespace().count() <= 2;
     let words = lines.iter().filter(|line| !line.starts_with('#') && !is_label(line) && !is_verdict_label(line));
     words.copied().collect::<Vec<_>>().join(" ")
@@ -101,234 +98,49 @@ fn last_paragraph(reply: &str) -> Vec<&str> {
     paragraph
 }
 
-/// The verdict the lines of a paragraph give, where those that give one agree and nothing speaks against an approval.
+/// The verdict the lines of a paragraph give, where those that give one agree and nothing contradicts an approval.
 fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
     let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
     let read = lines.iter().enumerate().map(|(at, line)| in_line(line, before(at), at + 1 == lines.len()));
     let mut agreed = None;
     for found in read {
         match (found, agreed) {
-            (Line::Says(verdict), Some(other)) if verdict != other => return None,
-            (Line::Says(verdict), _) => agreed = Some(verdict),
-            (Line::SaysBoth, _) => return None,
-            (Line::SaysNothing, _) => {}
+            (LineVerdict::Says(verdict), Some(other)) if verdict != other => return None,
+            (LineVerdict::Says(verdict), _) => agreed = Some(verdict),
+            (LineVerdict::SaysBoth, _) => return None,
+            (LineVerdict::SaysNothing, _) => {}
         }
     }
-    agreed.filter(|verdict| *verdict == Verdict::Rejected || !speaks_against(lines))
+    agreed.filter(|verdict| *verdict == Verdict::Rejected || !has_objection(lines))
 }
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineVerdict {
     SaysNothing,
     Says(Verdict),
     SaysBoth,
 }
 
-/// As many words may stand between a negation and what it negates.
-const APART: usize = 6;
-
-/// Whether what follows this line may be what it says is not so: its last sentence goes on, and is negated near its end.
-fn ends_in_negation(line: &str) -> bool {
-    let goes_on = line.ends_with("...") || !ends_sentence(line);
-    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    let words = line.split_whitespace().rev().take(APART).enumerate();
-    // Where another sentence ends, this one begins.
-    let mut words = words.take_while(|(at, word)| *at == 0 || !ends_sentence(word)).map(|(_, word)| bare(word));
-    let negates = |word: String| {
-        let refuses = ["not", "never", "cannot", "far", "hardly", "unable", "refuse", "refused"];
-        refuses.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n\u{2019}t")
-    };
-    goes_on && words.any(negates)
-}
-
-/// What a line behind another one says: by the word it begins with, or by its last sentence.
-fn in_line(whole: &str, before: &str, is_last: bool) -> Line {
-    let [begins, ends] = given(whole, before, is_last).map(|given| given.map(|given| given.verdict));
+/// What a line after another one says: by the word it starts with, or by its last sentence.
+fn in_line(whole: &str, before: &str, is_last: bool) -> LineVerdict {
+    let [begins, ends] = verdicts_in_line(whole, before, is_last).map(|given| given.map(|given| given.verdict));
     match (begins, ends) {
-        (Some(one), Some(two)) if one != two => Line::SaysBoth,
-        (Some(verdict), _) | (None, Some(verdict)) => Line::Says(verdict),
-        (None, None) => Line::SaysNothing,
-    }
-}
-
-/// The verdicts a line begins with and ends in.
-fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>; 2] {
-    let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
-    let (rest, last) = last_sentence(bare(whole));
-    let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
-    let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| Given { before: rest, ..given });
-    // What a sentence goes on with is no verdict, and least of all what it says is not so.
-    let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
-    let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
-    let is_own = |given: &Given<'_>| match given.verdict {
-        _ if goes_on(given.word) => false,
-        Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
-        Verdict::Rejected => true,
-    };
-    [word_first(whole, is_last).filter(is_own), ends]
-}
-
-const APPROVED: &str = "APPROVED";
-const REJECTED: &str = "REJECTED";
-
-/// The last words of labels a verdict may stand behind, and those that may come before them.
-const LABELS: [&str; 8] =
-    ["verdict", "result", "decision", "review", "status", "conclusion", "outcome", "recommendation"];
-const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "reviewer's"];
-
-/// A verdict where it stands.
-#[derive(Debug, Clone, Copy)]
-struct Given<'t> {
-    verdict: Verdict,
-    /// The word as it is written.
-    word: &'t str,
-    /// What follows it.
-    rest: &'t str,
-    /// The sentences before it in its line.
-    before: &'t str,
-}
-
-/// The verdict a text begins with, behind marks and a label.
-fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
-    let (marks, text) = past_marks(text);
-    let (more, text) = match past_label(text) {
-        Some(behind) => past_marks(behind),
-        None => ("", text),
-    };
-    // What JSON says is read as such.
-    if marks.contains(['{', '}']) {
-        return None;
-    }
-    let word = text.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.trim_end_matches('_');
-    let rest = &text[word.len()..];
-    if word.eq_ignore_ascii_case(REJECTED) {
-        let is_quoted = marks.contains('>') || more.contains('>');
-        let reasons = is_last && (word == REJECTED || begins_with_one(rest, &["because", "since", "as", "for", "due"]));
-        let is_given = !is_quoted && (is_followed_up(rest) || reasons);
-        return is_given.then_some(Given { verdict: Verdict::Rejected, word, rest, before: "" });
-    }
-    // A quotation, a negation, a cross.
-    let is_against = |marks: &str| marks.contains(['>', '!', '~']) || is_crossed_out(marks);
-    let is_approval = word.eq_ignore_ascii_case(APPROVED)
-        && !is_against(marks)
-        && !is_against(more)
-        && is_followed_up(rest)
-        && !is_taken_back(rest);
-    is_approval.then_some(Given { verdict: Verdict::Approved, word, rest, before: "" })
-}
-
-/// The marks a text begins with, and what is behind them.
-fn past_marks(text: &str) -> (&str, &str) {
-    let at = text.find(char::is_alphanumeric).unwrap_or(text.len());
-    text.split_at(at)
-}
-
-/// What stands behind the label a text begins with.
-fn past_label(text: &str) -> Option<&str> {
-    let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
-    let at = ends.into_iter().flatten().min()?;
-    is_verdict_label(text.get(..at)?).then(|| &text[at..])
-}
-
-/// Whether words, alone in their line or before a colon, only say that a verdict follows.
-fn is_verdict_label(text: &str) -> bool {
-    let words: Vec<String> = text.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
-    let Some((last, before)) = words.split_last() else { return false };
-    LABELS.contains(last) && before.len() <= 2 && before.iter().all(|word| BEFORE_LABELS.contains(word))
-}
-
-/// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
-fn is_followed_up(rest: &str) -> bool {
-    let marked = rest.trim_start_matches(|c: char| matches!(c, '*' | '_') || is_quote(c));
-    let mut chars = marked.trim_start().chars();
-    let Some(first) = chars.next() else { return true };
-    let next = chars.next();
-    let joins = matches!(first, '.' | '-' | '/' | '\\' | '@' | '#') && next.is_some_and(char::is_alphanumeric);
-    let is_code = first == ':' && next == Some(':') || first == '(' && marked.starts_with('(');
-    !first.is_alphanumeric() && first != '?' && !joins && !is_code
-}
-
-/// Whether a line ends a quotation that began on another one: what it says is somebody else's.
-fn is_closed_quotation(whole: &str, closes: Option<char>) -> bool {
-    let opens = whole.trim_start_matches(['*', '_', '#', ' ']).starts_with(is_quote);
-    closes.is_some() && !opens && bare(whole).eq_ignore_ascii_case(APPROVED)
-}
-
-/// A text without the marks around it that say nothing.
-fn bare(text: &str) -> &str {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.' | '!') || is_quote(c);
-    let starts = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.') || is_quote(c);
-    text.trim_end_matches(ends).trim_start_matches(starts)
-}
-
-fn is_quote(c: char) -> bool {
-    matches!(c, '"' | '\'' | '`' | '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{ab}' | '\u{bb}')
-}
-
-/// Splits a line before its last sentence, which comes without the marks around it.
-fn last_sentence(line: &str) -> (&str, &str) {
-    let breaks = line.char_indices().rev().filter(|(_, c)| c.is_whitespace());
-    for (at, _) in breaks {
-        if ends_sentence(&line[..at]) {
-            return (&line[..at], bare(&line[at..]));
-        }
-    }
-    ("", line)
-}
-
-/// Whether a text ends where a sentence does, and not in an abbreviation such as `e.g.`.
-fn ends_sentence(text: &str) -> bool {
-    let text = text.trim_end_matches(|c: char| c == '*' || c == ')' || is_quote(c));
-    let Some(sentence) = text.strip_suffix(['.', '!', '?', '\u{3002}']) else { return false };
-    let word = sentence.rsplit(char::is_whitespace).next().unwrap_or(sentence);
-    let initials = word.split('.').all(|part| part.chars().count() == 1);
-    !(text.ends_with('.') && word.contains('.') && initials)
-}
-
-/// Whether what follows stands inside a quotation this text began. `closes` is the mark the line ends with.
-fn opens_quotation(text: &str, closes: Option<char>) -> bool {
-    let mut closing: &[char] = &[];
-    let mut before = ' ';
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.peek().copied().unwrap_or(' ');
-        // An apostrophe stands between letters, or behind one.
-        let is_apostrophe = matches!(c, '\'' | '\u{2019}') && next.is_alphanumeric();
-        if closing.contains(&c) && !is_apostrophe {
-            closing = &[];
-        } else if closing.is_empty() {
-            closing = match c {
-                '"' => &['"'],
-                '`' => &['`'],
-                // It also stands before a lifetime, or a year.
-                '\'' if next.is_alphabetic() && before.is_whitespace() => &['\''],
-                '\u{2018}' | '\u{201a}' => &['\u{2019}', '\u{2018}'],
-                '\u{201c}' => &['\u{201d}'],
-                '\u{201e}' => &['\u{201c}', '\u{201d}'],
-                '\u{ab}' => &['\u{bb}'],
-                '\u{bb}' => &['\u{ab}'],
-                _ => &[],
-            };
-        }
-        before = c;
-    }
-    match closing {
-        ['\''] => closes == Some('\''),
-        closing => !closing.is_empty(),
+        (Some(one), Some(two)) if one != two => LineVerdict::SaysBoth,
+        (Some(verdict), _) | (None, Some(verdict)) => LineVerdict::Says(verdict),
+        (None, None) => LineVerdict::SaysNothing,
     }
 }
 
 /// A verdict as programs write it.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct JsonVerdict {
     verdict: String,
     #[serde(flatten)]
     more: serde_json::Map<String, Value>,
 }
 
-impl Answer {
+impl JsonVerdict {
     fn verdict(&self) -> Option<Verdict> {
         let verdict = self.verdict.trim();
         if verdict.eq_ignore_ascii_case(APPROVED) {
@@ -345,7 +157,7 @@ impl Answer {
         let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
         lines.reverse();
         let disagrees = |verdict: &Verdict| match verdict {
-            Verdict::Approved => speaks_against(&lines) || self.more.values().any(has_doubts),
+            Verdict::Approved => has_objection(&lines) || self.more.values().any(value_objects),
             Verdict::Rejected => in_paragraph(&lines) == Some(Verdict::Approved),
         };
         self.verdict().filter(|verdict| !disagrees(verdict))
@@ -358,18 +170,18 @@ impl Answer {
     }
 }
 
-/// Whether a text somewhere in a value speaks against an approval.
-fn has_doubts(value: &Value) -> bool {
+/// Whether a text somewhere in a value contradicts an approval.
+fn value_objects(value: &Value) -> bool {
     match value {
-        Value::String(text) => speaks_against(&text.lines().map(str::trim).collect::<Vec<_>>()),
-        Value::Array(values) => values.iter().any(has_doubts),
-        Value::Object(fields) => fields.values().any(has_doubts),
+        Value::String(text) => has_objection(&text.lines().map(str::trim).collect::<Vec<_>>()),
+        Value::Array(values) => values.iter().any(value_objects),
+        Value::Object(fields) => fields.values().any(value_objects),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
 /// The JSON object with a verdict the reply ends with, in a code fence or without one, and the text above it.
-fn answer_in_json(reply: &str) -> Option<(&str, Answer)> {
+fn answer_in_json(reply: &str) -> Option<(&str, JsonVerdict)> {
     let reply = reply.trim_end();
     let text = reply.strip_suffix("```").unwrap_or(reply).trim_end();
     if !text.ends_with('}') {
@@ -381,7 +193,7 @@ fn answer_in_json(reply: &str) -> Option<(&str, Answer)> {
     objects.take(MAX_JSON_STARTS).find_map(read)
 }
 
-/// What a line begins with, alone or in a code fence.
+/// What a line starts with, alone or in a code fence.
 fn past_fence(text: &str) -> &str {
     let blanks = [' ', '\t'];
     let text = text.trim_start_matches(blanks);
@@ -443,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_read_in_any_case_behind_marks_and_labels_and_before_reasons() {
+    fn a_verdict_is_read_with_marks_labels_and_reasons() {
         let forms = [
             "Verdict: {}",
             "**Verdict:** {}",
@@ -504,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_rejection_is_what_stands_around_it() {
+    fn a_rejections_reason_is_the_text_around_it() {
         let cases = [
             ("REJECTED: there are no tests.", "there are no tests."),
             ("Much is good.\n\n**REJECTED** \u{2014} rows are lost", "rows are lost"),
@@ -609,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_that_is_taken_back_is_none() {
+    fn a_revoked_approval_is_none() {
         let none = [
             "Approved: \u{274c}",
             "APPROVED \u{2717}",
@@ -710,12 +522,12 @@ mod tests {
         }
 
         #[test]
-        fn a_word_before_the_verdict_in_its_sentence_takes_it_away(word in "[a-zA-Z]{1,12}") {
+        fn a_word_before_a_verdict_invalidates_it(word in "[a-zA-Z]{1,12}") {
             prop_assert_eq!(read(&format!("{word} APPROVED.")), None);
         }
 
         #[test]
-        fn no_paragraph_with_a_negated_or_opposite_word_is_an_approval(
+        fn a_negated_or_opposite_word_prevents_approval(
             mut lines in prop::collection::vec(r"[-a-zA-Z ,.:()'*]{0,30}", 0..4),
             approval in select(&[
                 "APPROVED", "Verdict: Approved", "**APPROVED** - good", "\u{2705} approved", "All is well. APPROVED.",
@@ -734,7 +546,7 @@ mod tests {
             let doubt = around.replace("{}", &doubt);
             lines.insert(at % (lines.len() + 1), approval.to_owned());
             let to = to % (lines.len() + 1);
-            // In a line of its own, or behind another one.
+            // In a line of its own, or after another one.
             match lines.get_mut(to).filter(|line| joins && !line.starts_with('{')) {
                 Some(line) => *line = format!("{line}, {doubt}"),
                 None => lines.insert(to, doubt),
@@ -743,7 +555,7 @@ mod tests {
         }
 
         #[test]
-        fn a_verdict_in_a_paragraph_of_its_own_is_read_after_any_text(text in "[^{}]{0,200}") {
+        fn a_verdict_in_its_own_paragraph_is_read(text in "[^{}]{0,200}") {
             prop_assert_eq!(read(&format!("{text}\n\nAPPROVED")), Some(Verdict::Approved));
             prop_assert_eq!(read(&format!("{text}\n\nREJECTED")), Some(Verdict::Rejected));
         }

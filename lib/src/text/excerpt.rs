@@ -1,4 +1,4 @@
-//! What is shown of a long text: its beginning, which says what it is, and its end, which says how it went.
+//! An excerpt of a long text: its beginning and its end.
 
 /// How many lines of the beginning are shown.
 const HEAD_LINES: usize = 10;

@@ -16,7 +16,7 @@ const DIRECTORY_SHOWN: usize = 128 * 1024;
 /// How many files of a directory are named.
 const NAMED: usize = 1000;
 
-/// How many links lead to a place before it is one nobody comes to, as on Linux.
+/// How many links are followed, as on Linux.
 const LINKS: usize = 40;
 
 /// The files of a commit.
@@ -26,7 +26,7 @@ pub(super) struct Files<'a> {
 }
 
 /// What a path leads to, links followed.
-enum Target {
+enum ResolvedPath {
     /// There is nothing.
     Nothing,
     File {
@@ -55,44 +55,46 @@ const OUTSIDE: &str = "which leads out of the repository";
 const NOWHERE: &str = "which is not in the commit agents start from";
 
 impl Files<'_> {
-    /// Where a path stands and what it says; none when there is no such path.
-    pub fn said(&self, path: &str) -> Result<Option<(String, String)>, Error> {
-        let target = self.lead(path.as_bytes())?;
+    /// Where a path is and what it says; none when there is no such path.
+    pub fn content_at(&self, path: &str) -> Result<Option<(String, String)>, Error> {
+        let target = self.resolve(path.as_bytes())?;
         let (leads_to, text) = match &target {
-            Target::Nothing => return Ok(None),
-            Target::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
-            Target::Directory { path: dir, id } => (dir, self.listing(path, dir, *id)?),
-            Target::Submodule { path, .. } | Target::Away { link: path, .. } => (path, self.described(&target)),
+            ResolvedPath::Nothing => return Ok(None),
+            ResolvedPath::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
+            ResolvedPath::Directory { path: dir, id } => (dir, self.listing(path, dir, *id)?),
+            ResolvedPath::Submodule { path, .. } | ResolvedPath::Away { link: path, .. } => {
+                (path, self.described(&target))
+            }
         };
-        let linked = leads_to != path.as_bytes() && !matches!(target, Target::Away { .. });
+        let linked = leads_to != path.as_bytes() && !matches!(target, ResolvedPath::Away { .. });
         let through = if linked { format!(", which leads to `{}`", shown(leads_to)) } else { String::new() };
         Ok(Some((format!("`{path}` in the repository{through}"), text)))
     }
 
     /// Follows a path, and the links on it, as the system does in a checkout.
-    fn lead(&self, path: &[u8]) -> Result<Target, Error> {
+    fn resolve(&self, path: &[u8]) -> Result<ResolvedPath, Error> {
         let mut ahead: Vec<Vec<u8>> = split(path);
         let mut here: Vec<Vec<u8>> = Vec::new();
         // The links whose own paths are not gone to their end yet, with how many names lie behind each.
         let mut open: Vec<(usize, Vec<u8>, Vec<u8>)> = Vec::new();
         let mut links = 0;
-        let mut target = Target::Directory { path: Vec::new(), id: self.tree };
+        let mut target = ResolvedPath::Directory { path: Vec::new(), id: self.tree };
         let away = |mut open: Vec<(usize, Vec<u8>, Vec<u8>)>, why| match open.pop() {
-            Some((_, link, to)) => Target::Away { link, to, why },
-            None => Target::Nothing,
+            Some((_, link, to)) => ResolvedPath::Away { link, to, why },
+            None => ResolvedPath::Nothing,
         };
         while let Some(name) = ahead.pop() {
             open.retain(|(behind, ..)| *behind <= ahead.len());
             match (name.as_slice(), &target) {
                 (b"." | b"", _) => continue,
-                (b"..", Target::Directory { .. }) => {
+                (b"..", ResolvedPath::Directory { .. }) => {
                     if here.pop().is_none() {
                         return Ok(away(open, OUTSIDE));
                     }
                 }
-                (_, Target::Directory { .. }) => here.push(name),
+                (_, ResolvedPath::Directory { .. }) => here.push(name),
                 // What another repository holds is not in this commit.
-                (_, Target::Submodule { .. }) => return Ok(target),
+                (_, ResolvedPath::Submodule { .. }) => return Ok(target),
                 _ => return Ok(away(open, NOWHERE)),
             }
             let place = here.join(&b'/');
@@ -102,16 +104,20 @@ impl Files<'_> {
             }
             let Some(entry) = self.entry(&place)? else { return Ok(away(open, NOWHERE)) };
             target = match entry.kind {
-                EntryKind::File => Target::File { path: place, id: entry.id, executable: false },
-                EntryKind::Executable => Target::File { path: place, id: entry.id, executable: true },
-                EntryKind::Directory => Target::Directory { path: place, id: tree_id(entry.id) },
-                EntryKind::Submodule => Target::Submodule { path: place, id: entry.id },
+                EntryKind::File => ResolvedPath::File { path: place, id: entry.id, executable: false },
+                EntryKind::Executable => ResolvedPath::File { path: place, id: entry.id, executable: true },
+                EntryKind::Directory => ResolvedPath::Directory { path: place, id: tree_id(entry.id) },
+                EntryKind::Submodule => ResolvedPath::Submodule { path: place, id: entry.id },
                 EntryKind::Link => {
                     let to = self.blob(entry.id)?;
                     links += 1;
                     let outside = to.starts_with(b"/");
                     if outside || links > LINKS {
-                        return Ok(Target::Away { link: place, to, why: if outside { OUTSIDE } else { NOWHERE } });
+                        return Ok(ResolvedPath::Away {
+                            link: place,
+                            to,
+                            why: if outside { OUTSIDE } else { NOWHERE },
+                        });
                     }
                     let behind = ahead.len();
                     ahead.extend(split(&to));
@@ -125,10 +131,10 @@ impl Files<'_> {
     }
 
     /// A directory that was gone into, by the names on the way.
-    fn directory(&self, names: &[Vec<u8>]) -> Result<Target, Error> {
+    fn directory(&self, names: &[Vec<u8>]) -> Result<ResolvedPath, Error> {
         let path = names.join(&b'/');
         let id = if names.is_empty() { Some(self.tree) } else { self.entry(&path)?.map(|entry| tree_id(entry.id)) };
-        Ok(id.map_or(Target::Nothing, |id| Target::Directory { path, id }))
+        Ok(id.map_or(ResolvedPath::Nothing, |id| ResolvedPath::Directory { path, id }))
     }
 
     fn entry(&self, path: &[u8]) -> Result<Option<TreeEntry>, Error> {
@@ -151,7 +157,7 @@ impl Files<'_> {
         let mut room = DIRECTORY_SHOWN;
         for (path, target) in found.iter().take(NAMED) {
             let path = shown(path);
-            let Target::File { id, .. } = target else {
+            let ResolvedPath::File { id, .. } = target else {
                 text.push_str(&format!("{path}: {}\n", self.described(target)));
                 continue;
             };
@@ -183,19 +189,19 @@ impl Files<'_> {
         dir: &[u8],
         id: TreeId,
         seen: &mut BTreeSet<Vec<u8>>,
-        found: &mut Vec<(Vec<u8>, Target)>,
+        found: &mut Vec<(Vec<u8>, ResolvedPath)>,
     ) -> Result<(), Error> {
         seen.insert(dir.to_owned());
         for entry in self.repo.tree_entries(id)? {
             let name = entry.path.as_bytes();
             let at = [named, name].join(&b'/');
-            let target = self.lead(&[dir, name].join(&b'/'))?;
+            let target = self.resolve(&[dir, name].join(&b'/'))?;
             match &target {
-                Target::Directory { path, id } if !seen.contains(path) => {
+                ResolvedPath::Directory { path, id } if !seen.contains(path) => {
                     let (path, id) = (path.clone(), *id);
                     self.collect(&at, &path, id, seen, found)?;
                 }
-                Target::Nothing => {}
+                ResolvedPath::Nothing => {}
                 _ => found.push((at, target)),
             }
         }
@@ -203,22 +209,26 @@ impl Files<'_> {
     }
 
     /// What is found at a path, in a word that changes when it does.
-    fn manifest(&self, target: &Target) -> String {
+    fn manifest(&self, target: &ResolvedPath) -> String {
         match target {
-            Target::File { id, executable, .. } => format!("{} {id}", if *executable { "program" } else { "file" }),
+            ResolvedPath::File { id, executable, .. } => {
+                format!("{} {id}", if *executable { "program" } else { "file" })
+            }
             other => self.described(other),
         }
     }
 
     /// What is found at a path that cannot be shown.
-    fn described(&self, target: &Target) -> String {
+    fn described(&self, target: &ResolvedPath) -> String {
         match target {
-            Target::Nothing => String::new(),
-            Target::File { path, .. } | Target::Directory { path, .. } => {
+            ResolvedPath::Nothing => String::new(),
+            ResolvedPath::File { path, .. } | ResolvedPath::Directory { path, .. } => {
                 format!("`{}`, named here already", shown(path))
             }
-            Target::Submodule { path, id } => format!("`{}` is another repository, at its commit {id}", shown(path)),
-            Target::Away { link, to, why } => format!("`{}` is a link to `{}`, {why}", shown(link), shown(to)),
+            ResolvedPath::Submodule { path, id } => {
+                format!("`{}` is another repository, at its commit {id}", shown(path))
+            }
+            ResolvedPath::Away { link, to, why } => format!("`{}` is a link to `{}`, {why}", shown(link), shown(to)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One thing somebody has to agree to.
+//! One thing that needs approval.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::config::{Environment, Resolved, Source, Supplied, SuppliedKind, suppl
 use crate::redact::is_secret_name;
 use crate::text::counted;
 
-/// One thing that needs the user's agreement.
+/// One thing that needs the user's approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustItem {
     /// Why it needs it.
     pub kind: SuppliedKind,
-    /// Where it stands, for the question.
+    /// Where it is, for the question.
     pub where_from: String,
-    /// What it says, whole: the agreement is to exactly this.
+    /// What it says, whole: the approval is to exactly this.
     pub text: String,
     /// What people see of it, where a part is secret.
     pub seen: Option<String>,
@@ -31,7 +31,7 @@ impl TrustItem {
         self.seen.as_deref().unwrap_or(&self.text)
     }
 
-    /// What an agreement to it is known by: the hash of the repository, why it is asked, and the exact text.
+    /// What an approval to it is known by: the hash of the repository, why it is asked, and the exact text.
     pub fn key(&self, repo: &str) -> Result<String, Error> {
         hash(format!("{repo}\0{}\0{}", self.kind, self.text).as_bytes(), &self.where_from)
     }
@@ -41,7 +41,7 @@ impl From<Supplied> for TrustItem {
     fn from(supplied: Supplied) -> Self {
         let Supplied { kind, key, source, text } = supplied;
         let where_from = format!("{key}, {source}");
-        // A command does the same wherever it stands. What any other value does depends on the setting it is for.
+        // A command does the same wherever it is. What any other value does depends on the setting it is for.
         if kind == SuppliedKind::Command {
             return Self::command(where_from, text);
         }
@@ -62,12 +62,12 @@ pub fn for_inputs(inputs: &BTreeMap<String, String>, source: &Source) -> Vec<Tru
     supplied_inputs(inputs, source).map(TrustItem::from).collect()
 }
 
-/// What has to be agreed to before an agent plans tasks, which works in a directory of its own.
+/// What needs approval before an agent plans tasks, which works in a directory of its own.
 pub fn for_planner(resolved: &Resolved, environment: &Environment) -> Vec<TrustItem> {
     supplied(resolved, environment).into_iter().filter(concerns_planner).map(TrustItem::from).collect()
 }
 
-/// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no working copy set up.
+/// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no worktree set up.
 fn concerns_planner(item: &Supplied) -> bool {
     !item.key.starts_with("tree.") && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
 }
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agreements_are_known_again_by_repository_kind_and_text() {
+    fn approvals_are_recognized_by_repository_kind_and_text() {
         let key = |repo: &str, place: &str, text: &str| {
             TrustItem::command(place.to_owned(), text.to_owned()).key(repo).expect("it deceives nobody")
         };
-        // Written out: agreements that are kept somewhere must go on to count.
+        // Written out: approvals that are kept somewhere must continue to count.
         assert_eq!(key("/a/.git", "pleach.yaml:1", "make"), "c2d7d493fbd6980c825b7691409baeed64c0e854");
         assert_eq!(key("/a/.git", "pleach.yaml:2", "make"), key("/a/.git", "pleach.yaml:1", "make"));
         assert_ne!(key("/b/.git", "pleach.yaml:1", "make"), key("/a/.git", "pleach.yaml:1", "make"));

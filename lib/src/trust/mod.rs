@@ -1,37 +1,37 @@
-//! What has to be agreed to before a repository is worked with: commands it supplies, files its agents obey, and settings
-//! of it that could send keys elsewhere.
+//! What needs approval before a repository is worked with: commands it supplies, files its agents obey, and settings of
+//! it that could send keys elsewhere.
 //!
-//! This only finds what there is. Whether somebody agrees is asked by [`crate::engine::Truster`].
+//! This only finds it; [`crate::engine::Truster`] asks for the approval.
 
+mod agent_files;
 mod files;
 mod item;
-mod obeyed;
-mod place;
-mod workplace;
+mod scope;
+mod worktree_base;
 
 pub use item::{TrustItem, for_inputs, for_planner};
-pub use workplace::Workplace;
-pub(crate) use workplace::commands;
+pub use scope::TrustScope;
+pub(crate) use scope::commands;
 
 use crate::git::{self, HashCollision, checksum};
 
-/// Why nobody can be asked: it cannot be told what there is to agree to.
+/// Why approval cannot be asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What is to be shown cannot be read.
     #[error(transparent)]
     Git(#[from] git::Error),
-    /// An agreement to it could be taken for one to something else.
-    #[error("what stands at {place} is made to deceive the hash")]
-    Deceives {
-        /// Where it stands.
+    /// An approval to it could be taken for one to something else.
+    #[error("the content of {place} is crafted to fake its hash")]
+    HashCollision {
+        /// Where it is.
         place: String,
         /// What gives it away.
         source: HashCollision,
     },
 }
 
-/// The hash of what stands at a place.
+/// The hash of what is at a place.
 fn hash(bytes: &[u8], place: &str) -> Result<String, Error> {
-    checksum(bytes).map_err(|source| Error::Deceives { place: place.to_owned(), source })
+    checksum(bytes).map_err(|source| Error::HashCollision { place: place.to_owned(), source })
 }

@@ -3,7 +3,7 @@
 use super::error::Error;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
 use crate::ids::{CommitId, SessionId};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// How many names are tried before somebody has to look.
 const TRIES: u32 = 20;
@@ -20,7 +20,7 @@ pub fn save(
     parents: &[CommitId],
     reason: &str,
 ) -> Result<String, Error> {
-    let message = Message {
+    let message = CommitMessage {
         subject: format!("Keep work of session {session}: {reason}"),
         body: String::new(),
         trailers: vec![("Pleach-Session".into(), session.to_string()), ("Pleach-Kept".into(), reason.into())],

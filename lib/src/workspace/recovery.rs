@@ -10,7 +10,7 @@ use super::{keep, submodules, turn_change};
 use crate::event::Warning;
 use crate::git::{self, CommitLimits, CommitSpec, Head, Person, TreeId, Writer, are_ignore_rules};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// The ref something was saved under, and its paths.
 type SavedRef = (String, Vec<RepoPath>);
@@ -127,7 +127,7 @@ pub fn restoring_commit(copy: &WorkingCopy, node: &NodeId, at: Timestamp) -> Res
         return Ok(None);
     }
     let mut writer = copy.repo.writer();
-    let message = Message {
+    let message = CommitMessage {
         subject: format!("Restore the files `{node}` began with"),
         body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history.".into(),
         trailers: vec![("Orchestra-Session".into(), copy.session.to_string())],
@@ -216,7 +216,7 @@ fn lost_head(copy: &WorkingCopy) -> Result<Option<CommitId>, Error> {
 fn is_at_recorded_step(copy: &mut WorkingCopy) -> Result<bool, Error> {
     let Some(Head { commit, branch: None }) = git::worktree::agent_head(&copy.worktree)? else { return Ok(false) };
     let commit = copy.repo.commit(commit)?;
-    if Message::read(&commit.text()).trailer("Arborist-Step").is_none() {
+    if CommitMessage::read(&commit.text()).trailer("Arborist-Step").is_none() {
         return Ok(false);
     }
     let mut writer = copy.repo.writer();

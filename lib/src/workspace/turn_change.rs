@@ -10,7 +10,7 @@ use super::working_copy::WorkingCopy;
 use crate::event::{Warning, WarningCode};
 use crate::git::{self, BuiltTree, CommitSpec, Head, Person};
 use crate::ids::CommitId;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// Of so many paths it is looked up whether they are new: a message speaks of no more.
 const LOOKED_UP: usize = 50;
@@ -106,7 +106,7 @@ fn commit(copy: &WorkingCopy, author: &Author<'_>, change: &mut TurnChange) -> R
     trailers.extend(author.trailers.iter().cloned());
     // Only our own trailers are trailers: what an agent's words look like stays text.
     let (subject, body) = text.split_once('\n').unwrap_or((&text, ""));
-    let message = Message { subject: subject.to_owned(), body: body.trim_matches('\n').to_owned(), trailers };
+    let message = CommitMessage { subject: subject.to_owned(), body: body.trim_matches('\n').to_owned(), trailers };
     let who = format!("{} ({})", author.facts.node, author.facts.model);
     let commit = change.writer.commit(&CommitSpec {
         tree: change.tree,

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::process::spawner;
 
-/// A working copy and a place for the status file.
+/// A worktree and a place for the status file.
 struct Site {
     dir: TempDir,
 }
@@ -161,7 +161,7 @@ async fn the_built_in_agent_works_turn_by_turn() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_in_a_tool_is_told_to_the_model() {
+async fn tool_errors_are_reported_to_the_model() {
     let site = Site::new();
     let agent = builtin(
         "
@@ -257,7 +257,7 @@ async fn what_cannot_work_fails_at_once() {
         let done = run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Environment(_)), "{status}: {:?}", done.error());
     }
-    // An answer that never began is not asked for again.
+    // An answer that never started is not asked for again.
     for text in ["x", "''"] {
         let done = run(&builtin(&format!("      - {{text: {text}, stop: content_filter}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("withheld")), "{:?}", done.error());
@@ -271,7 +271,7 @@ async fn what_cannot_work_fails_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
+async fn an_unreadable_answer_is_requested_once_more() {
     let site = Site::new();
     let done = run(&builtin("      - malformed: '<html>'\n      - text: better\n"), site.job()).await;
     assert_eq!(done.reply().text, "better");
@@ -290,14 +290,14 @@ async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
 }
 
 #[tokio::test]
-async fn an_agent_in_circles_is_told_and_then_ended() {
+async fn a_looping_agent_is_warned_then_ended() {
     for cycle in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
         let site = Site::new();
         let steps: String =
             (0..30).map(|n| format!("      - tools: [{{glob: {{pattern: {}}}}}]\n", cycle[n % cycle.len()])).collect();
         let done = run(&builtin(&steps), site.job()).await;
         assert!(
-            matches!(done.error(), AgentError::Terminal(text) if text.contains("goes in circles")),
+            matches!(done.error(), AgentError::Terminal(text) if text.contains("is looping")),
             "{:?}",
             done.result.is_ok()
         );
@@ -378,7 +378,7 @@ async fn a_context_filling_up_is_a_warning() {
 }
 
 #[tokio::test]
-async fn remarks_are_heard_after_the_turn() {
+async fn warnings_come_after_the_turn() {
     let site = Site::new();
     let agent = builtin("      - tools: [{glob: {pattern: x}}]\n      - text: done\n      - text: really done\n");
     let job = site.job();
@@ -397,7 +397,7 @@ async fn remarks_are_heard_after_the_turn() {
 }
 
 #[tokio::test]
-async fn the_status_file_can_be_written_and_is_no_change_of_the_work() {
+async fn the_status_file_is_writable_and_not_work() {
     let site = Site::new();
     let agent = builtin(
         "      - tools: [{write_file: {file_path: '{{status_file}}', content: '{\"outcome\":\"fail\"}'}}]\n      - text: x\n",
@@ -418,16 +418,12 @@ async fn a_new_task_joins_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_cannot_go_on_says_why() {
+async fn a_conversation_that_cannot_resume_says_why() {
     let site = Site::new();
     let call = Message::new(Role::Assistant, vec![Part::tool_call("1", "glob", json!({}))]);
     for history in [vec![], vec![Message::steering("x")], vec![Message::user("t"), call]] {
         let done = run(&builtin("      - text: x\n"), Job { history, continues: true, ..site.job() }).await;
-        assert!(
-            matches!(done.error(), AgentError::Terminal(text) if text.contains("to go on with")),
-            "{:?}",
-            done.result
-        );
+        assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("to resume")), "{:?}", done.result);
     }
     let job = Job { cwd: site.dir.path().into(), ..site.job() };
     assert!(matches!(run(&builtin("      - text: x\n"), job).await.error(), AgentError::Terminal(_)));
@@ -448,7 +444,7 @@ async fn a_verdict_ends_the_run() {
     assert_eq!(done.turns.len(), 2);
 }
 
-/// Runs a job whose commands write `ready` into the working copy, and acts as soon as it is there.
+/// Runs a job whose commands write `ready` into the worktree, and acts as soon as it is there.
 async fn act_when_ready(agent: &dyn Agent, site: &Site, job: Job, act: impl Fn(&Canceller)) -> Done {
     let (canceller, cancel) = Cancel::new();
     let ready = site.root().join("ready");
@@ -466,7 +462,7 @@ async fn act_when_ready(agent: &dyn Agent, site: &Site, job: Job, act: impl Fn(&
 }
 
 #[tokio::test]
-async fn a_stop_lets_the_turn_finish_and_a_kill_does_not() {
+async fn a_stop_finishes_the_turn_and_a_kill_does_not() {
     let steps = shell_step("touch ready; while [ ! -e go ]; do sleep 0.01; done; echo done > finished")
         + "      - text: never\n";
     let site = Site::new();
@@ -500,7 +496,7 @@ async fn a_last_answer_is_not_lost_to_a_stop() {
 }
 
 #[tokio::test]
-async fn nothing_new_begins_after_a_stop_or_a_kill() {
+async fn nothing_starts_after_a_stop_or_kill() {
     let site = Site::new();
     let (canceller, cancel) = Cancel::new();
     canceller.stop();
@@ -518,7 +514,7 @@ async fn nothing_new_begins_after_a_stop_or_a_kill() {
 }
 
 #[tokio::test]
-async fn a_kill_ends_a_call_that_hangs_and_a_stop_the_wait_between_two() {
+async fn a_kill_ends_a_hung_call_and_a_stop_waits() {
     let site = Site::new();
     let (canceller, cancel) = Cancel::new();
     let (agent, turns) = (builtin("      - hang: true\n"), Turns::channel());
@@ -593,7 +589,7 @@ proptest! {
 
     /// Interrupted after any turn and continued from what was reported, a run takes the turns it would have taken.
     #[test]
-    fn a_run_goes_on_after_any_turn(steps in prop::collection::vec(step(), 1..6), faults in prop::collection::vec(0u32..3, 6)) {
+    fn a_run_resumes_after_any_turn(steps in prop::collection::vec(step(), 1..6), faults in prop::collection::vec(0u32..3, 6)) {
         let mut listed = Vec::new();
         for (step, tries) in steps.into_iter().chain([json!({"text": "the end"})]).zip(faults) {
             if tries > 0 {
@@ -657,14 +653,14 @@ async fn a_program_is_an_agent() {
 async fn a_program_that_fails_says_why() {
     let site = Site::new();
     let done = run(&program("echo half; echo 'no luck' >&2; exit 3"), site.job()).await;
-    assert_eq!(*done.error(), AgentError::Terminal("the agent `sh` ended with exit 3: no luck".into()));
+    assert_eq!(*done.error(), AgentError::Terminal("agent `sh` ended with exit 3: no luck".into()));
     assert_eq!(done.turns.len(), 1, "its run was a turn all the same");
     assert!(!done.turns[0].messages[1].is_answer(), "but not one to go on from");
     let done = run(&program("exit 75"), site.job()).await;
-    assert_eq!(*done.error(), AgentError::Transient("the agent `sh` ended with exit 75".into()));
+    assert_eq!(*done.error(), AgentError::Transient("agent `sh` ended with exit 75".into()));
     let done =
         run(&program("echo waiting >&2; sleep 600"), Job { timeout: Some(Duration::from_secs(2)), ..site.job() }).await;
-    assert_eq!(*done.error(), AgentError::TimedOut("the agent `sh` timed out after 2s: waiting".into()));
+    assert_eq!(*done.error(), AgentError::TimedOut("agent `sh` timed out after 2s: waiting".into()));
     let done = run(&CommandAgent::new(["no-such-program-here"], spawner()), site.job()).await;
     assert!(matches!(done.error(), AgentError::Environment(text) if text.contains("no-such-program-here")));
     let done = act_when_ready(&program("touch ready; sleep 600"), &site, site.job(), Canceller::kill).await;

@@ -1,4 +1,4 @@
-//! Two contexts of one session: they run at once, outlive a kill, and are begun again from what their parent says.
+//! Two contexts of one session: they run at once, outlive a kill, and are started again from what their parent says.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -126,9 +126,9 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
 
-/// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
+/// Nothing is left for `b2` while `a` still works: the session pauses when that has reached a stop, and not under it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_is_reached_in_one_context_waits_for_the_other() {
+async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();
     let dot = r#"digraph spends {
         start [shape=Mdiamond]
@@ -151,7 +151,7 @@ scripts:
     steps: [{text: b is done, usage: {input: 10, output: 5}}]
 "#;
     let mut engine = Arc::into_inner(world.scripted(script)).expect("nobody else has it yet");
-    let limits = config::Budget { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
+    let limits = config::BudgetSettings { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
     engine.budget = Budget::new(limits, &engine.supervisor);
     let mut session = world.start(dot, Arc::new(engine)).await;
     let (id, main) = (session.id().clone(), "main".parse().unwrap());
@@ -166,7 +166,7 @@ scripts:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_contexts_go_on_after_a_kill() {
+async fn both_contexts_resume_after_a_kill() {
     let world = World::new();
     pipes(world.root());
     let id = killed_after(&world, &["main.1", "b.1"]);
@@ -185,7 +185,7 @@ async fn both_contexts_go_on_after_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_context_whose_first_record_is_missing_is_begun_again() {
+async fn a_context_without_its_first_record_restarts() {
     let world = World::new();
     pipes(world.root());
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));

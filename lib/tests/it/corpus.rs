@@ -1,4 +1,4 @@
-//! What the fuzzers began with and what they found, tried with an ordinary compiler.
+//! What the fuzzers started with and what they found, tried with an ordinary compiler.
 
 use crate::repository::{files, read};
 

@@ -20,7 +20,7 @@ fn rows(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_row_names_a_test_that_exists_or_the_work_to_come() {
+fn every_coverage_row_names_an_existing_test() {
     let page = read("docs/coverage.md");
     let tests = test_names();
     let mut wrong = Vec::new();
@@ -66,7 +66,7 @@ fn no_row_is_written_twice() {
 }
 
 #[test]
-fn rows_are_told_from_headings() {
+fn rows_are_distinguished_from_headings() {
     let page = "| row | covered by |\n|---|---|\n| Branch creation | `a::b` |\n| Worktree path | many |\n";
     let cells: Vec<&str> = rows(page).into_iter().map(|(_, cell)| cell).collect();
     assert_eq!(cells, ["`a::b`", "many"]);

@@ -265,7 +265,7 @@ async fn a_wait_that_takes_too_long_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_edges_between_the_same_nodes_the_one_taken_counts() {
+async fn the_taken_edge_of_two_parallel_ones_counts() {
     let world = World::new();
     let dot = r#"digraph edges {
         start [shape=Mdiamond]
@@ -287,7 +287,7 @@ async fn of_two_edges_between_the_same_nodes_the_one_taken_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_full_fidelity_goes_on_with_its_conversation() {
+async fn a_node_with_full_fidelity_resumes_its_conversation() {
     let world = World::new();
     let script = r#"
 scripts:
@@ -310,7 +310,7 @@ scripts:
 /// A session's name is drawn, and here the same is drawn twice: the branch of the first is there, its record is not, as
 /// in a clone that has branches alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_branch_name_that_is_taken_is_left_alone_and_another_is_drawn() {
+async fn a_taken_branch_name_is_left_and_another_drawn() {
     let world = World::new();
     let dot = r#"digraph tools {
         start [shape=Mdiamond]
@@ -335,7 +335,7 @@ async fn a_branch_name_that_is_taken_is_left_alone_and_another_is_drawn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_of_a_branch_is_there_when_it_is_told() {
+async fn a_reported_branch_exists_when_reported() {
     let world = World::new();
     let dot = r#"digraph tools {
         start [shape=Mdiamond]

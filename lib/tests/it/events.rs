@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn results_are_told_apart_by_a_digest_that_does_not_change() {
+fn results_are_distinguished_by_a_stable_digest() {
     use pleach::event::{Outcome, Snapshot};
     use pleach::state::result_digest;
     let none = Snapshot::new();

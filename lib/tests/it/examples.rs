@@ -1,6 +1,6 @@
 //! The pipelines this repository shows to its readers are without fault.
 
-use pleach::plan::lint::Known;
+use pleach::plan::lint::KnownNames;
 use pleach::plan::{Inputs, validate};
 
 use crate::repository::{files, read};
@@ -23,7 +23,7 @@ fn pipelines_shown_to_readers_have_no_diagnostics() {
     let shown = shown();
     assert!(shown.len() >= 5, "four examples and the one of the README");
     for (place, source) in shown {
-        let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &Known::default());
+        let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &KnownNames::default());
         assert_eq!(diagnostics, [], "{place}");
         let pipeline = pipeline.expect("a graph without diagnostics");
         assert!(pipeline.start().is_some() && pipeline.exit().is_some(), "{place} has a start and an exit");

@@ -96,7 +96,7 @@ fn in_words(work: &Work) -> String {
     words
 }
 
-/// What was begun: assignments as they would be sent elsewhere, and what they were made into.
+/// What was started: assignments as they would be sent elsewhere, and what they were made into.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
 fn watch(seen: &Seen) -> WorkWatch {
@@ -107,7 +107,7 @@ fn watch(seen: &Seen) -> WorkWatch {
     })
 }
 
-/// Makes out of every assignment what its worker did, by the record alone, and says what was begun and how.
+/// Makes out of every assignment what its worker did, by the record alone, and says what was started and how.
 fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
     let fresh = Executor::of_record(engine(world, None), world.repo(), id).unwrap();
     let again = |(sent, used): &(String, String)| {
@@ -121,7 +121,7 @@ fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
+async fn assignments_follow_from_the_record_alone() {
     let world = World::new();
     let seen = Seen::default();
     let (canceller, cancel) = Cancel::new();
@@ -170,7 +170,7 @@ async fn what_is_assigned_can_be_made_out_from_the_record_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_assigned_in_a_fork_can_be_made_out_from_its_record() {
+async fn assignments_in_a_fork_follow_from_its_record() {
     let world = World::new();
     let dot = r#"digraph forks {
         start [shape=Mdiamond]

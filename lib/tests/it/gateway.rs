@@ -34,9 +34,9 @@ pub const ALL: [(ProviderName, Format, &str); 4] = [
 pub fn remote(
     server: &Server,
     name: impl Borrow<ProviderName>,
-    change: impl FnOnce(&mut config::Provider),
+    change: impl FnOnce(&mut config::ServerSettings),
 ) -> Upstream {
-    let mut given = config::Provider::default();
+    let mut given = config::ServerSettings::default();
     given.settings.api_base = Some(server.url());
     given.prices.insert("m-1".into(), config::Price { input: 1.0, output: 2.0, ..Default::default() });
     change(&mut given);

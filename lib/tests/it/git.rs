@@ -60,8 +60,8 @@ impl Sandbox {
         fs::write(path, content).unwrap();
     }
 
-    /// Writes a program. Another process does: one that was written by this one is busy as long as a child that another test
-    /// has just begun to start still has it open.
+    /// Writes a program. Another process does: one that was written by this one is busy as long as a child that another
+    /// test has just started to start still has it open.
     #[expect(clippy::disallowed_methods, reason = "a program nobody in this process has had open")]
     fn write_program(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (text, program) = (format!("{path}.text"), self.path(path));

@@ -212,7 +212,7 @@ async fn the_wall_limit_ends_a_busy_command() {
 }
 
 #[tokio::test]
-async fn the_idle_limit_ends_a_silent_command_and_counts_from_the_last_output() {
+async fn the_idle_limit_counts_from_the_last_output() {
     let dir = dir();
     let mut command =
         CommandSpec::shell("for i in 1 2 3 4 5; do echo $i >&2; sleep 0.3; done; exec sleep 1000", dir.path());
@@ -238,7 +238,7 @@ async fn a_command_may_clean_up_on_term() {
 }
 
 #[tokio::test]
-async fn a_command_that_ignores_term_is_killed_after_the_grace_period() {
+async fn a_command_ignoring_term_is_killed_after_grace() {
     let dir = dir();
     let mut command = CommandSpec::shell("trap '' TERM HUP INT; echo ready; while :; do sleep 1000; done", dir.path());
     command.limits.grace = Duration::from_millis(200);
@@ -262,7 +262,7 @@ async fn a_stopped_command_still_hears_term() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_a_command_finish_and_a_kill_before_the_start_prevents_it() {
+async fn a_stop_lets_a_command_finish_a_kill_prevents_start() {
     let dir = dir();
     let (canceller, cancel) = Cancel::new();
     let command = CommandSpec::shell("echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 4", dir.path());
@@ -317,7 +317,7 @@ async fn a_daemon_ends_with_the_command_that_is_killed() {
 }
 
 #[tokio::test]
-async fn a_background_process_that_holds_the_pipes_does_not_hold_up_the_end() {
+async fn a_background_process_holding_pipes_does_not_delay_the_end() {
     let begun = Instant::now();
     let output = shell("sleep 1000 & setsid sleep 1000 & echo done").await;
     assert_eq!((output.exit, output.stdout.to_text().as_str()), (Exit::Code(0), "done\n"));
@@ -325,7 +325,7 @@ async fn a_background_process_that_holds_the_pipes_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn what_finishes_by_itself_right_after_the_command_may_do_so() {
+async fn children_may_finish_right_after_the_command() {
     if !Path::new("/bin/bash").exists() {
         return; // process substitution is bash's
     }
@@ -338,7 +338,7 @@ async fn what_finishes_by_itself_right_after_the_command_may_do_so() {
 }
 
 #[tokio::test]
-async fn an_end_by_itself_counts_even_if_a_limit_hits_while_the_rest_is_ended() {
+async fn a_natural_end_wins_over_a_limit_during_cleanup() {
     let dir = dir();
     let mut command = CommandSpec::shell("(trap '' TERM; sleep 1000) & exit 3", dir.path());
     command.limits.wall = Some(Duration::from_millis(1200));
@@ -360,14 +360,14 @@ async fn a_chain_of_forks_is_caught() {
 }
 
 #[tokio::test]
-async fn a_script_that_signals_its_group_or_its_supervisor_is_still_cleaned_up() {
+async fn a_script_signalling_its_group_is_still_cleaned_up() {
     assert_eq!(shell("setsid sleep 1000 & kill -TERM 0; sleep 1000").await.exit, Exit::Signal(15));
     assert_eq!(shell("setsid sleep 1000 & kill -TERM $PPID; sleep 1000").await.exit, Exit::Signal(15));
     assert_eq!(shell("setsid sleep 1000 & kill -KILL $PPID; sleep 1000").await.exit, Exit::Signal(9));
 }
 
 #[tokio::test]
-async fn the_command_has_a_session_and_a_group_of_its_own() {
+async fn a_command_has_its_own_session_and_group() {
     let output = shell("echo $$; cut -d' ' -f5,6 /proc/$$/stat").await.stdout.to_text();
     let numbers: Vec<i32> = output.split_whitespace().map(|n| n.parse().expect("a number")).collect();
     let [pid, group, session] = numbers[..] else { panic!("{output}") };
@@ -420,7 +420,7 @@ async fn input_of_any_size_is_fed_while_output_is_read() {
 }
 
 #[tokio::test]
-async fn input_that_is_not_read_is_no_error_and_no_input_is_an_end() {
+async fn unread_input_is_no_error_and_none_is_eof() {
     let dir = dir();
     for script in ["exit 0", "head -c 5 >/dev/null", "exec <&-; sleep 0.1; exit 0"] {
         let mut command = CommandSpec::shell(script, dir.path());
@@ -453,7 +453,7 @@ async fn a_command_is_talked_to_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_command_that_listens_in_vain_is_killed_and_one_that_does_not_listen_is_no_error() {
+async fn a_command_not_reading_in_time_is_killed() {
     let dir = dir();
     let (canceller, cancel) = Cancel::new();
     let (say, input) = tokio::sync::mpsc::unbounded_channel();
@@ -594,7 +594,7 @@ fn assert_ended(output: &BlockingOutput) {
 }
 
 #[test]
-fn a_helper_program_with_a_limit_is_killed_with_what_it_has_started() {
+fn a_helper_over_its_limit_is_killed_with_children() {
     let mut slow = helper("sh", &["-c", "sleep 1000 & echo $!; sleep 1000"]);
     slow.limit = Some(Duration::from_millis(200));
     let output = run_blocking(&slow).expect("it runs");
@@ -612,7 +612,7 @@ fn a_helper_program_with_a_limit_is_killed_with_what_it_has_started() {
 }
 
 #[test]
-fn a_helper_program_has_its_own_group_and_speaks_english() {
+fn a_helper_program_has_its_own_group_and_locale() {
     let output =
         run_blocking(&helper("sh", &["-c", "echo $$; cut -d' ' -f5 /proc/$$/stat; echo $LC_ALL"])).expect("it runs");
     let text = String::from_utf8(output.stdout).expect("text");

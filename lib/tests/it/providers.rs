@@ -37,8 +37,8 @@ const ALL: [(ProviderName, Format, &str, &str); 4] = [
     (ProviderName::COMPATIBLE, Format::Chat, "COMPATIBLE_API_KEY", "POST /v1/chat/completions HTTP/1.1"),
 ];
 
-fn settings(base: &str) -> config::Provider {
-    let mut provider = config::Provider::default();
+fn settings(base: &str) -> config::ServerSettings {
+    let mut provider = config::ServerSettings::default();
     provider.settings.api_base = Some(base.to_owned());
     provider.models.insert("worker".into(), "m-worker".into());
     provider.models.insert("smart".into(), "m-smart".into());
@@ -50,7 +50,11 @@ fn keys() -> Environment {
     Environment::from_pairs(ALL.map(|(_, _, key, _)| (key, KEY)))
 }
 
-fn remote(name: impl Borrow<ProviderName>, given: &config::Provider, env: &Environment) -> Result<Remote, Unusable> {
+fn remote(
+    name: impl Borrow<ProviderName>,
+    given: &config::ServerSettings,
+    env: &Environment,
+) -> Result<Remote, Unusable> {
     Remote::new(name.borrow(), given, env, &spawner(), Path::new("/"))
 }
 
@@ -122,7 +126,7 @@ fn stream_error(format: Format) -> String {
 }
 
 #[tokio::test]
-async fn every_format_is_spoken_as_its_server_wants_it() {
+async fn every_wire_format_matches_its_server() {
     for (name, format, _, line) in ALL {
         let server = Server::start(move |_, _| hello(format));
         let provider = provider(&server, &name);
@@ -237,7 +241,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
     let system = seen[1].body["system"][1]["text"].as_str().unwrap();
     assert!(system.contains("\n# Role\nYou review.\n") && system.contains("\n# Task\nFind bugs.\n"), "{system}");
     let compatible = settings(&server.url());
-    let compatible = config::Provider { models: Default::default(), ..compatible };
+    let compatible = config::ServerSettings { models: Default::default(), ..compatible };
     let compatible = Provider::Remote(remote(ProviderName::COMPATIBLE, &compatible, &keys()).unwrap());
     let error = ask(&compatible).await.unwrap_err();
     assert_eq!(error.message, "compatible has no model `worker`; set `providers.compatible.models.worker`");
@@ -245,7 +249,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart_and_never_show_the_key() {
+async fn refusals_are_classified_and_never_show_the_key() {
     for (name, format, key, _) in ALL {
         for (status, class, says) in [
             (400, ErrorClass::Terminal, format!("{name} refuses the request (400): bad")),
@@ -291,7 +295,7 @@ async fn a_busy_server_is_given_the_time_it_asks_for() {
 }
 
 #[tokio::test]
-async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
+async fn the_built_in_agent_retries_only_transient_failures() {
     for (name, format, key, _) in ALL {
         for (status, says) in [
             (429, format!("{name} is asked too often (429): no")),
@@ -341,7 +345,7 @@ async fn broken_connections_are_tried_again() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_an_error_that_says_so() {
+async fn a_truncated_answer_is_an_error() {
     for (name, format, _, _) in ALL {
         let half = move || {
             let mut pieces = streamed(format, vec![Part::text("Half of it, and then"), write("a", "one")]);
@@ -368,7 +372,7 @@ async fn half_an_answer_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn what_fails_before_a_word_of_the_answer_is_tried_again() {
+async fn a_failure_before_any_answer_is_retried() {
     for (name, format, _, _) in ALL {
         // What servers send before they have anything to say.
         let nothing = match format {
@@ -413,7 +417,7 @@ async fn a_server_that_stops_talking_is_left() {
         let provider = Provider::Remote(remote(&name, &given, &keys()).unwrap());
         let error = ask(&provider).await.unwrap_err();
         assert_eq!(error.class, class, "{format:?}: {error}");
-        assert!(error.message.ends_with("said nothing for 1 s"), "{format:?}: {error}");
+        assert!(error.message.ends_with("sent nothing for 1 s"), "{format:?}: {error}");
         tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     };
     let mut waiting = tokio::task::JoinSet::new();
@@ -449,7 +453,7 @@ async fn a_kill_drops_the_call() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_and_asked_for_again() {
+async fn an_unreadable_answer_is_reported_and_retried() {
     for (name, format, _, _) in ALL {
         let server = Server::start(move |_, before| match before {
             0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),
@@ -464,11 +468,11 @@ async fn what_cannot_be_read_is_said_and_asked_for_again() {
             Format::Gemini => "no `candidates`",
         };
         let plays: [(Play, ErrorClass, &str); 4] = [
-            (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "no JSON"),
+            (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "not JSON"),
             (
                 Play::Answer(200, vec![("content-encoding", "gzip".into())], "\u{1f}".into()),
                 ErrorClass::Terminal,
-                "packed as `gzip`",
+                "encoding `gzip`",
             ),
             (Play::Answer(200, vec![], "{}".into()), ErrorClass::Malformed, nothing),
             (Play::Stream(vec![stream_error(format)]), ErrorClass::Transient, "busy"),
@@ -550,7 +554,7 @@ async fn a_key_can_come_from_a_command() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_used_when_one_is_configured_and_never_for_this_machine() {
+async fn a_configured_proxy_is_used_except_for_localhost() {
     let proxy = Server::start(|_, _| hello(Format::Anthropic));
     let server = Server::start(|_, _| hello(Format::Anthropic));
     let env = Environment::from_pairs([
@@ -582,7 +586,7 @@ async fn a_proxy_is_used_when_one_is_configured_and_never_for_this_machine() {
 }
 
 #[test]
-fn the_provider_is_the_one_named_or_the_first_with_a_key() {
+fn the_provider_is_the_named_or_first_with_key() {
     let pick = |config: &Config, env: &[(&str, &str)], name: Option<&str>| {
         let env = Environment::from_pairs(env.iter().copied());
         Providers::new(config, &env, &spawner(), None).get(name).map(|provider| provider.name().to_owned())

@@ -87,7 +87,7 @@ fn without_text(mut event: Value) -> Value {
 }
 
 #[test]
-fn an_event_stays_what_it_is_whatever_word_is_a_secret() {
+fn an_event_survives_redaction_of_its_own_words() {
     for example in examples() {
         let recorded = Recorded::from_json(example.clone()).expect("an example");
         for word in words(&example.to_string()) {
@@ -102,7 +102,7 @@ fn an_event_stays_what_it_is_whatever_word_is_a_secret() {
 }
 
 #[test]
-fn what_is_said_in_an_event_is_without_secrets() {
+fn texts_of_events_are_redacted() {
     let redactor = Redactor::new([("D_PASSWORD", "orchid")]);
     for (kind, said) in [
         (

@@ -129,8 +129,8 @@ async fn bubblewrap_lets_nothing_out() {
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_store_cannot_be_taken_away() {
-    let Some(by) = landlock(3, "what_is_added_to_a_store_cannot_be_taken_away") else { return };
+async fn objects_added_to_a_store_cannot_be_removed() {
+    let Some(by) = landlock(3, "objects_added_to_a_store_cannot_be_removed") else { return };
     let ground = Ground::new(by);
     let shared = fs::Permissions::from_mode(0o2775);
     fs::set_permissions(ground.path("store"), shared).unwrap();
@@ -163,8 +163,8 @@ async fn what_is_added_to_a_store_cannot_be_taken_away() {
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_read_is_not_read() {
-    let Some(by) = landlock(3, "what_is_not_to_be_read_is_not_read") else { return };
+async fn forbidden_paths_cannot_be_read() {
+    let Some(by) = landlock(3, "forbidden_paths_cannot_be_read") else { return };
     let ground = Ground::new(by);
     let system = ["/bin", "/lib", "/lib64", "/usr", "/etc", "/dev", "/proc"].map(PathBuf::from);
     let sandbox = Sandbox { read: Some(system.to_vec()), ..ground.sandbox() };
@@ -173,7 +173,7 @@ async fn what_is_not_to_be_read_is_not_read() {
     assert_eq!(output.stdout.to_text(), "1\nold\nold\n", "{}", output.stderr.to_text());
 }
 
-/// Of what is hidden nothing is read, of what lies beside it everything is, and where something of its own lies there it
+/// Of what is hidden nothing is read, of what is beside it everything is, and where something of its own is there it
 /// works as usual.
 async fn what_is_hidden_is_not_read(by: Availability) {
     let ground = Ground::new(by);
@@ -219,14 +219,14 @@ async fn what_is_hidden_is_not_read(by: Availability) {
 }
 
 #[tokio::test]
-async fn landlock_hides_what_is_to_be_hidden() {
-    let Some(by) = landlock(3, "landlock_hides_what_is_to_be_hidden") else { return };
+async fn landlock_hides_the_configured_paths() {
+    let Some(by) = landlock(3, "landlock_hides_the_configured_paths") else { return };
     what_is_hidden_is_not_read(by).await;
 }
 
 #[tokio::test]
-async fn bubblewrap_hides_what_is_to_be_hidden() {
-    let Some(by) = bubblewrap("bubblewrap_hides_what_is_to_be_hidden") else { return };
+async fn bubblewrap_hides_the_configured_paths() {
+    let Some(by) = bubblewrap("bubblewrap_hides_the_configured_paths") else { return };
     what_is_hidden_is_not_read(by).await;
 }
 
@@ -395,8 +395,8 @@ async fn under_bubblewrap_nothing_of_others_can_be_read() {
 }
 
 #[tokio::test]
-async fn nobody_types_on_terminals_of_others_and_everybody_may_have_one() {
-    let test = "nobody_types_on_terminals_of_others_and_everybody_may_have_one";
+async fn terminals_are_private_and_available_to_all() {
+    let test = "terminals_are_private_and_available_to_all";
     let Some(by) = landlock(3, test) else { return };
     let ground = Ground::new(by);
     let outside = "import os, sys\nmine, theirs = os.openpty()\nopen('name', 'w').write(os.ttyname(theirs))\n\

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use pleach::trailer::{Message, TurnFacts};
+use pleach::trailer::{CommitMessage, TurnFacts};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn message(subject: &str, body: &str, trailers: &[(&str, &str)]) -> Message {
+fn message(subject: &str, body: &str, trailers: &[(&str, &str)]) -> CommitMessage {
     let trailers = trailers.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    Message { subject: subject.into(), body: body.into(), trailers }
+    CommitMessage { subject: subject.into(), body: body.into(), trailers }
 }
 
 /// Runs the git program, without anybody's configuration.
@@ -95,7 +95,11 @@ fn git_finds_exactly_our_trailers_whatever_the_body_holds() {
         let written = message("test \"greeting\"", &body, &STEP);
         let shown: String = body.chars().take(200).collect();
         assert_eq!(parsed_by_git(dir.path(), &written.write()), written.trailers, "{shown:?}");
-        assert_eq!(Message::read(&written.write()), Message { body: normal(&body), ..written }, "{shown:?}");
+        assert_eq!(
+            CommitMessage::read(&written.write()),
+            CommitMessage { body: normal(&body), ..written },
+            "{shown:?}"
+        );
     }
 }
 
@@ -105,7 +109,7 @@ fn git_finds_our_trailers_whatever_the_subject_is() {
     for subject in ["---", "--- a/x", "Key: value", "# hash", SCISSORS, "task(main@T001@test-fail): tests fail"] {
         let written = message(subject, "body", &STEP);
         assert_eq!(parsed_by_git(dir.path(), &written.write()), written.trailers, "{subject}");
-        assert_eq!(Message::read(&written.write()), written, "{subject}");
+        assert_eq!(CommitMessage::read(&written.write()), written, "{subject}");
     }
 }
 
@@ -130,7 +134,7 @@ fn messages_survive_a_commit() {
 fn trailers_of_others_are_found_below_a_divider() {
     let text = "task(T009): tests fail for \"Sort the list\" (attempt 2/5)\n\nTest (unit) stdout (last 1000 chars):\n\
                 --- FAIL: TestSort (0.00s)\n---\nFAIL\n\nArborist-Step: test\nArborist-Test: fail\nArborist-Retry: 1\n";
-    let message = Message::read(text);
+    let message = CommitMessage::read(text);
     assert_eq!(message.trailer("Arborist-Test"), Some("fail"));
     assert!(message.body.ends_with("--- FAIL: TestSort (0.00s)\n---\nFAIL"), "{}", message.body);
 }
@@ -186,13 +190,13 @@ fn step_commits_are_taken_apart() {
         ),
     ];
     for (text, subject, body, trailers) in table {
-        assert_eq!(Message::read(text), message(subject, body, trailers));
+        assert_eq!(CommitMessage::read(text), message(subject, body, trailers));
     }
 }
 
 #[test]
 fn any_text_is_a_message() {
-    let table: [(&str, Message); 14] = [
+    let table: [(&str, CommitMessage); 14] = [
         ("", message("", "", &[])),
         ("\n\n \t\n", message("", "", &[])),
         ("\r", message("", "", &[])),
@@ -209,7 +213,7 @@ fn any_text_is_a_message() {
         ("a\n\nKey :one\nEmpty:\n", message("a", "", &[("Key", "one"), ("Empty", "")])),
     ];
     for (text, read) in table {
-        assert_eq!(Message::read(text), read, "{text:?}");
+        assert_eq!(CommitMessage::read(text), read, "{text:?}");
     }
 }
 
@@ -241,20 +245,20 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(subject in words(), body in body(), trailers in trailers()) {
-        let written = Message { subject, body, trailers };
-        let read = Message::read(&written.write());
-        prop_assert_eq!(&read, &Message { body: normal(&written.body), ..written.clone() });
+    fn written_messages_read_back(subject in words(), body in body(), trailers in trailers()) {
+        let written = CommitMessage { subject, body, trailers };
+        let read = CommitMessage::read(&written.write());
+        prop_assert_eq!(&read, &CommitMessage { body: normal(&written.body), ..written.clone() });
         prop_assert_eq!(read.write(), written.write());
     }
 
     #[test]
     fn reading_never_panics_and_settles(text in any::<String>(), body in body()) {
         for text in [text.clone(), body.clone(), format!("{text}\n\n{body}\n\nKey: {text}")] {
-            let read = Message::read(&text);
-            // Without trailers, a last paragraph that looks like some cannot be told from them.
+            let read = CommitMessage::read(&text);
+            // Without trailers, a last paragraph that looks like some cannot be distinguished from them.
             if !read.subject.is_empty() && !read.trailers.is_empty() {
-                let again = Message::read(&read.write());
+                let again = CommitMessage::read(&read.write());
                 prop_assert_eq!(again.write(), read.write());
             }
         }
@@ -266,7 +270,7 @@ proptest! {
         prop_assert_eq!(written.matches('\n').count(), 3, "{:?}", written);
         let breaks = written.contains(|c: char| c != '\n' && c.is_control());
         prop_assert!(!breaks);
-        let read = Message::read(&written);
+        let read = CommitMessage::read(&written);
         prop_assert!(read.subject.starts_with('a'));
         prop_assert!(read.trailer("Key").is_some_and(|value| value.starts_with('v')));
     }
@@ -289,12 +293,12 @@ proptest! {
             session: session.parse().unwrap(),
             turn: format!("main.{number}").parse().unwrap(),
         };
-        let message = Message { subject: "Add a greeting".into(), body, trailers: facts.trailers() };
-        prop_assert_eq!(TurnFacts::read(&Message::read(&message.write())), Some(facts.clone()));
+        let message = CommitMessage { subject: "Add a greeting".into(), body, trailers: facts.trailers() };
+        prop_assert_eq!(TurnFacts::read(&CommitMessage::read(&message.write())), Some(facts.clone()));
         for missing in 0..6 {
             let mut trailers = facts.trailers();
             trailers.remove(missing);
-            prop_assert_eq!(TurnFacts::read(&Message { trailers, ..message.clone() }), None);
+            prop_assert_eq!(TurnFacts::read(&CommitMessage { trailers, ..message.clone() }), None);
         }
     }
 }
@@ -307,7 +311,7 @@ fn git_and_we_agree_on_random_messages() {
     let mut runner = TestRunner::deterministic();
     for _ in 0..40 {
         let drawn = (words(), body(), trailers()).new_tree(&mut runner).unwrap().current();
-        let written = Message { subject: drawn.0, body: drawn.1, trailers: drawn.2 };
+        let written = CommitMessage { subject: drawn.0, body: drawn.1, trailers: drawn.2 };
         assert_eq!(parsed_by_git(dir.path(), &written.write()), written.trailers, "{:?}", written.write());
     }
 }

@@ -1,19 +1,19 @@
-//! What a program that embeds the library is given to agree to before anything of a repository runs.
+//! What a program that embeds the library is given to approve before anything of a repository runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach::config::{Environment, Layer, Level, Resolved, resolve};
+use pleach::config::{Environment, Layer, Precedence, Resolved, resolve};
 use pleach::engine::tree::{self, TaskPipeline, TreeEnded, TreePlan};
 use pleach::engine::{AgreesToAll, Truster};
 use pleach::event::Commits;
 use pleach::ids::RepoName;
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{Inputs, load};
-use pleach::schedule::Limits;
-use pleach::trust::{TrustItem, Workplace};
+use pleach::schedule::ScheduleOptions;
+use pleach::trust::{TrustItem, TrustScope};
 use serde_json::Value;
 
 use crate::engine::World;
@@ -38,7 +38,7 @@ scripts:
       - text: done
 "#;
 
-/// A repository that names its agent, has a hook for it, and wants its working copies elsewhere.
+/// A repository that names its agent, has a hook for it, and wants its worktrees elsewhere.
 fn world() -> World {
     let world = World::new();
     let repo = world.repo_path();
@@ -51,7 +51,7 @@ fn world() -> World {
 
 fn settings() -> (Resolved, Environment) {
     let text = "agent: claude\nworktrees:\n  base: /nowhere/copies\n  setup: make deps\n";
-    let resolved = resolve(vec![Layer::file(Level::Project, "/p/pleach.yaml", text)]).unwrap();
+    let resolved = resolve(vec![Layer::file(Precedence::Project, "/p/pleach.yaml", text)]).unwrap();
     (resolved, Environment::from_pairs([("A", "b")]).with_dotenv([("LD_PRELOAD", "./x.so")]))
 }
 
@@ -60,12 +60,12 @@ fn shown(items: &[TrustItem]) -> String {
 }
 
 #[test]
-fn a_pipeline_is_agreed_to_with_its_settings_and_what_its_agents_obey() {
+fn a_pipeline_is_approved_with_settings_and_agent_files() {
     let world = world();
     let (resolved, environment) = settings();
     let repo = world.repo();
     let state_dir = world.root().join("state");
-    let workplace = Workplace { repo: &repo, resolved: &resolved, environment: &environment, state_dir: &state_dir };
+    let workplace = TrustScope { repo: &repo, resolved: &resolved, environment: &environment, state_dir: &state_dir };
     let pipeline = load(PIPELINE, &Inputs::default(), &[]).0.unwrap();
     let given = TrustItem::command("somebody".into(), "said".into());
     let items = workplace.for_pipeline(repo.head().unwrap().commit, &pipeline, "g.dot", vec![given]).unwrap();
@@ -90,7 +90,7 @@ fn plan(world: &World) -> TreePlan {
         base_branch: None,
         branch_prefix: "pleach/".into(),
         repo_name: RepoName::new("repo").unwrap(),
-        limits: Limits::default(),
+        limits: ScheduleOptions::default(),
         commits: Commits::Steps,
         test: None,
         test_timeout: Duration::from_secs(60),
@@ -107,7 +107,7 @@ fn plan(world: &World) -> TreePlan {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_is_agreed_to_with_its_tests_and_pipelines_and_then_worked() {
+async fn a_tree_is_approved_with_tests_and_pipelines() {
     let world = world();
     let (resolved, environment) = settings();
     let (mut run, brought) = tree::open(world.scripted(SCRIPT), world.repo(), Arc::new(plan(&world))).unwrap();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use pleach::engine::tree::progress;
 use pleach::git::{self, Repo};
 use pleach::ids::{BranchName, TaskId};
-use pleach::progress::{Progress, Status};
+use pleach::progress::{Progress, TaskStatus};
 use pleach::redact::Redactor;
-use pleach::step::{Attempt, Counts, RanTest, Step, StepKind, TestFacts, TestKind, text};
+use pleach::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, text};
 
 use super::options::Options;
 use super::samples::Samples;
@@ -127,7 +127,7 @@ fn library_walk(repo: &gix::Repository) -> Result<usize, Box<dyn Error>> {
 }
 
 fn check(progress: &Progress, tasks: usize) -> Result<(), Box<dyn Error>> {
-    let complete = progress.tasks().filter(|(_, state)| state.status == Status::Complete).count();
+    let complete = progress.tasks().filter(|(_, state)| state.status == TaskStatus::Complete).count();
     let attempts: u32 = progress.tasks().map(|(_, state)| state.attempts).sum();
     let expected = tasks + (0..tasks).filter(|task| fails_first(*task)).count();
     if (complete, attempts as usize) != (tasks, expected) {
@@ -183,7 +183,7 @@ fn of_task(number: usize, redactor: &Redactor) -> Vec<String> {
             tree: Some(TREE.into()),
             ..Step::new(Some(id.clone()), kind, passed)
         };
-        step.message("main", &name, Some(Attempt { number: retry + 1, of: 5 }), &body.write(redactor)).write()
+        step.message("main", &name, Some(AttemptNumber { number: retry + 1, of: 5 }), &body.write(redactor)).write()
     };
     let lines = "A line of what a program says when it does its work as it should.\n".repeat(20);
     let tests = |passed| {

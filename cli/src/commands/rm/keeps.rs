@@ -1,4 +1,4 @@
-//! What was saved before something was removed, and is not needed any more.
+//! Kept refs that are no longer needed.
 
 use std::collections::BTreeSet;
 
@@ -8,39 +8,39 @@ use pleach::git::{RefUpdate, Repo};
 use pleach::ids::CommitId;
 use pleach::workspace::KEEP;
 
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_git};
+use crate::failure::Failure;
+use crate::lib_errors::{of_engine, of_git};
 
 /// A ref that keeps something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeepRef {
     /// Its name.
     pub reference: String,
-    /// What it keeps.
+    /// The kept commit.
     pub commit: CommitId,
 }
 
 /// Everything that is kept and was made before a time, but for what sessions that have not ended may still go by.
-pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<Kept>, Failure> {
+pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<KeepRef>, Failure> {
     let needed = needed(repo)?;
     let mut found = Vec::new();
     for (reference, commit) in repo.refs().list(KEEP).map_err(|error| of_git(&error))? {
         let owner = reference.strip_prefix(KEEP).and_then(|name| name.rsplit_once('-')).map_or("", |(owner, _)| owner);
         let at = repo.commit(commit).map_err(|error| of_git(&error))?.at;
         if !needed.contains(owner) && before.is_none_or(|before| at < before) {
-            found.push(Kept { reference, commit });
+            found.push(KeepRef { reference, commit });
         }
     }
     Ok(found)
 }
 
 /// Removes a ref, unless it was moved since.
-pub fn remove(repo: &Repo, kept: &Kept) -> Result<(), Failure> {
+pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
     let gone = RefUpdate { name: kept.reference.clone(), old: Some(kept.commit), new: None };
     repo.refs().swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }
 
-/// What begins the names of refs that sessions need which have not ended: their ids, and those of their tasks.
+/// The prefixes of kept refs that unfinished sessions need: their ids, and those of their tasks.
 fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
     let mut needed = BTreeSet::new();
     for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {

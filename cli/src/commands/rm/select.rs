@@ -1,4 +1,4 @@
-//! Which sessions `pleach rm` removes that nobody named: those that every given option fits.
+//! Which sessions `pleach rm` removes by options: those that match all of them.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use pleach::plan::dot::read_duration;
 
-use crate::exit::Failure;
-use crate::failure::of_engine;
+use crate::failure::Failure;
+use crate::lib_errors::of_engine;
 
-/// What sessions are chosen by. Several options narrow the choice.
+/// The options that choose sessions. Several narrow the choice.
 #[derive(Debug, Args)]
 #[group(id = "selectors", multiple = true)]
 pub struct Selectors {
@@ -26,11 +26,11 @@ pub struct Selectors {
     /// Remove the sessions that are done.
     #[arg(long)]
     done: bool,
-    /// Remove the sessions that have ended and were not worked on for so long: 30d, 12h.
+    /// Remove the sessions that have ended and were not used for this long: 30d, 12h.
     #[arg(long, value_name = "AGE", value_parser = age)]
     older: Option<Duration>,
-    /// Remove what was kept under refs/pleach/keep/ instead of sessions; with --older what is older. What a session that has
-    /// not ended may need stays.
+    /// Remove refs under refs/pleach/keep/ instead of sessions; with --older only older ones. What an unfinished
+    /// session may need stays.
     #[arg(long, conflicts_with_all = ["landed", "merged", "done"])]
     pub keeps: bool,
 }
@@ -63,7 +63,7 @@ impl Selectors {
 }
 
 impl Selector {
-    /// Whether a session is one of those.
+    /// Whether a session matches.
     fn fits(self, repo: &Repo, summary: &Summary) -> Result<bool, Failure> {
         let found = match self {
             Self::Landed => summary.is_on_target(repo),
@@ -76,7 +76,7 @@ impl Selector {
     }
 }
 
-/// Whether nothing is to be done for a session any more. One of a task that was not landed may go on with it.
+/// Whether nothing is to be done for a session any more. One of a task that was not landed may continue with it.
 fn has_ended(summary: &Summary) -> bool {
     match (&summary.state.task, summary.standing()) {
         (_, SessionStatus::Cancelled) => true,

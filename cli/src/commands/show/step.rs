@@ -6,30 +6,30 @@ use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::record;
 use pleach::step::shown_name;
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use serde_json::{Value, json};
 
-use super::Spoken;
+use super::turn_text::TurnText;
 use crate::commands::diff::plain_patch;
-use crate::exit::Failure;
-use crate::failure::{of_engine, of_git};
+use crate::failure::Failure;
+use crate::lib_errors::{of_engine, of_git};
 use crate::render::session as show;
 
 /// A step with the turns it was made of.
-pub struct Shown {
+pub struct StepView {
     session: SessionId,
     commit: CommitId,
-    message: Message,
+    message: CommitMessage,
     /// The task and the turns by the session's record, if that is here.
-    recorded: Option<(Option<TaskOf>, Vec<Spoken>)>,
+    recorded: Option<(Option<TaskOf>, Vec<TurnText>)>,
     patch: String,
 }
 
-impl Shown {
+impl StepView {
     /// Reads a commit; none when it is no step of a session.
     pub fn read(repo: &Repo, commit: CommitId, patch: &str) -> Result<Option<Self>, Failure> {
         let text = repo.commit(commit).map_err(|error| of_git(&error))?.text();
-        let message = Message::read(&text);
+        let message = CommitMessage::read(&text);
         let session = message.trailer("Arborist-Step").and_then(|_| message.trailer("Pleach-Session")?.parse().ok());
         let Some(session) = session else { return Ok(None) };
         let recorded = match View::load(repo, &session) {
@@ -41,14 +41,14 @@ impl Shown {
         Ok(Some(Self { session, commit, message, recorded, patch: patch.to_owned() }))
     }
 
-    fn turns(&self) -> &[Spoken] {
+    fn turns(&self) -> &[TurnText] {
         self.recorded.as_ref().map_or(&[], |(_, turns)| turns)
     }
 
     /// For programs.
     pub fn json(&self) -> Value {
         let task = self.recorded.as_ref().and_then(|(task, _)| task.as_ref());
-        let turns = self.turns().iter().map(Spoken::json);
+        let turns = self.turns().iter().map(TurnText::json);
         json!({
             "session": self.session,
             "task": task.map(|task| json!({
@@ -97,9 +97,9 @@ impl Shown {
 }
 
 /// The turns between a step and the one before it, with their messages.
-fn turns(repo: &Repo, view: &View, commit: CommitId, subject: &str) -> Result<Vec<Spoken>, Failure> {
+fn turns(repo: &Repo, view: &View, commit: CommitId, subject: &str) -> Result<Vec<TurnText>, Failure> {
     let turns = turn_ids(view, commit, subject).into_iter().filter_map(|id| view.turn(&id));
-    turns.map(|turn| Spoken::read(repo, view, turn)).collect()
+    turns.map(|turn| TurnText::read(repo, view, turn)).collect()
 }
 
 fn turn_ids(view: &View, commit: CommitId, subject: &str) -> Vec<TurnId> {
@@ -113,7 +113,7 @@ fn turn_ids(view: &View, commit: CommitId, subject: &str) -> Vec<TurnId> {
                 if step.git_sha == commit {
                     return of_step;
                 }
-                // One that was built anew to land is another commit, and says the same.
+                // One that was rebuilt to land is another commit, and says the same.
                 if step.subject == subject {
                     alike = of_step;
                 }

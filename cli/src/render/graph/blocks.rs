@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_moves_to_its_edges_as_far_as_its_neighbours_let_it() {
+    fn a_block_moves_to_its_edges_within_its_neighbours() {
         let layers = Layers::new(&stack(6, &[(0, 1), (1, 2), (2, 5), (0, 3), (3, 4), (4, 5)]));
         let mut x = vec![0.0, 0.0, 0.0, 900.0, 900.0, 0.0];
         let blocks = Blocks::new(vec![vec![0, 1, 2, 5], vec![3, 4]], 6);

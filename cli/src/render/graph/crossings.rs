@@ -31,7 +31,7 @@ fn is_small(layers: &Layers) -> bool {
 /// Lets the crate swap neighbours for as long as that helps. It keeps the order it is given unless it finds a better one.
 fn swap(layers: &mut Layers) {
     let mut dag = DAG::new();
-    // The check of its own work follows every path there is, which takes for ever on some graphs of thirty nodes.
+    // The check of its own work follows every path there is, which takes forever on some graphs of thirty nodes.
     dag.set_validate(false);
     let handles: Vec<NodeHandle> = layers.layer.iter().map(|_| dag.new_node()).collect();
     for (upper, below) in layers.below.iter().enumerate() {

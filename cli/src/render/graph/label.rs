@@ -32,8 +32,7 @@ impl Label {
     }
 }
 
-/// The width of an average character, as a multiple of the font's size. Generous, because nobody knows which font the
-/// viewer has.
+/// The width of an average character, as a multiple of the font's size. Generous, because the viewer's font is unknown.
 const AVERAGE: f64 = 0.6;
 
 /// How many average characters `text` is wide.

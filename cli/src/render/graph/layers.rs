@@ -187,7 +187,7 @@ fn box_layers(stack: &Stack) -> Vec<usize> {
     layer
 }
 
-/// The bends on the way to a box, by box, whether it lies above, and layer.
+/// The bends on the way to a box, by box, whether it is above, and layer.
 type Trunks = BTreeMap<(usize, bool, usize), usize>;
 
 /// The arcs that share a trunk: those with bends to a box many of them lead to.
@@ -236,7 +236,7 @@ pub mod tests {
 
     #[test]
     fn siblings_stay_in_one_row() {
-        // 1 could stand lower, where its arcs would be shorter.
+        // 1 could be lower, where its arcs would be shorter.
         let layers = Layers::new(&stack(6, &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (1, 5), (4, 5)]));
         assert_eq!(layers.layer[1], layers.layer[2]);
     }

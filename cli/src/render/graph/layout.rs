@@ -22,7 +22,7 @@ pub struct Layout {
     pub wires: Vec<Course>,
 }
 
-/// OrphanPlaces nodes and edges.
+/// Places nodes and edges.
 pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> Layout {
     let bodies: Vec<Body> = bodies.iter().map(|body| body.turned(flow)).collect();
     let wires: Vec<Wire> = wires.iter().map(|wire| Wire { label: flow.turn_size(wire.label), ..*wire }).collect();
@@ -63,7 +63,7 @@ fn pile(bodies: &[Body], wires: &[Wire], order: &Order, loops: &Loops) -> (Stack
         strands[index].rises = place[wire.from] > place[wire.to];
         leaving[if strands[index].rises { wire.to } else { wire.from }].push(index);
     }
-    // Where one edge of a node has a label, the others leave room for one: what they lead to stands in one row.
+    // Where one edge of a node has a label, the others leave room for one: what they lead to is in one row.
     let has_label =
         |edges: &Vec<usize>| edges.iter().any(|edge| !strands[*edge].rises && !wires[*edge].label.is_empty());
     let labelled: Vec<bool> = leaving.iter().map(has_label).collect();

@@ -29,7 +29,7 @@ use self::geometry::Flow;
 use self::shapes::Shape;
 pub use self::{svg::svg, text::text};
 
-/// What there is to see of a pipeline.
+/// The drawable part of a pipeline.
 #[derive(Debug, Default)]
 pub struct Diagram {
     /// The name people know it by.
@@ -45,7 +45,7 @@ pub struct Diagram {
 #[derive(Debug)]
 struct Figure {
     id: String,
-    /// What is written on it; the id where nothing else is.
+    /// Its label; the id by default.
     label: String,
     /// What a node without a label runs.
     command: Option<String>,
@@ -62,12 +62,12 @@ struct Link {
     label: String,
     /// When it may be taken; empty means always.
     condition: String,
-    /// Taking it begins the run again.
+    /// Taking it starts the run again.
     restarts: bool,
 }
 
 impl Diagram {
-    /// What there is to see of `pipeline`.
+    /// The diagram of `pipeline`.
     pub fn new(pipeline: &Pipeline) -> Self {
         let index: BTreeMap<&NodeId, usize> =
             pipeline.nodes().iter().enumerate().map(|(index, node)| (&node.id, index)).collect();
@@ -89,7 +89,7 @@ impl Diagram {
         }
     }
 
-    /// What there is to see as data, for programs: nodes in the order of the text, edges as they are written.
+    /// The diagram as JSON: nodes in text order, edges as written.
     pub fn json(&self) -> Value {
         let order = self.order();
         let node = |index: usize| {
@@ -141,7 +141,7 @@ impl Figure {
         (self.label != self.id).then_some(&self.label)
     }
 
-    /// What there is to say beside the id: the label, or the command of a node without one.
+    /// The text besides the id: the label, or the command.
     fn about(&self) -> Option<&str> {
         self.own_label().or(self.command.as_deref())
     }

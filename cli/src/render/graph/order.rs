@@ -53,36 +53,36 @@ fn back_edges(
     outgoing: &[Vec<usize>],
 ) -> (Vec<usize>, Vec<bool>) {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
+    enum VisitState {
         Not,
         OnPath,
         Done,
     }
     let mut back = vec![false; edges.len()];
-    let mut seen = vec![Seen::Not; outgoing.len()];
+    let mut seen = vec![VisitState::Not; outgoing.len()];
     let mut roots = Vec::new();
     for root in candidates {
-        if seen[root] != Seen::Not {
+        if seen[root] != VisitState::Not {
             continue;
         }
         roots.push(root);
-        seen[root] = Seen::OnPath;
+        seen[root] = VisitState::OnPath;
         let mut path = vec![(root, 0)];
         while let Some((node, next)) = path.last_mut() {
             let Some(edge) = outgoing[*node].get(*next) else {
-                seen[*node] = Seen::Done;
+                seen[*node] = VisitState::Done;
                 path.pop();
                 continue;
             };
             *next += 1;
             let to = edges[*edge].1;
             match seen[to] {
-                Seen::Not => {
-                    seen[to] = Seen::OnPath;
+                VisitState::Not => {
+                    seen[to] = VisitState::OnPath;
                     path.push((to, 0));
                 }
-                Seen::OnPath => back[*edge] = true,
-                Seen::Done => {}
+                VisitState::OnPath => back[*edge] = true,
+                VisitState::Done => {}
             }
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_come_in_the_order_they_are_written_and_a_join_after_both() {
+    fn branches_keep_their_order_and_joins_come_after() {
         let found = order(4, &[(0, 2), (0, 1), (1, 3), (2, 3)], Some(0));
         assert_eq!(found.nodes, [0, 2, 1, 3]);
     }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn self_loops_lead_back_and_an_empty_graph_has_no_order() {
+    fn self_loops_lead_back_and_empty_graphs_have_no_order() {
         assert_eq!(order(1, &[(0, 0)], None), Order { nodes: vec![0], back: vec![true] });
         assert_eq!(order(0, &[], None), Order { nodes: vec![], back: vec![] });
     }

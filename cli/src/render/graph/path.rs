@@ -95,7 +95,7 @@ mod tests {
         [Point { x: 0.0, y: 0.0 }, Point { x: 0.0, y: 10.0 }, Point { x: 50.0, y: 50.0 }, Point { x: 50.0, y: 70.0 }];
 
     #[test]
-    fn a_line_is_straight_in_a_layer_and_curved_between_layers() {
+    fn a_line_is_straight_within_layers_and_curved_between() {
         let path = Path::along(&KNOTS, false, Flow::Down);
         assert_eq!(path.line, "M0.0 0.0L0.0 10.0C0.0 30.0 50.0 30.0 50.0 50.0L50.0 61.0");
         assert_eq!(path.head, "M50.0 70.0L54.2 61.0L45.8 61.0Z");

@@ -75,7 +75,7 @@ pub fn reach(outline: &[Point], x: f64) -> (f64, f64) {
         }
         let part = if a.x == b.x { 0.0 } else { (x - a.x) / (b.x - a.x) };
         let y = a.y + part * (b.y - a.y);
-        // Of a side that stands upright both ends count.
+        // Of a side that is upright both ends count.
         for y in [y, if a.x == b.x { b.y } else { y }] {
             (top, bottom) = (top.min(y), bottom.max(y));
         }
@@ -179,7 +179,7 @@ impl Router<'_> {
                 true => (None, x(bends.last(), *trunk)),
                 false => (x(bends.first(), *trunk), None),
             },
-            // Straight down between two nodes that stand above each other, even if not middle above middle.
+            // Straight down between two nodes that are above each other, even if not middle above middle.
             (Route::Through(bends), Some(upper), Some(lower)) if bends.is_empty() => {
                 let (upper, lower) = (self.side(from, upper), self.side(to, lower));
                 let (left, right) = (upper.0.max(lower.0), upper.1.min(lower.1));
@@ -239,7 +239,7 @@ fn port_range(outline: &[Point]) -> f64 {
     outline.iter().map(|corner| corner.x).fold(0.0, f64::max) * PORT_PART
 }
 
-/// OrphanPlaces between `-wide` and `wide`, in order and apart from each other, near what is wished.
+/// Places between `-wide` and `wide`, in order and apart from each other, near what is wished.
 fn spread(wished: &[f64], wide: f64) -> Vec<f64> {
     let last = wished.len().saturating_sub(1) as f64;
     let gap = if last > 0.0 { PORT_GAP.min(2.0 * wide / last) } else { 0.0 };

@@ -80,7 +80,6 @@ impl Shape {
         }
     }
 
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Box => "box",
@@ -263,7 +262,7 @@ fn roof(height: f64) -> f64 {
     (height * 0.4).clamp(12.0, 30.0)
 }
 
-/// How far below the top of a house its walls begin.
+/// How far below the top of a house its walls start.
 fn house_eaves(size: Size) -> f64 {
     // The inverse of what `Shape::size` added.
     let height = (size.height / 1.4).clamp(size.height - 30.0, size.height - 12.0);

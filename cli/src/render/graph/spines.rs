@@ -1,4 +1,4 @@
-//! Our own coordinates: slots that lead to each other become spines, which stand upright as a whole; spines are packed
+//! Our own coordinates: slots that lead to each other become spines, which are upright as a whole; spines are packed
 //! from the left and then moved to where their edges are short.
 
 use std::collections::BTreeMap;

@@ -53,7 +53,7 @@ fn tokens(story: &Story) -> u64 {
 }
 
 #[test]
-fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
+fn killed_and_resumed_a_program_stops_within_one_call() {
     const LIMIT: u64 = 3 * TOKENS + 200;
     for in_call in [false, true] {
         let env = TestEnv::with_repo();
@@ -94,7 +94,7 @@ fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
 }
 
 #[test]
-fn helpers_side_by_side_overstep_a_limit_by_at_most_one_call_each() {
+fn parallel_helpers_overstep_a_limit_by_one_call_each() {
     // In the first case there is room for one helper at a time; in the second both are on their way when the limit is
     // reached, as their calls take more than their length says.
     for (limit, most, at_once) in [(TOKENS + 1, 2, false), (6 * TOKENS, 7, true)] {
@@ -136,7 +136,7 @@ fn helpers_side_by_side_overstep_a_limit_by_at_most_one_call_each() {
 }
 
 #[test]
-fn two_programs_of_two_processes_share_the_limit_of_a_day() {
+fn two_processes_share_the_limit_of_a_day_by_program() {
     const LIMIT: usize = 9;
     let env = TestEnv::with_repo();
     let gates = ["one", "two"].map(|name| Gate::new(&env, name));
@@ -154,7 +154,7 @@ fn two_programs_of_two_processes_share_the_limit_of_a_day() {
         env.write(format!("{name}.dot"), work(name));
         env.spawn(&["-y", "run", &format!("../{name}.dot")])
     });
-    // Both have made a call before either goes on.
+    // Both have made a call before either continues.
     let held: Vec<_> = runs.iter_mut().zip(&gates).map(|(run, gate)| gate.reached(run)).collect();
     for (gate, held) in gates.iter().zip(held) {
         gate.open(held);
@@ -184,11 +184,11 @@ enum Ending {
     Told,
     /// It never says what they took.
     Untold,
-    /// It goes on for ever after its last word.
+    /// It continues forever after its last word.
     Open,
 }
 
-/// A program without tools that goes on for eight calls, each with a long question, and a model that answers it.
+/// A program without tools that continues for eight calls, each with a long question, and a model that answers it.
 fn talkative(ending: Ending, step: &str, limit: u64) -> (TestEnv, Server) {
     let server = Server::start(move |seen, _| {
         let message = Message::assistant("An answer.");
@@ -233,7 +233,7 @@ fn a_program_cannot_keep_to_itself_what_its_calls_take() {
 }
 
 #[test]
-fn what_nobody_counts_counts_by_its_length() {
+fn uncounted_calls_count_by_length() {
     for (ending, step) in [(Ending::Untold, "say chat TEXT"), (Ending::Open, "leave chat TEXT")] {
         let (env, server) = talkative(ending, step, 2500);
         let ran = env.run(&work("one"), &[]).expect(1);

@@ -33,7 +33,7 @@ fn spent(env: &TestEnv) -> Value {
 }
 
 #[test]
-fn what_a_planner_cost_is_shown_and_counts_in_the_day() {
+fn a_planners_cost_is_shown_and_counts_daily() {
     let env = world("{per_day_usd: 4}");
     build(&env).expect(0);
     insta::assert_snapshot!(env.pleach(&["cost"]).expect(0), @r"

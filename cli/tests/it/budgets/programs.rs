@@ -42,8 +42,8 @@ fn tokens(story: &Story) -> Vec<u64> {
 }
 
 #[test]
-fn a_program_told_by_its_stream_stops_after_the_turn_that_passed_the_limit() {
-    // It would go on a minute after its first turn.
+fn a_streamed_program_stops_after_the_exceeding_turn() {
+    // It would continue a minute after its first turn.
     let script = format!(
         "{}echo 1 > one.txt\n{}sleep 60\n{}echo 2 > two.txt\n{}",
         say("1,19"),
@@ -66,8 +66,8 @@ fn a_program_told_by_its_stream_stops_after_the_turn_that_passed_the_limit() {
 }
 
 #[test]
-fn a_program_stopped_at_its_hook_has_no_turn_after_that() {
-    // It runs its hook as the real one does, and says nothing more when it may not go on.
+fn a_program_stopped_at_its_hook_takes_no_turn() {
+    // It runs its hook as the real one does, and says nothing more when it may not continue.
     let hook = r#"
 for word in "$@"; do case "$word" in *PostToolBatch*) settings=$word;; esac; done
 hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
@@ -85,7 +85,7 @@ hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
 }
 
 #[test]
-fn a_program_of_one_turn_is_held_when_its_run_is_over() {
+fn a_single_turn_program_is_held_after_its_run() {
     let script = format!("{}echo 1 > one.txt\n{}", say("1,19"), say("20,$"));
     let env = claude(&script, "node", "{tokens: 1000}");
     let ran = env.run(&two_nodes(), &[]).expect(1);
@@ -98,7 +98,7 @@ fn a_program_of_one_turn_is_held_when_its_run_is_over() {
 }
 
 #[test]
-fn an_acp_agent_is_called_off_after_the_turn_that_passed_the_limit() {
+fn an_acp_agent_is_cancelled_after_the_exceeding_turn() {
     let script =
         "say First I write a.\nask a 1\nusage 50\nsay Then I write b.\nask b 2\nusage 50\nsay Then c.\nask c 3\nhang";
     for (action, exit) in [("stop", 1), ("pause", 3)] {

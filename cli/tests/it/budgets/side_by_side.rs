@@ -75,7 +75,7 @@ fn tokens(story: &Story) -> u64 {
 }
 
 #[test]
-fn what_nobody_waits_for_is_counted() {
+fn abandoned_calls_are_counted() {
     let server = slow();
     let env = program(&server, "abandon chat 40 100\n", "{tokens: 1500}");
     let ran = env.run(&work(), &[]).expect(1);
@@ -85,7 +85,7 @@ fn what_nobody_waits_for_is_counted() {
 }
 
 #[test]
-fn what_is_under_way_when_its_program_ends_is_counted() {
+fn calls_in_flight_when_the_program_ends_count() {
     let server = slow();
     let env = program(&server, "abandon chat 1 100\n", "{tokens: 9000}");
     let ran = env.run(&work(), &[]).expect(0);
@@ -114,7 +114,7 @@ fn a_burst_of_calls_oversteps_a_limit_by_one_call() {
 }
 
 #[test]
-fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
+fn parallel_calls_within_a_limit_are_made_at_once() {
     const CALLS: usize = 12;
     // The second case says how much it may be answered, and fits for that.
     for (budget, more) in [("{tokens: 1000000}", ""), ("{tokens: 14000}", r#" "{\"max_tokens\": 1000}""#)] {
@@ -132,7 +132,7 @@ fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
 }
 
 #[test]
-fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
+fn a_finished_run_reports_overspending() {
     for (budget, word) in [("{tokens: 600}", "1000 of 600 tokens"), ("{per_day_usd: 0.5}", "$1.00 of $0.50")] {
         let server = Server::start(|seen, _| answers(seen));
         let env = program(&server, "say chat Hello\n", budget);
@@ -145,7 +145,7 @@ fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
 }
 
 #[test]
-fn a_commit_message_is_asked_for_only_from_what_calls_nobody_has_told_of_leave() {
+fn a_commit_message_uses_only_what_uncounted_calls_leave() {
     const MESSAGE: u64 = 300;
     let served = |limit: u64| {
         let server = Server::start(|seen, _| match seen.body["model"] == "cheap" {
@@ -153,7 +153,7 @@ fn a_commit_message_is_asked_for_only_from_what_calls_nobody_has_told_of_leave()
             true => answer(seen, "auto-commit", MESSAGE),
             false => answers(seen),
         });
-        // Conversations that begin side by side are turns only when the program has ended.
+        // Conversations that start side by side are turns only when the program has ended.
         let steps = r#"write made.txt 1
             burst chat 3 "{\"max_tokens\": 100}"
             "#;

@@ -38,7 +38,7 @@ fn owned(calls: &[(&str, usize)]) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn a_task_that_has_used_up_its_dollars_gets_no_further_attempt() {
+fn a_task_out_of_dollars_gets_no_further_attempt() {
     let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]);
     let garden = garden(&tree, "tree: {early_stop: false}\nbudget: {per_task_usd: 3}");
     let ran = garden.gardener(&[]).expect(1);
@@ -100,14 +100,14 @@ fn a_run_over_a_tree_has_one_budget() {
     assert_eq!(calls(&garden), owned(&[("T001", 2), ("T002", 2), ("T003", 2)]));
     let story = Story::of(&garden.env, &garden.env.repo_path(), &garden.env.sessions()[0]);
     assert!(!story.kinds().is_empty());
-    // A fresh run begins with a fresh budget.
+    // A fresh run starts with a fresh budget.
     garden.env.configure(&settings("budget: {usd: 2}"));
     garden.gardener(&["--fresh"]).expect(1);
     assert_eq!(calls(&garden), owned(&[("T001", 4), ("T002", 2), ("T003", 2)]));
 }
 
 #[test]
-fn a_review_nobody_can_read_is_not_asked_for_again_without_money() {
+fn an_unreadable_review_is_not_repeated_without_money() {
     let garden = garden(&Tree::of(&["T001"]), "budget: {usd: 2, on_exceeded: pause}");
     let again = "  - name: again\n    when: {contains: does not end with a verdict}\n    steps: [{text: APPROVED, usage: {input: 1}}]\n";
     let unreadable =

@@ -14,7 +14,7 @@ fn warnings(ran: &Ran) -> Vec<String> {
 }
 
 #[test]
-fn who_does_not_tell_what_it_spends_is_named_before_it_works() {
+fn an_unmetered_agent_is_named_before_it_works() {
     let env = TestEnv::with_script(FIVE_FILES);
     let quiet = "agents: {quiet: {command: [cat], turns: node}}\nsandbox: {mode: off}";
     env.configure(&settings(&format!("{quiet}\nbudget: {{usd: 9}}")));

@@ -1,4 +1,4 @@
-//! Records nobody can read: what was spent in them does not count as nothing.
+//! Records that cannot be read: what was spent in them does not count as nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -59,7 +59,7 @@ fn assert_refused(ran: Ran, session: &str, limit: &str) {
 }
 
 #[test]
-fn what_is_wiped_off_the_record_stays_spent() {
+fn spending_removed_from_the_record_still_counts() {
     for budget in ["{per_day_tokens: 3}", "{per_day_usd: 3, on_exceeded: pause}"] {
         let env = world(budget);
         env.run(&work(), &[]).expect(0);
@@ -78,7 +78,7 @@ fn what_is_wiped_off_the_record_stays_spent() {
 }
 
 #[test]
-fn a_resumed_run_is_refused_and_goes_on_when_that_is_mended() {
+fn a_refused_resume_continues_once_fixed() {
     let env = TestEnv::with_script(super::FIVE_FILES);
     limit(&env, "{per_day_tokens: 9}");
     let gate = " ask [shape=hexagon, label=\"Go on?\"]\n talk\n ask -> talk [label=\"yes\"]\n";
@@ -94,7 +94,7 @@ fn a_resumed_run_is_refused_and_goes_on_when_that_is_mended() {
 }
 
 #[test]
-fn where_no_limit_stops_anybody_what_cannot_be_read_is_told_or_passed_over() {
+fn without_stopping_limits_unreadable_spending_is_warned_or_ignored() {
     let env = world("{per_day_tokens: 3, on_exceeded: warn}");
     env.run(&work(), &[]).expect(0);
     let session = env.session();
@@ -107,7 +107,7 @@ fn where_no_limit_stops_anybody_what_cannot_be_read_is_told_or_passed_over() {
 }
 
 #[test]
-fn a_planner_is_refused_and_so_is_a_run_after_one_whose_record_is_gone() {
+fn a_planner_with_unreadable_spending_is_refused() {
     let env = world("{per_day_tokens: 9}");
     env.write("repo/spec/tasks.md", "# Shop\n");
     let build = || env.pleach(&["-y", "build", "--spec-dir", "spec"]);

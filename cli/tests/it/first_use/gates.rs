@@ -37,7 +37,7 @@ fn drafts(attributes: &str) -> String {
 }
 
 #[test]
-fn n11_a_person_sees_what_to_judge_and_comments_on_it() {
+fn n11_a_person_sees_the_work_and_comments_on_it() {
     let env = TestEnv::with_script(SCRIPT);
     env.pipeline(&drafts(", timeout=1h, human.default_choice=exit"));
     let Some(mut terminal) = Terminal::open(&env, "run ../pipeline.dot") else { return };
@@ -45,7 +45,7 @@ fn n11_a_person_sees_what_to_judge_and_comments_on_it() {
     terminal.wait_for("changed so far: 1 file, +1 -0\r\n    notes +1 -0\r\n");
     terminal.wait_for(&format!("see more: pleach diff {0}, pleach turns {0}", env.session()));
     terminal.wait_for("? Are the notes good?\r\n  [A] Approve\r\n  [R] Revise\r\n");
-    terminal.wait_for("without an answer within 1h 00m, `Approve` is taken");
+    terminal.wait_for("without an answer within 1h 00m, `Approve` is chosen");
     terminal.enter("r");
     terminal.wait_for("comment for the next node (Enter for none)> ");
     terminal.enter("shorter please");

@@ -32,7 +32,7 @@ fn answers(given: &[(&str, u64, &str)]) -> String {
     json!({"model": "m", "scripts": given.iter().map(script).collect::<Vec<_>>()}).to_string()
 }
 
-/// The file a prompt offers behind these words.
+/// The file a prompt offers after these words.
 #[track_caller]
 fn offered(prompt: &str, words: &str) -> PathBuf {
     let line = prompt.lines().find_map(|line| line.trim().strip_prefix(words));
@@ -42,7 +42,7 @@ fn offered(prompt: &str, words: &str) -> PathBuf {
 const WHOLE_OUTPUT: &str = "The whole output is in ";
 
 #[test]
-fn n04_a_failed_command_reaches_the_next_agent_in_every_fidelity() {
+fn n04_a_failed_command_reaches_agents_in_every_fidelity() {
     let modes = ["full", "truncate", "compact", "summary:low", "summary:medium", "summary:high"];
     let mut body = tool("test", "seq -f 'line %g of the test output, made long' 400; echo why >&2; exit 3");
     body += " test -> fix0 [condition=\"outcome=fail\"]\n test -> exit\n start -> test\n";
@@ -76,7 +76,7 @@ fn n04_a_failed_command_reaches_the_next_agent_in_every_fidelity() {
 }
 
 #[test]
-fn n04_noise_of_one_stream_leaves_the_failure_in_the_other() {
+fn n04_noise_on_one_stream_leaves_the_others_failure() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: sh check.sh"]));
     let check = "seq -f '   Compiling dependency-%g v1.2.3' 900 >&2\nseq -f 'test case_%g ... ok' 60\n\
                  echo 'assertion failed: left == right at src/lib.rs:42'\ntest -e again\n";
@@ -93,7 +93,7 @@ fn n04_noise_of_one_stream_leaves_the_failure_in_the_other() {
 }
 
 #[test]
-fn n04_only_the_newest_output_is_told_without_secrets() {
+fn n04_only_the_newest_output_is_shown_redacted() {
     let env = TestEnv::with_script(&answers(&[("fix", 1, "One."), ("fix", 2, "Two."), ("fix", 3, "Three.")]));
     env.configure("agent: builtin\nproviders: {script: {file: script.yaml}}\ncontext: {output_chars: 200}\n");
     env.write("repo/leak", "hunter2-hunter2\n");
@@ -117,7 +117,7 @@ fn n04_only_the_newest_output_is_told_without_secrets() {
 }
 
 #[test]
-fn n04_the_log_is_there_after_a_resume_without_local_files() {
+fn n04_the_log_survives_a_resume_without_local_files() {
     let env = TestEnv::with_script(&answers(&[("fix", 1, "Fixed.")]));
     let body = tool("test", "seq 5000; exit 1")
         + " ask [shape=hexagon, label=\"Fix it?\"]\n fix [prompt=\"Fix it\"]\n"
@@ -183,7 +183,7 @@ fn rejects_once() -> [Value; 2] {
 }
 
 #[test]
-fn n05_every_example_tells_its_agents_what_the_others_answered() {
+fn n05_every_example_shares_answers_between_agents() {
     let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut files: Vec<PathBuf> =
         fs::read_dir(&examples).expect("examples").flatten().map(|file| file.path()).collect();
@@ -205,7 +205,7 @@ fn n05_every_example_tells_its_agents_what_the_others_answered() {
 }
 
 #[test]
-fn n05_who_is_to_try_again_is_told_what_failed() {
+fn n05_a_retrying_agent_gets_the_failure() {
     let env = TestEnv::with_repo();
     let agent = env.write_program(
         "agent.sh",
@@ -220,7 +220,7 @@ fn n05_who_is_to_try_again_is_told_what_failed() {
 }
 
 #[test]
-fn n05_answers_are_cut_newest_first_and_full_tells_no_less() {
+fn n05_answers_are_cut_newest_first_even_in_full() {
     let long = format!("The plan begins.\n{}\nThe plan ends.", "one more step\n".repeat(2_000));
     let mut body = " plan [prompt=\"Plan\"]\n build [prompt=\"Build\"]\n start -> plan -> build\n".to_owned();
     let modes = ["full", "compact", "summary:low", "summary:medium", "summary:high"];
@@ -244,7 +244,7 @@ fn n05_answers_are_cut_newest_first_and_full_tells_no_less() {
 }
 
 #[test]
-fn n05_a_conversation_that_goes_on_is_told_what_others_answered() {
+fn n05_a_resumed_conversation_gets_others_answers() {
     let given =
         [("work", 1, "Did it."), ("review", 1, "The name is wrong."), ("work", 2, "Renamed."), ("review", 2, "Ok.")];
     let env = TestEnv::with_script(&answers(&given));
@@ -283,7 +283,7 @@ fn n06_templates_that_cannot_be_words_are_refused() {
     ] {
         let dot = graph("refused", &(tool("work", command) + "start -> work -> exit"));
         env.pipeline(&dot);
-        let said = format!("error[command_template]: `{{{{ goal }}}}` in `tool_command` stands {place}");
+        let said = format!("error[command_template]: `{{{{ goal }}}}` in `tool_command` is {place}");
         for ran in [env.pleach(&["validate", "../pipeline.dot"]), env.run(&dot, &["goal=1"])] {
             let ran = ran.expect(2);
             assert!(format!("{}{}", ran.stdout, ran.stderr).contains(&said), "{command}: {ran}");
@@ -322,8 +322,8 @@ fn assert_refusal(env: &TestEnv, said: &str) {
 }
 
 #[test]
-fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
-    if skip("n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents", 3) {
+fn n23_a_denied_write_is_named_for_tools_and_agents() {
+    if skip("n23_a_denied_write_is_named_for_tools_and_agents", 3) {
         return;
     }
     let env = TestEnv::with_repo();
@@ -398,8 +398,8 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tests() {
 }
 
 #[test]
-fn n23_the_sandbox_line_is_short_and_only_said_when_something_runs() {
-    if skip("n23_the_sandbox_line_is_short_and_only_said_when_something_runs", 4) {
+fn n23_the_sandbox_line_is_short_and_only_when_needed() {
+    if skip("n23_the_sandbox_line_is_short_and_only_when_needed", 4) {
         return;
     }
     let line = |ran: Ran| ran.stderr.lines().find(|line| line.starts_with("sandbox: ")).map(str::to_owned);

@@ -88,7 +88,7 @@ fn n28_exclude_takes_globs_and_warns_of_what_matches_nothing() {
 }
 
 #[test]
-fn n28_an_inherited_sparse_checkout_is_said() {
+fn n28_an_inherited_sparse_checkout_is_reported() {
     let env = TestEnv::with_repo();
     commit(&env, &["in/a", "out/b", "out/c"]);
     let whole = env.run(&one("true"), &[]).expect(0);
@@ -196,7 +196,7 @@ fn n29_finished_worktrees_beyond_the_pool_are_removed_when_clean() {
 }
 
 #[test]
-fn n29_without_a_pool_nothing_is_left_but_what_no_commit_has() {
+fn n29_without_a_pool_only_uncommitted_work_remains() {
     let env = TestEnv::with_repo();
     env.configure("worktrees: {pool: 0}\n");
     env.run(&one("echo 1 > made; echo built > built"), &[]).expect(0);
@@ -220,7 +220,7 @@ fn rounds(count: usize) -> String {
 }
 
 #[test]
-fn n31_long_runs_are_shown_by_their_end_and_checkpoints_stay_small() {
+fn n31_long_runs_show_their_end_with_small_checkpoints() {
     let env = TestEnv::with_repo();
     env.run(&rounds(23), &[]).expect(0);
     let sid = env.session();

@@ -35,7 +35,7 @@ fn n09_quoted_attribute_names_work() {
 }
 
 #[test]
-fn n12_an_unknown_node_type_is_an_error_before_anything_runs() {
+fn n12_an_unknown_node_type_fails_before_anything_runs() {
     let body = tool("first", "touch first") + "odd [type=toool, label=Odd]\nstart -> first -> odd -> exit";
     assert_found(&body, &["error type_known unknown node type `toool` (did you mean `tool`?)"]);
     let env = TestEnv::with_repo();
@@ -129,7 +129,7 @@ fn n22_alias_notes_need_verbose() {
 }
 
 #[test]
-fn n22_each_diagnostic_is_told_once() {
+fn n22_each_diagnostic_is_reported_once() {
     let nodes = "a [prompt=\"{{ who }} and {{ who }}\"]\nb [prompt=Work]\nc [prompt=Work]\n";
     let body = format!(
         "node [shape=hexagn, max_retrys=1]\nedge [conditon=x]\n{nodes}start -> a -> b -> c\n\
@@ -182,7 +182,7 @@ fn n22_of_two_unconditional_edges_one_is_taken() {
 }
 
 #[test]
-fn n22_equal_gate_keys_and_visit_limits_of_zero_are_found() {
+fn n22_equal_gate_keys_and_zero_visit_limits_are_found() {
     let gate = "g [shape=hexagon]\na [prompt=Work, max_visits=0]\nstart -> g\n\
                 g -> exit [label=\"Approve\"]\ng -> a [label=\"Abandon\"]\na -> g";
     assert_found(
@@ -208,7 +208,7 @@ fn n22_words_in_conditions_that_mean_nothing_are_found() {
 }
 
 #[test]
-fn n22_templates_nobody_fills_are_found() {
+fn n22_undefined_templates_are_found() {
     let body = "a [prompt=\"Do {{ plan.output }}\", llm_model=\"{{ model }}\"]\nstart -> a -> exit";
     assert_found(
         body,
@@ -220,7 +220,7 @@ fn n22_templates_nobody_fills_are_found() {
 }
 
 #[test]
-fn n22_outcomes_nobody_gives_are_found() {
+fn n22_impossible_outcomes_are_found() {
     let ways = "start -> review\nreview -> exit [condition=\"outcome=approved\"]\n\
                 review -> a [condition=\"outcome=rejected\"]\na -> review";
     let nobody =

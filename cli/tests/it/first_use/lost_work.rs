@@ -49,7 +49,7 @@ fn n01_a_moved_large_file_is_committed() {
 }
 
 #[test]
-fn n01_held_back_files_keep_deletions_back_and_fail_the_node() {
+fn n01_held_back_files_hold_deletions_and_fail_the_node() {
     let env = TestEnv::with_repo();
     env.configure("commit: {max_new_files: 2, max_file_mb: 1}\n");
     for name in ["a", "b", "c"] {
@@ -112,7 +112,7 @@ fn n01_what_another_branch_has_is_not_new() {
 }
 
 #[test]
-fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
+fn n01_an_agents_commit_with_held_back_files_is_kept() {
     for is_bound in [true, false] {
         let env = TestEnv::with_repo();
         if !is_bound {
@@ -135,7 +135,7 @@ fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
 }
 
 #[test]
-fn n01_resume_finds_the_files_and_the_deletions_as_they_are() {
+fn n01_resume_finds_files_and_deletions_unchanged() {
     let edited = "for f in $(find lib -type f); do echo more >> $f; done";
     for (command, lines) in
         [(format!("mv src lib; {edited}"), 3), (format!("test -e lib || {{ mv src lib; {edited}; }}"), 2)]
@@ -280,7 +280,7 @@ fn n02_what_is_deleted_in_submodules_is_named() {
 const CHECK_OUT: &str = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update --init --force";
 
 #[test]
-fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() {
+fn n02_work_only_in_a_submodule_is_named_and_kept() {
     let commits = "echo n > n && git add n && git commit -qm fix";
     for (work, only) in [
         (format!("git checkout -q -b fix && {commits}"), "1 commit"),
@@ -305,7 +305,7 @@ fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() 
 }
 
 #[test]
-fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
+fn n02_pushed_or_abandoned_submodule_commits_are_no_work() {
     let env = TestEnv::with_repo();
     add_submodules(&env);
     let commit = "echo n >> n && git add n && git -c user.name=n -c user.email=n@n commit -qm fix";
@@ -324,7 +324,7 @@ fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
 }
 
 #[test]
-fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
+fn n02_the_next_task_waits_for_submodule_commits_and_links() {
     for (work, named) in [
         (
             "echo n > n && git add n && git commit -qm fix",
@@ -348,7 +348,7 @@ fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
 }
 
 #[test]
-fn n02_a_submodule_that_is_behind_its_link_holds_nobody_up() {
+fn n02_a_submodule_behind_its_link_blocks_nobody() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     add_submodules(&garden.env);
     garden.agent(&format!("test -e lib/README.md || {{ {CHECK_OUT}; }}; echo $task > $task.txt"), APPROVES);
@@ -407,7 +407,7 @@ fn n03_a_task_whose_worktree_fails_leaves_no_session() {
 }
 
 #[test]
-fn n03_a_failing_filter_is_told_in_few_lines() {
+fn n03_a_failing_filter_is_reported_briefly() {
     let env = TestEnv::with_repo();
     env.write("repo/.gitattributes", "*.bin filter=lfs\n");
     for i in 0..20 {
@@ -423,7 +423,7 @@ fn n03_a_failing_filter_is_told_in_few_lines() {
 }
 
 #[test]
-fn n03_a_full_disk_is_told_as_one() {
+fn n03_a_full_disk_is_reported_as_such() {
     let env = TestEnv::with_repo();
     env.write("repo/large", vec![b'x'; 6 << 20]);
     commit_all(&env, "Large");
@@ -447,7 +447,7 @@ fn n03_a_full_disk_is_told_as_one() {
 }
 
 #[test]
-fn n03_a_place_of_worktrees_that_is_no_directory_is_told_with_its_setting() {
+fn n03_a_worktree_base_that_is_no_directory_is_reported() {
     let env = TestEnv::with_repo();
     env.write("file", "no directory");
     for base in ["file", "file/below"] {
@@ -546,7 +546,7 @@ fn n30_tasks_land_in_a_partial_clone() {
 }
 
 #[test]
-fn n30_a_shallow_clone_with_the_run_start_goes_on() {
+fn n30_a_shallow_clone_with_the_run_start_continues() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.garden(&[]).expect(0);
     let url = format!("file://{}", garden.env.repo_path().display());
@@ -595,7 +595,7 @@ fn n31_a_write_that_git_gc_broke_is_tried_again() {
 }
 
 #[test]
-fn n31_skipped_hooks_and_signing_are_said_once() {
+fn n31_skipped_hooks_and_signing_are_reported_once() {
     let env = TestEnv::with_repo();
     let said = "pleach's commits skip your hooks (`pre-commit`) and are not signed";
     let ran = env.run(&one("true"), &[]).expect(0);

@@ -50,7 +50,7 @@ fn n20_a_prompt_is_implemented_tested_and_reviewed() {
 }
 
 #[test]
-fn n20_a_prompt_without_a_test_command_is_reviewed_until_accepted() {
+fn n20_a_prompt_without_test_command_is_reviewed_until_accepted() {
     let env = TestEnv::with_script(&SCRIPT.replace(", contains: no test", ""));
     env.pleach(&["-y", "run", PROMPT]).expect(0);
     let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
@@ -164,7 +164,7 @@ fn n20_a_prompt_is_given_to_the_only_agent_installed() {
 }
 
 #[test]
-fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
+fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     let bare = Bare::new();
     bare.0.write("repo/Cargo.toml", "[package]\n");
     let ran = bare.pleach(&["-y", "init"]).expect(0);
@@ -181,17 +181,14 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
     bare.install("codex", "codex-cli 0.166.0");
     let ran = bare.pleach(&["doctor"]).expect(7);
-    assert!(
-        ran.stdout.contains("no agent is configured: pipelines are simulated; prompts are worked by `codex`\n"),
-        "{ran}"
-    );
+    assert!(ran.stdout.contains("no agent is configured: pipelines are simulated; prompts use `codex`\n"), "{ran}");
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");
 }
 
 #[test]
-fn n20_agents_are_told_one_thing_about_commits() {
+fn n20_agents_get_one_instruction_about_commits() {
     let env = TestEnv::with_repo();
     let result =
         r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.\\nAPPROVED","session_id":"s-1"}"#;

@@ -57,7 +57,7 @@ fn n07_written_max_retries_retry_a_failed_agent() {
 }
 
 #[test]
-fn n07_the_reason_of_every_retry_and_of_the_last_failure_is_shown() {
+fn n07_every_retry_and_failure_reason_is_shown() {
     let env = TestEnv::with_repo();
     let dot = flaky("max_retries=1, ", "");
     let ran = env.run(&dot, &[]).expect(1);
@@ -147,7 +147,7 @@ fn n08_an_unknown_outcome_in_an_answer_is_a_failure() {
 }
 
 #[test]
-fn n10_polling_with_a_wait_goes_on_until_it_is_over() {
+fn n10_polling_with_a_wait_continues_until_done() {
     let env = TestEnv::with_repo();
     let dot = format!(
         "{} rest [shape=insulator, duration=\"1ms\"] start -> poll; poll -> exit [condition=\"outcome=success\"]
@@ -201,7 +201,7 @@ fn n10_only_the_same_output_is_going_in_circles() {
     let env = TestEnv::with_repo();
     let ran = env.run(&round("echo same; exit 1", "outcome=success"), &[]).expect(1);
     assert_eq!(env.story().all("ToolExecution").len(), 3);
-    assert!(ran.stdout.contains("the run goes in circles: check → check"), "{ran}");
+    assert!(ran.stdout.contains("the run is looping: check → check"), "{ran}");
     let env = TestEnv::with_repo();
     let changing = "echo $PLEACH_VISIT of 5 >&2; echo working >&2; test $PLEACH_VISIT -ge 5";
     env.run(&round(changing, "outcome=success"), &[]).expect(0);
@@ -264,7 +264,7 @@ fn n13_a_run_that_failed_at_a_gate_resumes_there() {
 }
 
 #[test]
-fn n13_who_corrects_the_pipeline_is_told_that_the_recorded_one_runs() {
+fn n13_a_corrected_pipeline_warns_that_the_recorded_runs() {
     let env = TestEnv::with_repo();
     let dot = graph("typo", &(tool("test", "exit 3") + "start -> test -> exit"));
     env.write("repo/flow.dot", &dot);
@@ -273,7 +273,7 @@ fn n13_who_corrects_the_pipeline_is_told_that_the_recorded_one_runs() {
     assert!(!same.stderr.contains("flow.dot"), "{same}");
     env.write("repo/flow.dot", dot.replace("exit 3", "true"));
     let ran = env.resume(&[]).expect(1);
-    let told = format!("`flow.dot` has changed: session {} goes on with the pipeline it began with", env.session());
+    let told = format!("`flow.dot` has changed: session {} continues with the pipeline it started with", env.session());
     ran.warns("pipeline-changed").naming("`pleach run flow.dot`");
     assert!(ran.stderr.contains(&told), "{ran}");
 }
@@ -283,7 +283,7 @@ fn n13_from_picks_another_node_that_was_visited() {
     let env = TestEnv::with_repo();
     env.run(&broken(&env), &[]).expect(1);
     env.write("fixed", "");
-    for (from, why) in [("exit", "has not come to node `exit`"), ("nowhere", "the pipeline has no node `nowhere`")] {
+    for (from, why) in [("exit", "has not reached node `exit`"), ("nowhere", "the pipeline has no node `nowhere`")] {
         let ran = env.resume(&["--from", from]).expect(2);
         assert!(ran.stderr.contains(why), "{ran}");
     }

@@ -81,7 +81,7 @@ fn n24_colours_follow_the_flag_and_no_color() {
 }
 
 #[test]
-fn n24_the_live_line_of_a_run_shows_node_attempt_and_tokens() {
+fn n24_the_live_line_shows_node_attempt_and_tokens() {
     let env = TestEnv::with_script(SCRIPT);
     let gate = Gate::new(&env, "work");
     let body = tool("work", &gate.command()) + "code [prompt=\"Work\"] start -> code -> work -> exit";
@@ -98,7 +98,7 @@ fn n24_the_live_line_of_a_run_shows_node_attempt_and_tokens() {
 }
 
 #[test]
-fn n24_the_live_line_of_a_tree_shows_task_step_and_attempt() {
+fn n24_a_trees_live_line_shows_task_and_step() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e second"]));
     let gate = Gate::new(&garden.env, "second");
     let root = garden.env.root().display();
@@ -166,7 +166,7 @@ fn n25_commands_without_an_id_take_the_newest_session() {
 }
 
 #[test]
-fn n25_cancel_without_an_id_takes_what_runs_before_what_waits() {
+fn n25_cancel_without_an_id_prefers_running_sessions() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "work");
     let mut running = env.start(&graph("runs", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);
@@ -224,7 +224,7 @@ fn n25_run_takes_agent_and_model() {
 }
 
 #[test]
-fn n26_unknown_variables_are_a_warning_said_once() {
+fn n26_unknown_variables_warn_once() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("one", &(tool("work", "true") + "start -> work -> exit")));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
@@ -287,6 +287,6 @@ fn n26_simulated_sessions_are_marked_and_commands_run() {
     for page in ["README.md", "docs/agents.md", "examples/README.md"] {
         let text = std::fs::read_to_string(format!("{}/../{page}", env!("CARGO_MANIFEST_DIR"))).expect(page);
         let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("agent nodes only pretend, commands run for real"), "{page}");
+        assert!(said.contains("agent nodes are simulated, commands run for real"), "{page}");
     }
 }

@@ -116,7 +116,7 @@ fn n15_rejections_count_and_negations_are_no_approval() {
 }
 
 #[test]
-fn n15_the_reason_of_a_rejection_stands_above_its_heading() {
+fn n15_a_rejections_reason_precedes_its_heading() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, r"printf 'Problems:\n- too short\n\n## Verdict\n\n**REJECTED**\n\n---\n'");
     let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -125,7 +125,7 @@ fn n15_the_reason_of_a_rejection_stands_above_its_heading() {
 }
 
 #[test]
-fn n15_an_approval_that_is_taken_back_does_not_land() {
+fn n15_a_revoked_approval_does_not_land() {
     let replies = [
         "Approved: \u{274c}",
         "APPROVED \u{2717}",
@@ -243,7 +243,7 @@ fn arborist(garden: &Garden, branch: &str, task: &str, statuses: &[&str]) {
 #[test]
 fn n17_histories_named_by_a_short_id_are_read() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
-    // Of another branch with the same ticket, before this one was begun.
+    // Of another branch with the same ticket, before this one was started.
     arborist(&garden, "os-47", "T003", &["complete"]);
     garden.switch_to_new("feature/os-47-slug--v3");
     arborist(&garden, "os-47", "T001", &["implement-pass", "complete"]);
@@ -262,7 +262,7 @@ fn n17_histories_named_by_a_short_id_are_read() {
 }
 
 #[test]
-fn n17_a_branch_with_steps_of_its_own_reads_no_short_id() {
+fn n17_a_branch_with_own_steps_reads_no_short_id() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.switch_to_new("feature/plain");
     arborist(&garden, "feature/plain", "T001", &["complete"]);
@@ -272,7 +272,7 @@ fn n17_a_branch_with_steps_of_its_own_reads_no_short_id() {
 }
 
 #[test]
-fn n17_failed_attempts_of_a_phase_reach_the_target_when_isolation_changes() {
+fn n17_failed_phase_attempts_land_when_isolation_changes() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: echo IT SAYS; test -e fixed"]);
     let garden = Garden::new(&tree);
     garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
@@ -290,7 +290,7 @@ fn n17_failed_attempts_of_a_phase_reach_the_target_when_isolation_changes() {
 }
 
 #[test]
-fn n17_a_phase_begun_with_a_branch_ends_so() {
+fn n17_a_phase_started_with_a_branch_ends_so() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
     garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);
@@ -323,7 +323,7 @@ fn n18_unittest_counts_are_read() {
 }
 
 #[test]
-fn n18_containers_and_hooks_of_arborist_are_named_in_a_warning() {
+fn n18_arborist_containers_and_hooks_are_named_in_a_warning() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let settings = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true}}"#;
     garden.commit(".arborist/config.json", settings);

@@ -80,7 +80,7 @@ fn overloaded(words: &str) -> Play {
 }
 
 #[test]
-fn n05_half_an_answer_is_asked_again_from_the_same_conversation() {
+fn n05_half_an_answer_is_retried_from_the_same_conversation() {
     let server = server(|_, before| match before {
         0 => answer(&[text("I write."), write("one")]),
         1 => Play::Cut(begun("Half of it, and")),
@@ -139,7 +139,7 @@ fn n05_a_server_that_asks_for_two_minutes_gets_them() {
     ran.fails_with("agent-unusable").naming("120 s");
 }
 
-/// An answer with this stop reason, whose blocks are as they stand here.
+/// An answer with this stop reason, whose blocks are as they are here.
 fn stopped(reason: &str, blocks: &[Value]) -> Play {
     let usage = json!({"input_tokens": 1000, "output_tokens": 100});
     let message = json!({"type": "message", "role": "assistant", "model": MODEL, "content": blocks,
@@ -154,7 +154,7 @@ fn malformed(words: &str) -> Play {
 }
 
 #[test]
-fn n04_an_answer_that_is_none_is_asked_for_once_more_and_then_fails() {
+fn n04_an_empty_answer_is_retried_once_and_fails() {
     let faults = [
         (answer(&[]), "it is empty"),
         (stopped("gone_fishing", &[text("Well then.")]), "it ended for an unknown reason: `gone_fishing`"),
@@ -216,7 +216,7 @@ pub fn call(id: &str, name: &str, input: &Value) -> Value {
 }
 
 #[test]
-fn n06_a_call_cut_at_the_output_limit_is_told_to_write_in_pieces() {
+fn n06_a_truncated_call_is_told_to_write_pieces() {
     let server = server(|_, before| match before {
         0 => {
             let usage = json!({"input_tokens": 1000, "output_tokens": 1});
@@ -273,7 +273,7 @@ fn n06_argument_errors_name_the_field_and_repeat_nothing() {
 }
 
 #[test]
-fn n06_calls_that_share_an_index_but_not_an_id_are_two() {
+fn n06_calls_sharing_an_index_but_not_id_are_two() {
     let server = Server::start(|_, before| {
         let chunk = |delta: &Value, finish: &Value| {
             let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
@@ -351,7 +351,7 @@ mod behind_the_gateway {
     }
 
     #[test]
-    fn n04_a_stream_without_its_end_is_no_success_whatever_the_agent_says() {
+    fn n04_a_stream_without_end_is_never_a_success() {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, before| breaks_off_second(before));
         let ran = run(&env, &server, SAYS_ALL_IS_WELL).expect(7);
@@ -368,7 +368,7 @@ mod behind_the_gateway {
     }
 
     #[test]
-    fn n04_a_last_call_without_an_answer_is_no_success_whatever_the_agent_says() {
+    fn n04_an_unanswered_last_call_is_never_a_success() {
         let cases = [
             (refusal(500, "the server fell over"), 7, "the server fell over"),
             (refusal(401, "invalid x-api-key"), 7, "invalid x-api-key"),
@@ -393,7 +393,7 @@ mod behind_the_gateway {
     }
 
     #[test]
-    fn n04_a_refusal_the_agent_gets_over_and_a_title_that_fails_are_no_failure() {
+    fn n04_an_overcome_refusal_or_failed_title_is_no_failure() {
         let env = TestEnv::with_repo();
         let title = env.write("title", "say anthropic Title\n");
         let script = format!("{ASKS_AGAIN}; \"$1\" {}; echo All is well.", title.display());
@@ -407,7 +407,7 @@ mod behind_the_gateway {
     }
 
     #[test]
-    fn n05_a_conversation_of_a_program_is_not_thrown_away_for_another_attempt() {
+    fn n05_a_programs_conversation_survives_another_attempt() {
         for (script, failed) in [(SAYS_ALL_IS_WELL, 1), (ASKS_AGAIN, 10), ("\"$@\"", 1)] {
             let env = TestEnv::with_repo();
             let server = Server::start(move |_, before| match before {
@@ -426,7 +426,7 @@ mod behind_the_gateway {
     }
 
     #[test]
-    fn n04_an_answer_that_comes_whole_after_all_is_a_success() {
+    fn n04_an_answer_completed_late_is_a_success() {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, before| breaks_off_second(before + 1));
         let ran = run(&env, &server, ASKS_AGAIN).expect(0);

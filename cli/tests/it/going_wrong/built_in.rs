@@ -24,7 +24,7 @@ fn n08_the_same_command_with_another_output_is_no_circle() {
 
     let circles = again("echo the same", 99);
     let ran = world(&circles, "").run(&one_node(""), &[]).expect(1);
-    assert!(ran.stdout.contains("the agent goes in circles"), "{ran}");
+    assert!(ran.stdout.contains("the agent is looping"), "{ran}");
     assert_eq!(asked(&circles).len(), 13);
 }
 
@@ -50,7 +50,7 @@ fn messages(body: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn n07_old_outputs_are_elided_when_the_context_is_nearly_full() {
+fn n07_old_outputs_are_elided_in_a_nearly_full_context() {
     let server = server(|seen, before| match before {
         // The key is refused in the middle, so that the run is resumed.
         20 => Play::Answer(403, vec![], "{}".into()),
@@ -136,7 +136,7 @@ fn n12_two_nodes_of_one_thread_share_their_prefix() {
 }
 
 #[test]
-fn n11_effort_is_validated_and_said_as_the_model_takes_it() {
+fn n11_effort_is_validated_and_sent_per_model() {
     let server = server(|_, _| answer(&[text("Done.")]));
     let env = world(&server, "max_tokens: 8192");
     let nodes = "a [prompt=One, reasoning_effort=high] b [prompt=Two, reasoning_effort=minimal, llm_model=\"claude-opus-5\"] \
@@ -176,7 +176,7 @@ fn n13_configured_tools_are_tools_of_the_built_in_agent() {
 }
 
 #[test]
-fn n13_a_configured_tool_may_take_its_time_and_needs_a_name_of_its_own() {
+fn n13_a_configured_tool_may_be_slow_and_is_named() {
     let server = server(|_, before| match before {
         0 => answer(&[json!({"type": "tool_use", "id": "c", "name": "wait", "input": {}})]),
         _ => answer(&[text("Done.")]),

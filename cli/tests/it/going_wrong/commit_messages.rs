@@ -42,7 +42,7 @@ fn subjects(env: &TestEnv) -> Vec<String> {
 }
 
 #[test]
-fn n14_the_task_and_the_convention_of_the_project_are_kept() {
+fn n14_the_task_and_project_conventions_are_kept() {
     let typed = server(|_, _| answer_of("cheap-model", &[text("feat(greeting): Add a greeting\n\nIt greets.")]));
     let env = run(&typed, &["feat: add a", "fix(x): mend b", "docs: tell of c"]);
     assert_eq!(subjects(&env), ["feat(greeting): add a greeting"; 3]);
@@ -64,7 +64,7 @@ fn n14_the_task_and_the_convention_of_the_project_are_kept() {
 }
 
 #[test]
-fn n14_one_failure_does_not_switch_it_off_and_new_files_are_added() {
+fn n14_one_failure_does_not_disable_it() {
     let down = Play::Answer(500, Vec::new(), "{}".to_owned());
     let server = server(move |_, before| match before {
         0 => down.clone(),

@@ -30,10 +30,10 @@ fn run(env: &TestEnv, server: &Server, model: &str, budget: &str, more: &str) ->
 }
 
 #[test]
-fn n02_a_model_without_a_price_is_not_asked_under_a_limit_in_dollars() {
+fn n02_an_unpriced_model_is_refused_under_a_dollar_limit() {
     let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
     let ran = run(&env, &server, "mystery-1", "{usd: 1}", "").expect(2);
-    assert!(ran.stderr.contains("the price of `mystery-1` is not known"), "{ran}");
+    assert!(ran.stderr.contains("the price of `mystery-1` is unknown"), "{ran}");
     ran.fails_with("price-unknown").naming("`budget.tokens`");
     assert!(ran.stderr.contains("`providers.NAME.prices.mystery-1`"), "{ran}");
     assert_eq!((server.seen().len(), env.sessions().len()), (0, 0), "nothing has begun");
@@ -44,7 +44,7 @@ fn n02_a_model_without_a_price_is_not_asked_under_a_limit_in_dollars() {
 }
 
 #[test]
-fn n02_a_program_that_asks_for_a_model_without_a_price_is_stopped_before_its_first_call() {
+fn n02_a_program_with_unpriced_model_is_stopped_first() {
     let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
     let program = json!([fake_agent::path(), env.write("play", "converse anthropic\n")]);
     env.configure(&format!(
@@ -58,7 +58,7 @@ fn n02_a_program_that_asks_for_a_model_without_a_price_is_stopped_before_its_fir
 }
 
 #[test]
-fn n02_the_price_of_the_name_that_was_asked_for_counts() {
+fn n02_the_price_of_the_requested_name_counts() {
     let (env, server) = (TestEnv::with_repo(), server("Qwen/Qwen3-Coder-480B"));
     // A call is 1,100 tokens, so each costs a dollar and ten cents.
     let priced = "    prices: {qwen: {input: 1000, output: 1000}}\n";
@@ -68,7 +68,7 @@ fn n02_the_price_of_the_name_that_was_asked_for_counts() {
 }
 
 #[test]
-fn n02_an_unknown_version_counts_as_the_dearest_of_its_family() {
+fn n02_an_unknown_version_costs_its_familys_highest_price() {
     let (env, server) = (TestEnv::with_repo(), server("claude-sonnet-99"));
     let ran = run(&env, &server, "claude-sonnet-99", "{usd: 0.01}", "").expect(1);
     ran.warns("price-estimated").naming("`claude-sonnet-99`");
@@ -82,7 +82,7 @@ fn n02_an_unknown_version_counts_as_the_dearest_of_its_family() {
 }
 
 #[test]
-fn n02_a_cheap_model_without_a_price_writes_no_messages_under_a_limit_in_dollars() {
+fn n02_an_unpriced_cheap_model_writes_no_messages() {
     let (env, server) = (TestEnv::with_repo(), server("claude-sonnet-4-5"));
     env.configure(&format!(
         "agent: builtin\nbudget: {{usd: 9}}\nproviders:\n  default: anthropic\n  anthropic:\n    \
@@ -92,11 +92,11 @@ fn n02_a_cheap_model_without_a_price_writes_no_messages_under_a_limit_in_dollars
     ));
     let ran = env.run(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"), &[]).expect(0);
     assert!(server.seen().iter().all(|seen| seen.body["model"] == "claude-sonnet-4-5"), "{ran}");
-    assert_eq!(ran.stderr.matches("the price of `mystery-1` is not known").count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("the price of `mystery-1` is unknown").count(), 1, "{ran}");
 }
 
 #[test]
-fn n02_a_planner_without_a_price_plans_nothing_under_a_limit_in_dollars() {
+fn n02_an_unpriced_planner_is_refused_under_dollar_limits() {
     let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
     env.configure(&format!(
         "agent: builtin\nbudget: {{usd: 5}}\nproviders:\n  default: anthropic\n  anthropic:\n    models: {{smart: mystery-1, \
@@ -135,7 +135,7 @@ fn codex(env: &TestEnv, config: &str) -> Ran {
 }
 
 #[test]
-fn n02_a_program_beside_the_gateway_is_held_by_dollars_too() {
+fn n02_a_program_outside_the_gateway_obeys_dollar_limits() {
     let env = TestEnv::with_repo();
     let named = codex(&env, ", model: mystery-9").expect(2);
     named.fails_with("price-unknown").naming("`mystery-9`");
@@ -187,7 +187,7 @@ mod who_pays {
     }
 
     #[test]
-    fn n03_without_key_and_login_nothing_begins() {
+    fn n03_without_key_and_login_nothing_starts() {
         let env = TestEnv::with_repo();
         claude(&env, &done());
         for more in [&[][..], &["--dry-run"]] {
@@ -203,7 +203,7 @@ mod who_pays {
     }
 
     #[test]
-    fn n03_a_login_is_used_with_hooks_and_its_tokens_are_not_billed() {
+    fn n03_a_login_with_hooks_is_used_without_billing() {
         let env = TestEnv::with_repo();
         claude(&env, &done());
         env.log_in();
@@ -225,7 +225,7 @@ mod who_pays {
     }
 
     #[test]
-    fn n03_a_key_goes_over_a_login_and_that_is_said() {
+    fn n03_a_key_overrides_a_login_with_a_message() {
         let env = TestEnv::with_repo();
         claude(&env, &done());
         env.log_in();
@@ -254,7 +254,7 @@ mod who_pays {
     }
 
     #[test]
-    fn n03_a_key_that_is_refused_behind_the_gateway_is_named_whatever_the_agent_says() {
+    fn n03_a_refused_key_behind_the_gateway_is_named() {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, _| {
             let body =

@@ -81,7 +81,7 @@ fn run(env: &TestEnv, config: &str, node: &str, variables: &[(&str, &str)]) -> R
 }
 
 #[test]
-fn n10_an_endpoint_of_one_s_own_is_asked_in_its_language_at_its_path_with_its_headers() {
+fn n10_a_custom_endpoint_gets_its_format_path_and_headers() {
     for (kind, base, line, key) in [
         ("anthropic", "/team/v1?version=7", "POST /team/v1/messages?version=7 HTTP/1.1", "x-api-key"),
         (
@@ -117,7 +117,7 @@ fn n10_an_endpoint_of_one_s_own_is_asked_in_its_language_at_its_path_with_its_he
 }
 
 #[test]
-fn n10_two_endpoints_of_a_kind_serve_the_nodes_that_name_them() {
+fn n10_two_endpoints_of_a_kind_serve_their_nodes() {
     let (env, one, two) = (TestEnv::with_repo(), server(), server());
     let endpoint =
         |server: &Server| format!("{{kind: anthropic, base_url: '{}', models: {{worker: m-1}}}}", server.url());
@@ -133,16 +133,16 @@ fn n10_two_endpoints_of_a_kind_serve_the_nodes_that_name_them() {
 }
 
 #[test]
-fn n10_what_an_endpoint_lacks_or_may_not_have_is_said() {
+fn n10_a_missing_or_forbidden_endpoint_setting_is_reported() {
     let env = TestEnv::with_repo();
     for (provider, code, said) in [
         ("antropic: {models: {worker: m}}", 2, "Did you mean `anthropic`?"),
         ("mine: {base_url: 'http://h'}", 2, "the provider `mine` has no `kind`"),
         ("mine: {kind: chatt}", 2, "Did you mean `chat`?"),
-        ("Mine: {kind: chat}", 2, "`Mine` can be no provider's name"),
-        ("mine: {kind: chat, api_key: sk-secret-0123456789}", 2, "this is no variable such as `$NAME`"),
+        ("Mine: {kind: chat}", 2, "`Mine` is not a valid provider name"),
+        ("mine: {kind: chat, api_key: sk-secret-0123456789}", 2, "expected a variable such as `$NAME`"),
         ("mine: {kind: chat, headers: {Authorization: Bearer s-secret-1}}", 2, "named like a secret"),
-        ("mine: {kind: chat, headers: {Host: h}}", 2, "`Host` is no header that can be set here"),
+        ("mine: {kind: chat, headers: {Host: h}}", 2, "the header `Host` cannot be set here"),
         ("mine: {kind: chat, base_url: 'http://h/?key=s-secret-1'}", 2, "`key` in this address is named like a secret"),
         ("default: mien, mine: {kind: chat}", 2, "Did you mean `mine`?"),
         ("default: mine, mine: {kind: chat}", 7, "mine has no address"),
@@ -161,7 +161,7 @@ fn n10_what_an_endpoint_lacks_or_may_not_have_is_said() {
 }
 
 #[test]
-fn n10_a_repository_s_endpoint_is_asked_about_before_a_key_goes_there() {
+fn n10_a_repositorys_endpoint_needs_approval_before_a_key() {
     let (env, server) = (TestEnv::with_repo(), server());
     let config = format!(
         "agent: builtin\nproviders:\n  default: mine\n  mine: {{kind: anthropic, base_url: '{}', api_key: $ANTHROPIC_API_KEY, \
@@ -231,7 +231,7 @@ fn let_through(mut caller: TcpStream, to: u16, heard: &Mutex<Vec<String>>) {
 const BEHIND: &str = "agent: builtin\nproviders:\n  default: far\n  far: {kind: anthropic, base_url: 'https://models.test', models: {worker: m-1}}\n";
 
 #[test]
-fn n10_a_proxy_that_variables_name_leads_to_the_server_and_errors_name_it() {
+fn n10_a_proxy_from_variables_is_used_and_named() {
     let (env, server) = (TestEnv::with_repo(), server());
     let (port, asked) = proxy(tls_before(&server));
     let with_login = format!("http://me:p%40ss@127.0.0.1:{port}");
@@ -272,7 +272,7 @@ fn n10_plain_calls_go_to_the_proxy_of_plain_calls() {
 }
 
 #[test]
-fn n10_a_server_that_offers_http_2_is_spoken_to_in_it_over_one_connection() {
+fn n10_an_http_2_server_is_used_over_one_connection() {
     let env = TestEnv::with_repo();
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&seen);
@@ -307,7 +307,7 @@ fn n10_a_server_that_offers_http_2_is_spoken_to_in_it_over_one_connection() {
 }
 
 #[test]
-fn n10_a_connection_that_says_nothing_is_not_used_again() {
+fn n10_a_silent_connection_is_not_reused() {
     let env = TestEnv::with_repo();
     let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
@@ -360,7 +360,7 @@ fn opencode(env: &TestEnv, language: &str) {
 }
 
 #[test]
-fn n09_opencode_speaks_the_language_of_whoever_has_a_key() {
+fn n09_opencode_uses_the_api_of_the_key() {
     for (language, format, provider, key, sdk, end) in [
         ("anthropic", Format::Anthropic, "anthropic", "ANTHROPIC_API_KEY", "@ai-sdk/anthropic", "/v1"),
         ("responses", Format::Responses, "openai", "OPENAI_API_KEY", "@ai-sdk/openai", "/v1"),
@@ -392,7 +392,7 @@ fn n09_opencode_speaks_the_language_of_whoever_has_a_key() {
 }
 
 #[test]
-fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_the_run() {
+fn n09_an_agent_a_provider_cannot_answer_is_refused_first() {
     let (env, server) = (TestEnv::with_repo(), server());
     opencode(&env, "gemini");
     env.write_program("bin/claude", "#!/bin/sh\necho 9.8.7\n");
@@ -408,7 +408,8 @@ fn n09_what_opencode_or_another_agent_cannot_be_answered_by_is_refused_before_th
     let claude =
         format!("agents: {{claude: {{provider: gemini}}}}\nagent: claude\nsandbox: {{mode: off}}\n{}", base("gemini"));
     let ran = run(&env, &claude, "", &gemini);
-    ran.fails_with("agent-missing").naming("Claude Code speaks the language of anthropic, which gemini does not");
+    ran.fails_with("agent-missing")
+        .naming("Claude Code uses the Anthropic Messages API; provider `gemini` does not offer it");
     assert_eq!((ran.code, server.seen().len(), env.sessions().len()), (7, 0, 0), "{ran}");
 }
 
@@ -441,11 +442,11 @@ fn n09_codex_over_acp_finds_the_gateway_in_its_settings() {
 }
 
 #[test]
-fn n09_codex_over_acp_that_asks_no_model_has_not_done_its_work() {
+fn n09_codex_over_acp_asking_no_model_fails() {
     let (env, server) = (TestEnv::with_repo(), server());
     let config = codex_acp(&env, "say All done.\n");
     let config = format!("{config}providers: {{openai: {{base_url: '{}'}}}}\n", server.url());
     let ran = run(&env, &config, "", &[("OPENAI_API_KEY", "sk-real-0123456789")]).expect(1);
-    let said = "the agent `codex-acp` says that it is done and has asked no model through the gateway";
+    let said = "agent `codex-acp` says that it is done and has asked no model through the gateway";
     assert!(ran.stdout.contains(said) || ran.stderr.contains(said), "{ran}");
 }

@@ -61,13 +61,13 @@ fn work() -> String {
 }
 
 #[test]
-fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
+fn n01_a_loop_over_truncated_answers_ends_and_counts() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| half("I begin."));
     looping(&env, &server, ":", "");
     let ran = env.run(&work(), &[]).expect(7);
-    let why = "10 calls in a row had no whole answer (`agents.*.max_failed_calls`), the last one because the provider's \
-               answer broke off";
+    let why = "10 calls in a row had no complete answer (`agents.*.max_failed_calls`), the last one because the \
+        provider's answer broke off";
     assert!(ran.stderr.contains(why), "{ran}");
     assert_eq!(server.seen().len(), 10, "not one more");
     let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<_>>();
@@ -81,7 +81,7 @@ fn n01_a_loop_over_answers_that_break_off_is_ended_and_every_call_counts() {
 }
 
 #[test]
-fn n01_a_loop_over_refusals_ends_after_as_many_as_are_allowed() {
+fn n01_a_loop_over_refusals_ends_at_its_limit() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| refusal(500, "the server fell over"));
     looping(&env, &server, ":", ", max_failed_calls: 3");
@@ -96,7 +96,7 @@ fn n01_a_loop_over_refusals_ends_after_as_many_as_are_allowed() {
 }
 
 #[test]
-fn n01_a_loop_over_answers_nobody_can_read_is_ended() {
+fn n01_a_loop_over_unreadable_answers_is_ended() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| page());
     looping(&env, &server, ":", ", max_failed_calls: 4");
@@ -109,7 +109,7 @@ fn n01_a_loop_over_answers_nobody_can_read_is_ended() {
 }
 
 #[test]
-fn n01_titles_that_come_do_not_make_up_for_answers_that_break_off() {
+fn n01_answered_titles_do_not_offset_truncated_answers() {
     let env = TestEnv::with_repo();
     let server = Server::start(|seen, _| match brings_tools(seen) {
         true => half("I begin."),
@@ -128,14 +128,14 @@ fn n01_titles_that_come_do_not_make_up_for_answers_that_break_off() {
 fn n01_a_loop_over_what_the_gateway_refuses_is_ended() {
     let cases = [
         ("say anthropic Hi \"{\\\"stream\\\": \\\"yes\\\"}\"", "`stream` must be true or false"),
-        ("post anthropic /v1/complete", "the gateway passes on calls of models, not POST /v1/complete"),
+        ("post anthropic /v1/complete", "the gateway forwards model calls, not POST /v1/complete"),
     ];
     for (play, why) in cases {
         let env = TestEnv::with_repo();
         let server = Server::start(|_, _| answer_of("claude-sonnet-4-5", &[text("Done.")]));
         repeating(&env, &server, play, "");
         let ran = env.run(&work(), &[]).expect(1);
-        assert!(ran.stdout.contains("11 calls in a row had no whole answer") && ran.stdout.contains(why), "{ran}");
+        assert!(ran.stdout.contains("11 calls in a row had no complete answer") && ran.stdout.contains(why), "{ran}");
         assert!(server.seen().is_empty(), "{ran}");
 
         repeating(&env, &server, play, ", max_failed_calls: 1000000");
@@ -148,7 +148,7 @@ fn n01_a_loop_over_what_the_gateway_refuses_is_ended() {
 }
 
 #[test]
-fn n01_what_is_refused_beside_the_work_ends_nothing() {
+fn n01_refused_side_calls_end_nothing() {
     let env = TestEnv::with_repo();
     let probe = env.write("probe", "post anthropic /api/event_logging/batch\n");
     let command = format!("for n in 1 2 3 4 5 6; do {} {} || :; done", fake_agent::path().display(), probe.display());
@@ -163,7 +163,7 @@ fn n01_what_is_refused_beside_the_work_ends_nothing() {
 }
 
 #[test]
-fn n01_who_changes_files_between_failures_goes_on() {
+fn n01_an_agent_changing_files_between_failures_continues() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, before| match before {
         0..9 => refusal(500, "the server fell over"),
@@ -210,7 +210,7 @@ fn n01_after_a_stop_the_next_call_is_refused() {
     }
 }
 
-/// Begins an answer, counts what was sent, and says nothing more.
+/// Starts an answer, counts what was sent, and says nothing more.
 fn stall() -> Play {
     let usage = json!({"input_tokens": 50_000, "output_tokens": 1});
     let message = json!({"type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage});
@@ -226,14 +226,14 @@ fn input(env: &TestEnv) -> u64 {
 }
 
 #[test]
-fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
+fn n01_a_loop_of_aborted_calls_is_ended() {
     for (how, counted) in [(stall(), 500_000), (Play::Hang, 1)] {
         let env = TestEnv::with_repo();
         let server = Server::start(move |_, _| how.clone());
         playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
         let ran = env.run(&work(), &[]).expect(7);
         ran.fails_with("agent-unusable")
-            .naming("calls in a row had no whole answer")
+            .naming("calls in a row had no complete answer")
             .naming("the agent hung up before the answer was whole");
         assert!(server.seen().len() <= 11, "{} calls, {ran}", server.seen().len());
         assert!(input(&env) >= counted, "{}, {ran}", input(&env));
@@ -242,7 +242,7 @@ fn n01_a_loop_of_calls_the_agent_hangs_up_on_is_ended() {
 }
 
 #[test]
-fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
+fn n01_a_stop_does_not_wait_for_aborted_calls() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| stall());
     repeating(&env, &server, "abandon anthropic 1 200", ", max_failed_calls: 1000000");
@@ -256,7 +256,7 @@ fn n01_a_stop_does_not_wait_for_calls_the_agent_has_hung_up_on() {
 }
 
 #[test]
-fn n01_what_the_provider_has_counted_holds_the_next_call_at_a_limit() {
+fn n01_provider_counts_hold_the_next_call_at_limits() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| stall());
     playing(&env, &server, "\"$@\"", "abandon anthropic 40 200", "");
@@ -268,7 +268,7 @@ fn n01_what_the_provider_has_counted_holds_the_next_call_at_a_limit() {
 }
 
 #[test]
-fn n01_the_live_line_says_what_the_provider_does() {
+fn n01_the_live_line_shows_provider_failures() {
     let env = TestEnv::with_repo();
     let server = Server::start(|_, _| refusal(500, "the server fell over"));
     looping(&env, &server, "sleep 0.3", ", max_failed_calls: 1000");

@@ -55,7 +55,7 @@ fn run(env: &TestEnv, who: Who, script: &str, settings: &str, variables: &[(&str
 }
 
 #[test]
-fn n15_what_a_variable_holds_makes_it_a_secret_and_it_can_be_passed() {
+fn n15_a_variables_value_makes_it_secret_and_passable() {
     // Put together here so that no scanner takes this file for a leak.
     let token = format!("{}_{}", "ghp", "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6");
     let variables = [
@@ -94,7 +94,7 @@ const SECRETS: [&str; 9] = [
     "state/pleach/worktrees/other/main/file",
 ];
 
-/// What lies beside them.
+/// What is beside them.
 const OPEN: [&str; 6] = [
     "home/.claude/settings.json",
     "home/.config/git/ignore",
@@ -181,8 +181,8 @@ fn n15_keys_and_logins_cannot_be_read_under_bubblewrap() {
 }
 
 #[test]
-fn n15_whom_and_what_is_hidden_is_the_user_s_to_say() {
-    if skip("n15_whom_and_what_is_hidden_is_the_user_s_to_say", 4) {
+fn n15_the_user_decides_what_is_hidden_from_whom() {
+    if skip("n15_the_user_decides_what_is_hidden_from_whom", 4) {
         return;
     }
     let env = home();
@@ -213,8 +213,8 @@ fn n15_whom_and_what_is_hidden_is_the_user_s_to_say() {
 }
 
 #[test]
-fn n15_who_is_refused_a_hidden_file_is_told_why() {
-    if skip("n15_who_is_refused_a_hidden_file_is_told_why", 4) {
+fn n15_a_denied_hidden_file_is_explained() {
+    if skip("n15_a_denied_hidden_file_is_explained", 4) {
         return;
     }
     let env = home();
@@ -284,7 +284,7 @@ fn n15_a_repository_opens_none_of_it_unasked() {
 }
 
 #[test]
-fn n15_what_is_sent_to_providers_is_theirs_alone_whatever_its_variable_is_called() {
+fn n15_provider_secrets_stay_private_whatever_their_variable() {
     let provider =
         "providers: {far: {kind: chat, base_url: 'http://localhost:1', api_key: $GARDEN, headers: {X-Auth: $HEDGE}}}\n";
     let variables = [

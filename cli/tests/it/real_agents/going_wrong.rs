@@ -1,5 +1,5 @@
-//! Providers that fail, over the real programs: they break off, refuse the key, or speak one language of four. The names
-//! begin with what they show, as those with programs that play agents do.
+//! Providers that fail, over the real programs: they break off, refuse the key, or speak one language of four. The
+//! names start with what they show, as those with programs that play agents do.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -168,7 +168,7 @@ fn half(seen: &Seen) -> Play {
 
 const FIRST: &str = "I write this file.";
 
-/// Has a file written, and goes on as `after` says once that is done.
+/// Has a file written, and continues as `after` says once that is done.
 fn writes_and(after: impl Fn(&Seen) -> Play + Send + Sync + 'static) -> Server {
     Server::start(move |seen, _| {
         // Not every language gives calls an id, but all repeat what was said.
@@ -188,13 +188,13 @@ fn done(seen: &Seen) -> Play {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n01_who_asks_a_provider_that_breaks_off_again_and_again_is_ended() {
+fn n01_an_agent_retrying_a_broken_provider_is_ended() {
     for pair in all() {
         let server = Server::start(|seen, _| half(seen));
         let Some(env) = pair.world(&server, "max_failed_calls: 2") else { continue };
         let ran = pair.run(&env).expect(7);
         eprintln!("{} with {}: {} calls", pair.agent, pair.provider, calls(&server));
-        let why = "2 calls in a row had no whole answer (`agents.*.max_failed_calls`), the last one because the \
+        let why = "2 calls in a row had no complete answer (`agents.*.max_failed_calls`), the last one because the \
                    provider's answer broke off";
         assert!(ran.stderr.contains(why), "{pair:?}: {ran}");
         assert!(ran.stderr.contains("the provider's answers break off, retrying (1)"), "{pair:?}: {ran}");
@@ -229,7 +229,7 @@ impl Flag {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n01_after_a_stop_nobody_asks_again() {
+fn n01_after_a_stop_no_call_is_made() {
     for pair in EACH {
         for signal in ["INT", "TERM"] {
             let (arrived, let_go) = (Flag::default(), Flag::default());
@@ -265,7 +265,7 @@ fn n01_after_a_stop_nobody_asks_again() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n03_without_key_and_login_nothing_begins() {
+fn n03_without_key_and_login_nothing_starts() {
     for (pair, said) in EACH.iter().zip(["Claude Code has", "Codex has", "Gemini CLI has"]) {
         let server = Server::start(|seen, _| done(seen));
         let Some(env) = pair.world(&server, "") else { continue };
@@ -299,7 +299,7 @@ fn n03_a_key_that_is_refused_is_named() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n03_a_key_that_is_refused_outside_the_gateway_is_named() {
+fn n03_a_refused_key_outside_the_gateway_is_named() {
     for (pair, turns) in EACH.into_iter().zip(["hooks", "node", "stream"]) {
         let server = Server::start(|_, _| refusal(401, "this key is not ours"));
         let Some(env) = pair.world(&server, &format!("turns: {turns}")) else { continue };
@@ -324,7 +324,7 @@ fn n03_a_key_that_is_refused_outside_the_gateway_is_named() {
 
 #[test]
 #[ignore = "needs the agents on PATH"]
-fn n04_an_answer_without_its_end_is_no_success_and_the_conversation_goes_on_later() {
+fn n04_a_truncated_answer_fails_and_resumes_later() {
     for pair in all() {
         let is_well = Arc::new(Mutex::new(false));
         let well = Arc::clone(&is_well);
@@ -354,7 +354,7 @@ fn n04_an_answer_without_its_end_is_no_success_and_the_conversation_goes_on_late
 
 #[test]
 #[ignore = "needs opencode and codex-acp on PATH"]
-fn n09_opencode_and_codex_over_acp_work_with_the_key_of_whichever_provider() {
+fn n09_opencode_and_codex_over_acp_use_any_provider() {
     for pair in OF_OPENCODE.into_iter().chain([CODEX_OVER_ACP]) {
         let server = writes_and(done);
         let Some(env) = pair.world(&server, "") else { continue };
@@ -388,7 +388,12 @@ fn n09_what_cannot_work_is_refused_before_the_run() {
     let [claude, .., opencode] = EACH;
     for (pair, key, provider, said) in [
         (opencode, "OPENROUTER_API_KEY", "openrouter", "openrouter has no model `worker`"),
-        (claude, "GEMINI_API_KEY", "gemini", "Claude Code speaks the language of anthropic, which gemini does not"),
+        (
+            claude,
+            "GEMINI_API_KEY",
+            "gemini",
+            "Claude Code uses the Anthropic Messages API; provider `gemini` does not offer it",
+        ),
     ] {
         let Some(env) = pair.world(&server, "") else { continue };
         let (agent, url) = (pair.agent, server.url());

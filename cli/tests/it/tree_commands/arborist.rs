@@ -35,7 +35,7 @@ fn its_variables_go_above_its_file() {
 }
 
 #[test]
-fn a_runner_and_a_model_of_a_step_are_its_own() {
+fn a_step_has_its_own_runner_and_model() {
     let env = settled(
         r#"{"defaults": {"runner": "AGENT"}, "steps": {"review": {"runner": "command:REVIEWER", "model": "careful"}}}"#,
         AGENT,
@@ -65,7 +65,7 @@ fn an_agent_that_is_named_above_it_works_all_steps() {
 }
 
 #[test]
-fn its_test_command_and_timeout_hold_for_tasks_without_their_own() {
+fn the_default_test_and_timeout_apply_to_untested_tasks() {
     let env = settled(
         r#"{"defaults": {"runner": "AGENT", "max_retries": 1}, "test": {"command": "sleep 30", "timeout": 1}}"#,
         AGENT,
@@ -118,7 +118,7 @@ fn a_runner_the_repository_names_is_asked_about() {
 }
 
 #[test]
-fn a_tree_it_began_is_gone_on_with() {
+fn a_tree_arborist_began_is_continued() {
     let env = world(TREE, AGENT);
     let message = "task(main@T001@complete): complete \"Add one\"\n\nArborist-Step: complete\nArborist-Result: pass\n";
     env.git(&["commit", "--quiet", "--allow-empty", "-m", message]);
@@ -131,7 +131,7 @@ fn a_tree_it_began_is_gone_on_with() {
 }
 
 #[test]
-fn the_commits_of_its_reference_are_read_as_they_stand() {
+fn arborists_reference_commits_are_read() {
     let examples = include_str!("../../../../lib/tests/golden/step-commits.txt");
     let named: Vec<&str> = examples.split("%%\n").filter(|text| text.starts_with("task(T001)")).collect();
     let env = world(TREE, AGENT);

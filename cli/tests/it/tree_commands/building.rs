@@ -70,12 +70,12 @@ fn markdown_becomes_a_tree_by_fixed_rules() {
 }
 
 #[test]
-fn mistakes_in_markdown_are_told_with_their_places() {
+fn errors_in_markdown_are_reported_with_locations() {
     let env = world();
     env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");
     let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
     ran.fails_with("spec-invalid").naming("spec/more.md:7").naming("T777");
-    // Both places of T001 are looked at.
+    // Both places of T001 are checked.
     ran.fails_with("spec-invalid").naming("spec/tasks.md:5");
     assert!(!env.repo_path().join("spec/task-tree.json").exists());
     env.write("repo/spec/more.md", "- [ ] T009 More\n\n## Dependencies\n\n# the rest\nT001 → T009\n");
@@ -92,7 +92,7 @@ fn mistakes_in_markdown_are_told_with_their_places() {
 }
 
 #[test]
-fn a_spec_that_is_no_file_is_not_passed_over() {
+fn a_spec_that_is_no_file_is_an_error() {
     let env = world();
     let spec = env.repo_path().join("spec");
     // A directory is no spec, and a link that leads nowhere is what an editor leaves.
@@ -112,7 +112,7 @@ fn a_spec_that_is_no_file_is_not_passed_over() {
 }
 
 #[test]
-fn the_markdown_files_of_the_directory_are_read_in_the_order_of_their_names() {
+fn markdown_files_are_read_in_name_order() {
     let env = world();
     env.write("repo/spec/tasks.md", "## Phase 2: Later\n\n- [ ] T002 Second\n");
     env.write(
@@ -145,7 +145,7 @@ fn without_an_agent_there_is_no_plan() {
 }
 
 #[test]
-fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
+fn a_planners_answer_is_requested_once_more() {
     let env = world();
     scripted(&env, CYCLE, &format!("Here it is:\n```json\n{PLAN}\n```\n"));
     env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
@@ -156,7 +156,7 @@ fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
 }
 
 #[test]
-fn what_is_written_is_the_plan_that_was_checked() {
+fn the_checked_plan_is_written() {
     let env = world();
     let tasks = json!([{"id": "A", "description": "a", "depends_on": ["B"]}, {"id": "B", "description": "b"}]);
     let forged = json!({"tasks": tasks, "nodes": {"X": {"id": "X", "name": "x", "depends_on": ["X"]}},
@@ -178,7 +178,7 @@ fn what_is_written_is_the_plan_that_was_checked() {
 }
 
 #[test]
-fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
+fn a_plan_missing_reported_tasks_is_warned_about() {
     let env = world();
     scripted(&env, &PLAN.replace(r#""total_tasks_found": 1"#, r#""total_tasks_found": 5"#), PLAN);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
@@ -189,7 +189,7 @@ fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
 }
 
 #[test]
-fn a_plan_whose_tasks_come_from_files_that_are_not_there_is_asked_for_once_more() {
+fn a_plan_naming_unknown_files_is_requested_again() {
     let env = world();
     let invented = PLAN.replace("spec/tasks.md", "tasks.md");
     scripted(&env, &invented, PLAN);
@@ -197,7 +197,7 @@ fn a_plan_whose_tasks_come_from_files_that_are_not_there_is_asked_for_once_more(
     assert_eq!(tree(&env, "repo/spec/task-tree.json")["spec_files"], json!(["spec/tasks.md"]));
     scripted(&env, &invented, &invented);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(1);
-    let says = "tasks[0].source_file: there is no file `tasks.md`; a task comes from `spec/tasks.md`";
+    let says = "tasks[0].source_file: unknown file `tasks.md`; tasks come from `spec/tasks.md`";
     assert!(ran.stderr.contains(says), "{ran}");
 }
 
@@ -219,14 +219,14 @@ fn a_plan_that_is_bad_twice_is_refused() {
     let env = world();
     scripted(&env, CYCLE, "I cannot do better.");
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(1);
-    ran.fails_with("plan-refused").naming("no better when asked again");
-    // The newest mistakes are told.
+    ran.fails_with("plan-refused").naming("even when asked again");
+    // The newest errors are told.
     ran.fails_with("plan-refused").naming("JSON");
     assert!(!env.repo_path().join("spec/task-tree.json").exists(), "nothing is written");
 }
 
 #[test]
-fn a_program_is_told_everything_when_it_is_asked_again() {
+fn a_retried_program_gets_everything_again() {
     let env = world();
     let answer = env.write("plan.json", PLAN);
     let seen = env.root().join("seen");
@@ -261,7 +261,7 @@ fn an_agent_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn where_nobody_can_plan_it_ends_as_a_run_does() {
+fn without_a_planner_build_ends_like_a_run() {
     let env = world();
     let server = Server::start(|_, _| Play::Answer(401, vec![], r#"{"error": {"message": "not this key"}}"#.into()));
     let providers = |models: &str| {

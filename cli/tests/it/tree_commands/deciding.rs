@@ -11,7 +11,7 @@ fn status(env: &TestEnv, task: &str) -> String {
 }
 
 #[test]
-fn steps_of_tasks_the_tree_does_not_have_begin_no_run_of_it() {
+fn steps_of_unknown_tasks_start_no_run() {
     let env = world(TREE, AGENT);
     let says = |task: &str| {
         let step =
@@ -70,7 +70,7 @@ fn what_was_decided_last_counts_however_soon_it_follows() {
 }
 
 #[test]
-fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
+fn a_reset_task_is_redone_with_its_phases_feedback() {
     // The phase's tests want a word the first try does not know.
     let tree = TREE.replace("test -f three.txt", "grep better three.txt || { echo 'make it better' >&2; exit 1; }");
     let agent = AGENT.replace(
@@ -127,7 +127,7 @@ fn a_decision_ends_the_session_that_was_in_the_middle() {
 }
 
 #[test]
-fn a_task_that_waited_to_land_begins_anew_when_it_is_reset() {
+fn a_waiting_task_restarts_when_reset() {
     let env = world(TREE, AGENT);
     // Work that is not committed is in the way of landing.
     env.write("repo/one.txt", "mine");

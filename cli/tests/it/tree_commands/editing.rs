@@ -38,9 +38,9 @@ fn edited_meanwhile(env: &TestEnv, args: &[&str], edit: impl FnOnce()) -> Ran {
 }
 
 #[test]
-fn an_edit_while_a_tree_is_worked_applies_from_the_next_run() {
+fn an_edit_during_a_run_applies_from_the_next() {
     let env = world(TREE, AGENT);
-    // T003 is taken out, and T004 comes in with a command nobody has agreed to.
+    // T003 is taken out, and T004 comes in with a command nobody has approved.
     let edited = TREE.replace("\"children\": [\"T003\"]", "\"children\": [\"T004\"]").replace("T003", "T004");
     let ran = edited_meanwhile(&env, &["-y", "gardener"], || {
         env.write("repo/task-tree.json", edited.replace("test -f three.txt", "test -d ."));
@@ -56,7 +56,7 @@ fn an_edit_while_a_tree_is_worked_applies_from_the_next_run() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_tree_is_not_waited_for() {
+fn a_pipe_instead_of_a_tree_is_not_waited_for() {
     let env = world(TREE, AGENT);
     let tree = env.repo_path().join("task-tree.json");
     let ran = edited_meanwhile(&env, &["-y", "gardener"], || {
@@ -74,5 +74,5 @@ fn tasks_left_out_of_the_order_are_warned_about_once() {
     let env = world(&tree, AGENT);
     let ran = pleach(&env, 0, &["gardener"]);
     ran.warns_once("task-left-out").naming("T003");
-    assert!(env.pleach(&["status"]).expect(0).stdout.contains("left out of execution_order: T003"));
+    assert!(env.pleach(&["status"]).expect(0).stdout.contains("not in execution_order: T003"));
 }

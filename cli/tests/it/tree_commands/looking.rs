@@ -89,7 +89,7 @@ fn an_id_picks_a_task_or_a_session() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_tree_is_said() {
+fn what_blocks_a_tree_is_reported() {
     let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
     pleach(&env, 1, &["gardener", "--max-retries", "2"]);
     let ran = env.pleach(&["status"]).expect(0);
@@ -97,13 +97,13 @@ fn what_is_in_the_way_of_a_tree_is_said() {
     let next = &tree(&env)["next"];
     assert_eq!((&next["is"], &next["blocked"][0]["waits_for"][0]["on"]), (&json!("stalled"), &json!("T001")));
     let ran = env.pleach(&["inspect", "T001"]).expect(0);
-    assert!(ran.stdout.contains("The next attempt will be told:\n  a review rejected it:\n    REJECTED: no"), "{ran}");
+    assert!(ran.stdout.contains("Feedback for the next attempt:\n  a review rejected it:\n    REJECTED: no"), "{ran}");
     assert_eq!(ran.stdout.lines().filter(|line| line.starts_with("review-rejected")).count(), 2, "{ran}");
     assert!(ran.stdout.contains("(review rejected: no)"), "{ran}");
 }
 
 #[test]
-fn where_a_head_has_no_trees_it_is_said_why_none_is_shown() {
+fn a_head_without_trees_says_why() {
     let env = world(TREE, AGENT);
     env.git(&["switch", "--quiet", "--detach"]);
     insta::assert_snapshot!(env.pleach(&["status"]), @"
@@ -125,7 +125,7 @@ fn where_a_head_has_no_trees_it_is_said_why_none_is_shown() {
     assert!(!ran.stdout.contains("detached"), "{ran}");
     env.git(&["switch", "--quiet", "--create", "pleach/phase/main/phase1"]);
     let ran = env.pleach(&["status"]).expect(0);
-    let why = "`pleach/phase/main/phase1` is on its way to `main`, so no tree is shown; `git switch main` first";
+    let why = "`pleach/phase/main/phase1` gathers work for `main`, so no tree is shown; `git switch main` first";
     assert!(ran.stdout.starts_with(why), "{ran}");
 }
 
@@ -156,7 +156,7 @@ fn the_trees_of_a_branch_are_found_wherever_they_are() {
 }
 
 #[test]
-fn a_tree_is_said_to_be_gone_only_where_it_must_be() {
+fn a_tree_is_reported_gone_only_when_necessary() {
     let env = world(TREE, AGENT);
     std::fs::create_dir_all(env.repo_path().join("plans")).unwrap();
     env.git(&["mv", "task-tree.json", "plans/its.json"]);
@@ -164,8 +164,7 @@ fn a_tree_is_said_to_be_gone_only_where_it_must_be() {
     env.write("out/mine.json", TREE);
     pleach(&env, 0, &["garden", "--tree", "../out/mine.json"]);
     let ran = env.pleach(&["status"]).expect(0);
-    let outside =
-        "mine.json: it was worked here, and it lies outside of the repository or is gone; name it with --tree\n";
+    let outside = "mine.json: it was worked here, and it is outside the repository or gone; name it with --tree\n";
     assert!(ran.stdout.contains(outside), "{ran}");
     let named = env.pleach(&["status", "--tree", "../out/mine.json"]).expect(0);
     assert!(named.tasks_done() == (1, 3) && named.stdout.contains("mine.json "), "{named}");
@@ -298,7 +297,7 @@ fn logs_of_another_program_need_no_tree() {
 }
 
 #[test]
-fn a_name_that_two_trees_have_a_log_of_is_asked_about() {
+fn a_log_name_of_two_trees_is_ambiguous() {
     let env = world(TREE, AGENT);
     for name in ["a", "b"] {
         env.write(format!("repo/specs/{name}/task-tree.json"), TREE);
@@ -324,7 +323,7 @@ fn a_name_that_two_trees_have_a_log_of_is_asked_about() {
 }
 
 #[test]
-fn a_phase_tells_what_its_tests_say_by_now() {
+fn a_phase_shows_its_current_test_results() {
     let env = world(&TREE.replace("test -f three.txt", "test -f mended || { echo no-mended; exit 1; }"), AGENT);
     let phase = || env.pleach(&["--json", "inspect", "phase2"]).expect(0).json();
     let facts = |seen: &Value| (seen["status"].clone(), seen["tests"].clone(), seen["attempts"].clone());
@@ -334,7 +333,7 @@ fn a_phase_tells_what_its_tests_say_by_now() {
     assert_eq!(facts(&red), (json!("failed"), json!("fail"), json!(1)));
     assert!(red["feedback"][0]["text"].as_str().unwrap().contains("no-mended"), "{red}");
     let ran = env.pleach(&["inspect", "phase2"]).expect(0);
-    assert!(ran.stdout.contains("A task of it that is reset will be told:\n  tests failed:\n"), "{ran}");
+    assert!(ran.stdout.contains("Feedback for a task of it that is reset:\n  tests failed:\n"), "{ran}");
     env.write("repo/mended", "");
     env.git(&["add", "."]);
     env.git(&["commit", "--quiet", "-m", "Mend it"]);
@@ -349,7 +348,7 @@ fn a_phase_tells_what_its_tests_say_by_now() {
 }
 
 #[test]
-fn a_branch_is_shown_for_the_tree_whose_steps_it_has() {
+fn a_branch_is_shown_for_the_tree_of_its_steps() {
     let env = world(TREE, AGENT);
     let settings = env.read("repo/pleach.yaml") + "tree: {delete_branches: false}\n";
     env.write("repo/pleach.yaml", settings);
@@ -425,7 +424,7 @@ fn a_watched_status_ends_with_ctrl_c_as_done() {
 }
 
 #[test]
-fn a_task_that_is_not_that_of_one_tree_is_refused_alike_by_all() {
+fn a_task_not_in_one_tree_is_refused_alike() {
     let env = world(TREE, AGENT);
     env.git(&["rm", "--quiet", "task-tree.json"]);
     for tree in ["a", "b"] {

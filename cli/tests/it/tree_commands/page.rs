@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pleach::ids::TaskId;
-use pleach::step::{Attempt, Counts, Step, StepKind, TestFacts, TestKind};
+use pleach::step::{AttemptNumber, Counts, Step, StepKind, TestFacts, TestKind};
 use regex::Regex;
 
 use crate::support::TestEnv;
@@ -108,7 +108,7 @@ fn the_page_about_step_commits_shows_what_happens() {
     shows_what_happens(&greeting(), "docs/step-commits.md", 16);
 }
 
-/// The rows of the table below a heading, without the words above them: what stands in backticks, cell by cell.
+/// The rows of the table below a heading, without the words above them: what is in backticks, cell by cell.
 fn table(page: &str, heading: &str) -> Vec<Vec<Vec<String>>> {
     let part = page.split(&format!("\n## {heading}\n")).nth(1).expect("the part");
     let rows =
@@ -138,13 +138,13 @@ fn every_step() -> Vec<Step> {
 }
 
 #[test]
-fn the_page_about_step_commits_tells_every_subject_and_every_trailer() {
+fn the_step_commit_page_has_every_subject_and_trailer() {
     let page = std::fs::read_to_string(repository().join("docs/step-commits.md")).expect("the page");
     let steps = every_step();
     let told: BTreeSet<String> =
         table(&page, "Subjects").into_iter().map(|row| format!("{}): {}", row[1][0], row[2][0])).collect();
     let written = steps.iter().map(|step| {
-        let attempt = Attempt { number: if step.kind == StepKind::Complete { 5 } else { 1 }, of: 5 };
+        let attempt = AttemptNumber { number: if step.kind == StepKind::Complete { 5 } else { 1 }, of: 5 };
         let subject = step.subject("main", "NAME", Some(attempt));
         subject.rsplit_once('@').expect("a status").1.to_owned()
     });

@@ -25,7 +25,7 @@ pub(super) fn hanging() -> (TestEnv, Child) {
 }
 
 #[test]
-fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
+fn a_tasks_session_is_resumed_by_the_gardener() {
     let (env, mut gardener) = hanging();
     gardener.kill().unwrap();
     gardener.wait().unwrap();
@@ -43,7 +43,7 @@ fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
 }
 
 #[test]
-fn the_session_of_a_task_is_called_off_while_it_runs_and_after() {
+fn a_tasks_session_is_cancelled_running_or_not() {
     let (env, mut gardener) = hanging();
     let session = env.session();
     env.pleach(&["cancel", &session, "--grace", "0"]).expect(0);
@@ -67,7 +67,7 @@ fn removing_the_session_of_a_task_leaves_what_others_need() {
     let copies = env.git(&["worktree", "list", "--porcelain"]);
     assert!(copies.contains("/tasks/main/main"), "{copies}");
     let ran = env.pleach(&["rm", &session]).expect(0);
-    assert!(!ran.stdout.contains("working copy"), "{ran}");
+    assert!(!ran.stdout.contains("worktree"), "{ran}");
     assert_eq!(env.git(&["worktree", "list", "--porcelain"]), copies, "the working copy of all tasks stays");
     let state = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
     assert_eq!((&state["status"], &state["landed"]), (&json!("complete"), &json!(true)), "the commits say it all");
@@ -75,7 +75,7 @@ fn removing_the_session_of_a_task_leaves_what_others_need() {
 }
 
 #[test]
-fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
+fn a_failed_task_keeps_its_branch_by_default() {
     let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
     pleach(&env, 1, &["gardener", "--max-retries", "1"]);
     let session = env.session();
@@ -88,7 +88,7 @@ fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
 }
 
 #[test]
-fn the_commit_of_a_step_shows_the_step_and_its_turns() {
+fn a_step_commit_shows_its_step_and_turns() {
     let env = world(TREE, AGENT);
     pleach(&env, 0, &["garden"]);
     let session = env.session();

@@ -35,7 +35,7 @@ fn every_kind_of_failure_reaches_the_next_prompt() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_fails_the_task_and_keeps_its_code_away() {
+fn a_used_up_budget_fails_the_task_without_code() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: echo red; false"]));
     garden.agent(TRIES, APPROVES);
     let ran = garden.gardener(&["--max-retries", "2"]).expect(1);
@@ -66,7 +66,7 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
 }
 
 #[test]
-fn a_failed_task_is_left_alone_until_it_is_asked_for() {
+fn a_failed_task_is_left_alone_until_requested() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]));
     garden.agent(TRIES, APPROVES);
     garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -76,7 +76,7 @@ fn a_failed_task_is_left_alone_until_it_is_asked_for() {
 }
 
 #[test]
-fn a_new_budget_goes_on_with_the_old_code_and_the_old_feedback() {
+fn a_new_budget_continues_with_old_code_and_feedback() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo it-was-red; test -e mended"]));
     garden.agent(TRIES, APPROVES);
     garden.gardener(&["--max-retries", "2"]).expect(1);
@@ -113,9 +113,9 @@ fn old_code_is_laid_on_again_after_a_kill() {
     assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
 }
 
-/// What a session was begun on came before it, though another machine's clock dated it later.
+/// What a session was started on came before it, though another machine's clock dated it later.
 #[test]
-fn a_session_behind_steps_of_a_clock_ahead_goes_on() {
+fn a_session_after_future_dated_steps_resumes() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     garden.gardener(&[]).expect(0);
     garden.env.git(&["commit", "--quiet", "--amend", "--no-edit", "--allow-empty", "--date=2090-01-01T00:00:00Z"]);
@@ -131,7 +131,7 @@ fn a_session_behind_steps_of_a_clock_ahead_goes_on() {
 }
 
 #[test]
-fn old_code_that_does_not_fit_any_more_is_kept_and_left_out() {
+fn conflicting_old_code_is_kept_and_left_out() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     garden.agent("echo agent > README.md", APPROVES);
     garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -163,7 +163,7 @@ fn two_attempts_that_change_nothing_end_the_task_early() {
 }
 
 #[test]
-fn an_agent_that_fails_twice_is_not_said_to_have_changed_nothing() {
+fn an_agent_failing_twice_did_not_change_nothing() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent("echo 'no such option' >&2; exit 3", APPROVES);
     let ran = garden.gardener(&[]).expect(1);
@@ -173,7 +173,7 @@ fn an_agent_that_fails_twice_is_not_said_to_have_changed_nothing() {
 }
 
 #[test]
-fn two_failures_of_the_same_tests_on_the_same_files_end_the_task_early() {
+fn the_same_test_failures_twice_end_the_task_early() {
     let test = "unit: echo 'FAILED a.py::test_a - no'; false";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
     garden.agent("echo same > same", APPROVES);
@@ -241,7 +241,7 @@ fn a_reviewer_that_ends_without_a_verdict_has_crashed() {
 }
 
 #[test]
-fn three_crashes_of_a_reviewer_end_the_attempt_and_are_no_rejection() {
+fn three_reviewer_crashes_end_the_attempt_without_rejection() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("plain.dot", PLAIN);
     garden.agent(WRITES, "test $n -le 3 && { echo 'no key' >&2; exit 9; }; echo APPROVED");
@@ -281,7 +281,7 @@ fn a_reviewer_that_rejects_and_breaks_off_has_rejected() {
 }
 
 #[test]
-fn a_verdict_nobody_can_read_is_asked_for_once_more() {
+fn an_unreadable_verdict_is_requested_once_more() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n = 1 && echo 'I think it is fine' || echo APPROVED");
     garden.gardener(&[]).expect(0);
@@ -291,7 +291,7 @@ fn a_verdict_nobody_can_read_is_asked_for_once_more() {
 }
 
 #[test]
-fn a_verdict_nobody_can_read_twice_is_a_rejection() {
+fn an_unreadable_verdict_twice_is_a_rejection() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n -le 2 && echo 'NOT APPROVED' || echo APPROVED");
     garden.gardener(&[]).expect(0);
@@ -304,7 +304,7 @@ fn a_verdict_nobody_can_read_twice_is_a_rejection() {
 }
 
 #[test]
-fn a_killed_run_skips_what_is_complete_and_works_what_is_ready_next() {
+fn a_killed_run_skips_done_tasks_and_continues() {
     let garden = Garden::new(&Tree::of(&["T003: T002", "T002: T001", "T001"]));
     let gate = Gate::new(&garden.env, "second");
     garden.agent(&format!("{WRITES}; test $task != T002 || {{ {}; }}", gate.command()), APPROVES);
@@ -343,7 +343,7 @@ fn attempts_are_counted_on_after_a_kill() {
 }
 
 #[test]
-fn a_killed_run_goes_on_behind_its_newest_step() {
+fn a_killed_run_resumes_after_its_newest_step() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
@@ -357,7 +357,7 @@ fn a_killed_run_goes_on_behind_its_newest_step() {
 }
 
 #[test]
-fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
+fn foreign_code_after_the_tests_is_tested_and_reviewed() {
     let test = "unit: echo run >> \"$HOME/tests\"; test ! -e broken";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
     let gate = Gate::new(&garden.env, "review");
@@ -392,7 +392,7 @@ fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
 }
 
 #[test]
-fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
+fn a_task_without_its_record_continues_from_its_branch() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("test $n = 1 && echo 1 > one || {}", gate.command()), APPROVES);
@@ -481,20 +481,20 @@ fn implement_log(garden: &Garden, saying: &str) -> String {
 }
 
 #[test]
-fn what_an_agent_said_before_it_failed_is_in_its_log() {
+fn an_agents_output_before_failing_is_in_its_log() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent("echo \"said $n\"; test $n = 1 && { echo 'no model' >&2; exit 3; }; echo 1 > one", APPROVES);
     garden.gardener(&[]).expect(0);
     let log = implement_log(&garden, "said 1");
     assert!(log.starts_with("=== stdout ===\nsaid 1\n=== stderr ===\n") && log.contains("exit 3: no model"), "{log}");
     assert!(garden.asked("T001", "implement", 2).contains("said 1"));
-    assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nthe agent"));
+    assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nagent"));
 }
 
 #[test]
-fn no_part_of_a_secret_is_left_where_words_are_cut_off() {
+fn no_part_of_a_secret_survives_a_cut() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    // The end of what it says is kept, and that begins in the middle of the key.
+    // The end of what it says is kept, and that starts in the middle of the key.
     let says = "printf 'key sk-quite-secret-value-0123456789 ' >&2; printf '%1985d' 1 | tr ' ' x >&2";
     garden.agent(&format!("test $n = 1 && {{ {says}; exit 3; }}; echo 1 > one"), APPROVES);
     let mut command = garden.env.command(&["-y", "gardener"]);
@@ -505,7 +505,7 @@ fn no_part_of_a_secret_is_left_where_words_are_cut_off() {
 }
 
 #[test]
-fn why_an_attempt_does_not_count_is_told_to_everybody() {
+fn why_an_attempt_does_not_count_is_shown() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let plant = "ln -s /dev/null \"$(git rev-parse --git-dir)/MERGE_HEAD\"";
     garden.agent(&format!("{WRITES}; {plant}; echo all is well"), APPROVES);
@@ -520,9 +520,9 @@ fn why_an_attempt_does_not_count_is_told_to_everybody() {
 
 /// What becomes of a task whose branch is removed while its agent works is what the hint says.
 #[test]
-fn a_branch_that_is_removed_meanwhile_costs_the_steps_it_had_and_no_more() {
-    let hint = "a task without a step goes on, one that has some begins anew unless its branch is put back first";
-    for (has_steps, put_back, told) in [(false, false, "goes on"), (true, false, "begins"), (true, true, "goes on")] {
+fn a_branch_removed_meanwhile_costs_only_its_steps() {
+    let hint = "a task without steps continues, one with steps restarts unless you restore its branch first";
+    for (has_steps, put_back, told) in [(false, false, "resumes"), (true, false, "begins"), (true, true, "resumes")] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
         let gate = Gate::new(&garden.env, "agent");
         let first = if has_steps { "test $n = 1 && echo 1 > one ||" } else { "" };
@@ -551,7 +551,7 @@ fn with_word(word: &str, then: &str) -> String {
 }
 
 #[test]
-fn a_review_with_a_word_of_its_own_is_what_its_verdict_says() {
+fn a_review_with_a_custom_outcome_follows_its_verdict() {
     let rejects = "echo 'REJECTED: it deletes the database'";
     for word in ["rejected", "skipped", "needs-work"] {
         let garden = Garden::new(&Tree::of(&["T001"]));
@@ -576,7 +576,7 @@ fn a_review_with_a_word_of_its_own_is_what_its_verdict_says() {
 }
 
 #[test]
-fn an_agent_with_a_word_of_its_own_has_not_done_its_work() {
+fn an_agent_with_a_custom_outcome_has_not_finished() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(&format!("if test $n = 1; then {}; else {WRITES}; fi", with_word("blocked", "true")), APPROVES);
     garden.gardener(&[]).expect(0);

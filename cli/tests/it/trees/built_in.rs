@@ -26,7 +26,7 @@ scripts:
 "#;
 
 #[test]
-fn turn_commits_are_reachable_from_the_record_and_not_from_the_branch() {
+fn turn_commits_are_reachable_only_from_the_record() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.script(SCRIPT);
     garden.gardener(&[]).expect(0);

@@ -1,4 +1,4 @@
-//! Going on in another clone, with what was fetched from the one where a run was begun.
+//! Going on in another clone, with what was fetched from the one where a run was started.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn work_that_waits_lands_in_another_clone() {
 }
 
 #[test]
-fn what_was_interrupted_goes_on_in_another_clone() {
+fn interrupted_work_resumes_in_another_clone() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     let gate = Gate::new(&garden.env, "review");
     garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
@@ -63,7 +63,7 @@ fn what_was_interrupted_goes_on_in_another_clone() {
 }
 
 #[test]
-fn a_phase_goes_on_in_another_clone() {
+fn a_phase_resumes_in_another_clone() {
     let phase = ["--isolation", "phase"];
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&phase).expect(0);
@@ -74,7 +74,7 @@ fn a_phase_goes_on_in_another_clone() {
 }
 
 #[test]
-fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
+fn a_task_whose_branch_was_removed_is_redone() {
     let garden = waiting();
     let tip = garden.env.git(&["rev-parse", "--short=7", BRANCH]);
     garden.env.git(&["branch", "--quiet", "-D", BRANCH]);
@@ -97,7 +97,7 @@ fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
 }
 
 #[test]
-fn a_task_whose_phase_lost_its_branch_is_done_again_and_the_run_says_where_it_was() {
+fn a_task_whose_phase_branch_vanished_is_redone() {
     let phase = ["--isolation", "phase"];
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&phase).expect(0);
@@ -113,7 +113,7 @@ fn a_task_whose_phase_lost_its_branch_is_done_again_and_the_run_says_where_it_wa
     ran.warns_once("task-lost").naming("T001").naming(&session).naming(format!("`{on}`")).naming(&tip);
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (2, 1));
 
-    // Whoever says that it is to be done again is told nothing, nor is one who begins all again.
+    // Whoever says that it is to be done again is told nothing, nor is one who starts all again.
     garden.env.pleach(&["reset", "T001"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);
     ran.does_not_warn("task-lost");
@@ -135,13 +135,13 @@ fn what_two_clones_did_each_by_itself_counts_in_both() {
     garden.gardener(&[]).expect(0);
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [1, 1, 0]);
-    // Who begins again means all of it.
+    // Who starts again means all of it.
     garden.gardener(&["--fresh"]).expect(0);
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [2, 2, 1]);
 }
 
-/// A pipeline of one clone alone, in which a person is asked before anything is run that tells of it.
+/// A pipeline of one clone alone, in which a person is asked before anything is run that reports it.
 const OWN: &str = r#"digraph own {
     start [shape=Mdiamond]
     done [shape=Msquare]
@@ -157,7 +157,7 @@ const OWN: &str = r#"digraph own {
 "#;
 
 #[test]
-fn code_a_clone_has_not_fetched_is_said_to_be_missing() {
+fn unfetched_code_is_reported_as_missing() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     garden.gardener(&["--max-retries", "1"]).expect(1);
     garden.agent("echo 1 > mended", APPROVES);
@@ -168,7 +168,7 @@ fn code_a_clone_has_not_fetched_is_said_to_be_missing() {
 
 /// Dates alone would say that the tests of the phase came last.
 #[test]
-fn tests_of_a_phase_say_nothing_of_what_was_done_beside_them() {
+fn phase_tests_say_nothing_of_parallel_work() {
     let passes = "integration: test ! -e T002.txt || ! grep -q 2 T001.txt";
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &[passes]);
     let garden = Garden::new(&tree);
@@ -210,7 +210,7 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
     let garden = begun(&["T001", "T002: T001"]);
     let session = garden.env.sessions().remove(0);
     let place = clone(&garden, &[RECORDS]);
-    // There, its own agent and settings are agreed to.
+    // There, its own agent and settings are approved.
     garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
     gardener(&garden, &place, &[]).expect(0);
     garden.env.git_in(&place, &["switch", "--quiet", "main"]);
@@ -226,20 +226,20 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
             assert!(ran.stderr.contains(&format!("  command ({place}, {from}\n    ")), "{ran}");
             assert!(ran.stderr.contains(text), "{ran}");
         }
-        ran.fails_with("trust-missing").naming("3 things");
-        assert!(!ran.stderr.contains("goes on"), "{ran}");
+        ran.fails_with("trust-missing").naming("3 commands");
+        assert!(!ran.stderr.contains("resumes"), "{ran}");
         assert_eq!(has_run(&garden), [""; 0], "{ran}");
     }
     garden.env.pleach(&["-y", "-C", place, "garden", "--auto-approve"]).expect(0);
     assert_eq!(has_run(&garden), ["linted", "mended", "polished"]);
-    // Nothing of it is left to be gone on with, and where it was begun it was agreed to.
+    // Nothing of it is left to be resumed, and where it was started it was approved.
     garden.env.pleach(&["-C", place, "gardener"]).expect(0);
     garden.env.pleach(&["gardener", "--auto-approve"]).expect(0);
     garden.env.assert_no_process_left();
 }
 
 #[test]
-fn what_was_agreed_to_is_not_asked_about_again_where_it_goes_on() {
+fn approved_commands_are_not_asked_about_on_resume() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let named = OWN.replace("touch ~/linted", "touch ~/linted; echo {{ task_name }} $task_id {{ goal }}");
     garden.env.write("own.dot", named.replace("digraph own {", "digraph own { goal=\"$task_id\""));
@@ -249,7 +249,7 @@ fn what_was_agreed_to_is_not_asked_about_again_where_it_goes_on() {
 }
 
 #[test]
-fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
+fn agent_files_of_fetched_work_need_approval() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {steps: {other: {runner: 'command:claude'}}}\n");
     garden.agent(&format!("mkdir -p .claude; echo '{{\"hooks\": 1}}' > .claude/settings.json; {WRITES}"), APPROVES);
@@ -262,7 +262,7 @@ fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
     let ran = garden.env.pleach(&["-C", place.to_str().unwrap(), "gardener", "--auto-approve"]).expect(4);
     let asked = "command (`.claude/settings.json` in the repository)\n    {\"hooks\": 1}";
     assert!(ran.stderr.contains(asked), "{ran}");
-    ran.fails_with("trust-missing").naming("4 things");
+    ran.fails_with("trust-missing").naming("4 commands");
 }
 
 /// A garden whose agents write what one kind of agents obeys, though none of that kind comes to a node.
@@ -273,7 +273,7 @@ fn obeying(tree: &Tree) -> Garden {
     garden
 }
 
-/// A clone that has agreed to its own settings, on another branch.
+/// A clone that has approved its own settings, on another branch.
 fn settled(garden: &Garden, fetched: &[&str]) -> PathBuf {
     let place = clone(garden, fetched);
     garden.agent(WRITES, APPROVES);
@@ -291,11 +291,11 @@ fn unasked(garden: &Garden, place: &Path, command: &[&str]) -> Ran {
 const TOLD: &str = "    {\"hooks\": 1}\n\nerror[trust-missing]: ";
 
 #[test]
-fn what_agents_would_obey_on_a_fetched_branch_is_asked_about_first() {
+fn agent_files_on_a_fetched_branch_need_approval() {
     let garden = obeying(&Tree::of(&["T001", "T002"]));
     garden.env.write("own.dot", OWN);
     garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
-    // Without the record, the task goes on from its branch.
+    // Without the record, the task continues from its branch.
     let place = settled(&garden, &[BRANCHES]);
     let before = garden.times_asked("T001", "implement");
     let ran = unasked(&garden, &place, &["gardener"]).expect(4);
@@ -309,7 +309,7 @@ fn what_agents_would_obey_on_a_fetched_branch_is_asked_about_first() {
 }
 
 #[test]
-fn what_agents_would_obey_on_the_fetched_branch_of_a_phase_is_asked_about_first() {
+fn agent_files_on_a_fetched_phase_branch_need_approval() {
     let phase = ["--isolation", "phase"];
     let garden = obeying(&Tree::default().phase("phase1", &["T001", "T002"]).leaf("T003", None));
     garden.garden(&phase).expect(0);
@@ -323,11 +323,11 @@ fn what_agents_would_obey_on_the_fetched_branch_of_a_phase_is_asked_about_first(
 }
 
 #[test]
-fn what_agents_would_obey_of_an_earlier_budget_is_asked_about_first() {
+fn agent_files_of_an_earlier_budget_need_approval() {
     let garden = obeying(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: false"]));
     garden.gardener(&["--max-retries", "1"]).expect(1);
     let place = clone(&garden, &[BRANCHES]);
-    // Its test is agreed to as well, and passes.
+    // Its test is approved as well, and passes.
     garden.agent(WRITES, APPROVES);
     garden.env.write(place.join("task-tree.json"), Tree::of(&["T001", "T002"]).tests("T001", &["unit: true"]).json());
     garden.env.git_in(&place, &["commit", "--quiet", "-am", "Mend the test"]);
@@ -344,7 +344,7 @@ fn what_agents_would_obey_of_an_earlier_budget_is_asked_about_first() {
 }
 
 #[test]
-fn what_agents_would_obey_of_what_a_fetched_session_lays_is_asked_about_first() {
+fn agent_files_a_fetched_session_overlays_need_approval() {
     let garden = obeying(&Tree::of(&["T001"]).tests("T001", &["unit: false"]));
     garden.gardener(&["--max-retries", "1"]).expect(1);
     let gate = Gate::new(&garden.env, "held");
@@ -373,7 +373,7 @@ fn plant_on(garden: &Garden, branch: &str) {
 }
 
 #[test]
-fn what_agents_would_obey_that_comes_during_the_run_is_asked_about_before_they_begin() {
+fn agent_files_arriving_during_a_run_need_approval() {
     let other = "pleach/tasks/main/T002";
     for on in ["main", other, "nowhere"] {
         let garden = obeying(&Tree::of(&["T002"]));
@@ -411,7 +411,7 @@ fn what_agents_would_obey_that_comes_during_the_run_is_asked_about_before_they_b
 }
 
 #[test]
-fn what_comes_with_a_target_a_task_is_built_anew_on_is_asked_about_before_its_next_attempt() {
+fn commands_from_a_moved_target_need_approval() {
     let garden = obeying(&Tree::of(&["T001"]).tests("T001", &["unit: test ! -e bad"]));
     garden.agent(WRITES, APPROVES);
     garden.env.git(&["switch", "--quiet", "-c", "other"]);
@@ -437,7 +437,7 @@ fn what_comes_with_a_target_a_task_is_built_anew_on_is_asked_about_before_its_ne
 }
 
 #[test]
-fn what_the_run_itself_has_landed_is_not_asked_about_when_the_target_moves() {
+fn the_runs_own_landings_need_no_approval() {
     let garden = obeying(&Tree::of(&["T001", "T002", "T003"]));
     garden.agent(WRITES, APPROVES);
     garden.env.git(&["switch", "--quiet", "-c", "other"]);
@@ -455,7 +455,7 @@ fn what_the_run_itself_has_landed_is_not_asked_about_when_the_target_moves() {
 }
 
 #[test]
-fn sessions_that_are_not_gone_on_with_are_not_asked_about() {
+fn sessions_not_resumed_need_no_approval() {
     let garden = begun(&["T001", "T002", "T003: T001"]);
     let place = settled(&garden, &[RECORDS]);
     // Another task is wanted, or comes first.
@@ -472,7 +472,7 @@ fn sessions_that_are_not_gone_on_with_are_not_asked_about() {
 }
 
 #[test]
-fn a_session_of_a_task_that_does_not_come_next_is_not_asked_about() {
+fn a_session_of_a_later_task_needs_no_approval() {
     let garden = begun(&["T001", "T002"]);
     let place = settled(&garden, &[RECORDS]);
     garden.env.write(place.join("task-tree.json"), Tree::of(&["T001: T002", "T002"]).json());
@@ -497,11 +497,11 @@ fn rewrite(garden: &Garden, place: &Path, session: &str, words: &str) {
 }
 
 #[test]
-fn a_record_that_is_replaced_during_the_run_is_not_gone_on_with() {
+fn a_record_replaced_during_the_run_is_not_resumed() {
     let garden = begun(&["T001", "T002"]);
     let place = clone(&garden, &[RECORDS]);
     let session = garden.env.sessions().remove(0);
-    // It is agreed to, and another task comes first.
+    // It is approved, and another task comes first.
     let first = Tree::of(&["T002", "T001: T002"]).json();
     garden.env.write(place.join("task-tree.json"), &first);
     garden.env.git_in(&place, &["commit", "--quiet", "-am", "Turn it round"]);

@@ -32,7 +32,7 @@ fn a_tree_that_is_done_stays_as_it_is() {
 }
 
 #[test]
-fn a_task_that_was_done_before_is_all_that_is_said_to_be_done() {
+fn a_completed_task_is_reported_as_done_alone() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.garden(&[]).expect(0);
     let ran = garden.garden(&["--task", "T001"]).expect(0);
@@ -44,7 +44,7 @@ fn a_task_that_was_done_before_is_all_that_is_said_to_be_done() {
 }
 
 #[test]
-fn the_task_that_was_asked_for_is_worked_behind_one_that_waits_to_land() {
+fn a_requested_task_is_worked_after_waiting_landings() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.env.write("repo/T001.txt", "mine\n");
     garden.garden(&[]).expect(5);
@@ -55,7 +55,7 @@ fn the_task_that_was_asked_for_is_worked_behind_one_that_waits_to_land() {
 }
 
 #[test]
-fn a_task_that_is_not_ready_says_what_it_waits_for() {
+fn a_blocked_task_names_its_blockers() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let ran = garden.garden(&["--task", "T002"]).expect(1);
     let first = "first:   pleach -y gardener\n";
@@ -71,7 +71,7 @@ fn a_task_that_is_not_ready_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_phase_is_no_task_to_work_and_its_tasks_are_named() {
+fn a_phase_is_refused_as_task_and_lists_its_tasks() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let ran = garden.garden(&["--task", "phase1"]).expect(2);
     ran.fails_with("task-is-group").naming("`phase1`").naming("T001").naming("T002");
@@ -92,7 +92,7 @@ fn a_stall_names_what_blocks_what() {
 }
 
 #[test]
-fn a_second_gardener_on_the_branch_is_told_who_has_it() {
+fn a_second_gardener_is_told_who_holds_the_branch() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
@@ -110,7 +110,7 @@ fn a_second_gardener_on_the_branch_is_told_who_has_it() {
 }
 
 #[test]
-fn two_branches_of_one_repository_are_worked_at_the_same_time() {
+fn two_branches_of_one_repository_run_in_parallel() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
@@ -140,7 +140,7 @@ fn without_an_agent_nothing_is_pretended() {
 }
 
 #[test]
-fn nothing_is_pretended_whoever_says_so() {
+fn task_trees_never_use_the_simulation() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let pretending = r#"digraph g { start [shape=Mdiamond] done [shape=Msquare]
         implement [step=implement, agent=" simulation"] start -> implement -> done }"#;
@@ -253,7 +253,7 @@ fn a_broken_tree_is_refused_with_every_error() {
 }
 
 #[test]
-fn json_tells_every_step_and_the_end() {
+fn json_reports_every_step_and_the_end() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let ran = garden.gardener(&["--json"]).expect(0);
     let lines = ran.json_lines();
@@ -269,7 +269,7 @@ fn json_tells_every_step_and_the_end() {
 }
 
 #[test]
-fn the_code_of_a_step_is_its_tree_without_the_logs_of_its_task() {
+fn a_steps_code_is_its_tree_without_logs() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.agent(
         "case $n in 1) echo 1 > one;; *) rm one;; esac",
@@ -291,7 +291,7 @@ fn the_code_of_a_step_is_its_tree_without_the_logs_of_its_task() {
 }
 
 #[test]
-fn a_run_that_is_stopped_goes_on_when_it_is_run_again() {
+fn a_stopped_run_resumes_when_run_again() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{WRITES}; test $task = T001 || {{ {}; }}", gate.command()), APPROVES);
@@ -300,7 +300,7 @@ fn a_run_that_is_stopped_goes_on_when_it_is_run_again() {
     run.stop();
     gate.open(held);
     let ran = run.end().expect(3);
-    assert_eq!(ran.stdout, "paused: nothing recorded is lost\ngo on:   pleach -y gardener\n");
+    assert_eq!(ran.stdout, "paused: nothing recorded is lost\nresume:  pleach -y gardener\n");
     assert_eq!(garden.completed(), ["T001"]);
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001", "T002"]);
@@ -330,7 +330,7 @@ fn steps_can_have_agents_of_their_own() {
 }
 
 #[test]
-fn a_fresh_run_counts_nothing_as_done_from_its_first_line() {
+fn a_fresh_run_counts_nothing_as_done() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     let ran = garden.gardener(&["--dry-run"]).expect(0);
@@ -358,7 +358,7 @@ fn a_name_of_several_lines_is_shown_on_one() {
 }
 
 #[test]
-fn ctrl_c_while_the_working_copy_is_set_up_pauses_the_task() {
+fn ctrl_c_during_worktree_setup_pauses_the_task() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let env = &garden.env;
     let gate = Gate::new(env, "setup");
@@ -369,7 +369,7 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses_the_task() {
     run.interrupt();
     let ran = run.end().expect(3);
     drop(held);
-    assert!(ran.stdout.contains("go on:   pleach -y gardener\n"), "{ran}");
+    assert!(ran.stdout.contains("resume:  pleach -y gardener\n"), "{ran}");
     env.assert_no_process_left();
     let status = env.pleach(&["--json", "status"]).expect(0).json();
     assert_eq!(status["sessions"][0]["standing"]["is"], "paused", "{status}");
@@ -387,7 +387,7 @@ fn open_session(garden: &Garden, task: &str) -> String {
 }
 
 #[test]
-fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
+fn a_cancelled_task_is_retried_by_the_same_command() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&gate.command(), APPROVES);
@@ -396,7 +396,7 @@ fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
     garden.env.pleach(&["cancel", &open_session(&garden, "T001"), "--grace", "0"]).expect(0);
     let ran = run.end().expect(1);
     drop(held);
-    assert!(ran.ended() == ("cancelled", "T001") && ran.stdout.contains("again:   pleach -y gardener\n"), "{ran}");
+    assert!(ran.ended() == ("cancelled", "T001") && ran.stdout.contains("retry:   pleach -y gardener\n"), "{ran}");
     assert!(!ran.stdout.contains("--retry-failed"), "{ran}");
     garden.agent(WRITES, APPROVES);
     garden.gardener(&[]).expect(0);
@@ -404,7 +404,7 @@ fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
 }
 
 #[test]
-fn tests_of_a_phase_that_were_called_off_let_nothing_through() {
+fn cancelled_phase_tests_let_nothing_through() {
     for isolation in ["none", "phase"] {
         let tree = Tree::default().phase("phase1", &["T001"]);
         let garden = Garden::new(&tree);
@@ -428,7 +428,7 @@ fn tests_of_a_phase_that_were_called_off_let_nothing_through() {
 }
 
 #[test]
-fn a_step_tells_the_number_of_attempts_there_are_now() {
+fn a_step_names_the_current_number_of_attempts() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{}; exit 3", gate.command()), APPROVES);
@@ -442,7 +442,7 @@ fn a_step_tells_the_number_of_attempts_there_are_now() {
 }
 
 #[test]
-fn a_base_branch_that_is_not_there_is_refused_at_once() {
+fn a_missing_base_branch_is_refused_at_once() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.switch_to_new("feature");
     let tip = garden.env.git(&["rev-parse", "feature"]);
@@ -467,7 +467,7 @@ fn done_in_the_older_form(garden: &Garden, task: &str) {
 }
 
 #[test]
-fn steps_of_the_older_form_count_since_the_base_branch_was_left() {
+fn older_steps_count_since_the_base_branch() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003", "T004"]));
     done_in_the_older_form(&garden, "T001");
     garden.switch_to_new("develop");
@@ -495,7 +495,7 @@ fn steps_of_the_older_form_count_since_the_base_branch_was_left() {
 }
 
 #[test]
-fn gardener_json_tells_what_becomes_of_tasks_between_the_events_of_their_sessions() {
+fn gardener_json_reports_tasks_between_session_events() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["integration: true"]);
     let garden = Garden::new(&tree);
     let ran = garden.env.pleach(&["-y", "--json", "gardener", "--isolation", "phase"]).expect(0);

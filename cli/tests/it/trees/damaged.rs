@@ -1,4 +1,4 @@
-//! A commit of unlanded work that nobody can read any more: it holds up its own task, and nothing else.
+//! A commit of unlanded work that cannot be read any more: it holds up its own task, and nothing else.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,7 +49,7 @@ fn waiting() -> Garden {
 }
 
 #[test]
-fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
+fn a_task_with_unreadable_branch_is_redone_after_reset() {
     for how in ALL {
         for revision in [BRANCH, &format!("{BRANCH}~1")] {
             let garden = waiting();
@@ -72,7 +72,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
             assert_eq!(json["removed_branch"], BRANCH, "{json}");
             let ran = garden.env.pleach(&["reset", "T001"]).expect(0);
             assert!(ran.stdout.contains(&format!("`{BRANCH}`")), "{ran}");
-            let off = ran.stdout.lines().find_map(|line| line.strip_prefix("called off: "));
+            let off = ran.stdout.lines().find_map(|line| line.strip_prefix("cancelled: "));
             assert_eq!(off.is_some(), json["cancelled_session"].is_string(), "{json}\n{ran}");
             garden.gardener(&[]).expect(0);
             assert_eq!(garden.file("main", "T001.txt"), "T001 2");
@@ -85,7 +85,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
 }
 
 #[test]
-fn a_task_that_is_skipped_needs_no_branch_that_can_be_read() {
+fn a_skipped_task_needs_no_readable_branch() {
     let garden = waiting();
     damage(&garden, BRANCH, Damage::Overwritten);
     garden.env.pleach(&["skip", "T001"]).expect(0);
@@ -110,7 +110,7 @@ fn what_has_landed_needs_no_branch_that_can_be_read() {
 }
 
 #[test]
-fn a_branch_that_cannot_be_read_may_be_removed_by_hand() {
+fn an_unreadable_branch_may_be_removed_by_hand() {
     for how in ALL {
         let garden = waiting();
         damage(&garden, BRANCH, how);
@@ -122,7 +122,7 @@ fn a_branch_that_cannot_be_read_may_be_removed_by_hand() {
 }
 
 #[test]
-fn a_session_of_a_task_whose_work_cannot_be_read_is_removed() {
+fn a_session_with_unreadable_task_work_is_removed() {
     for how in ALL {
         for revision in [BRANCH, &format!("{BRANCH}~1")] {
             let garden = waiting();
@@ -142,7 +142,7 @@ fn a_session_of_a_task_whose_work_cannot_be_read_is_removed() {
 }
 
 #[test]
-fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
+fn an_unreadable_phase_branch_is_done_without() {
     let garden = Garden::new(&Tree::default().phase("P1", &["T001", "T002: T001"]));
     garden.garden(&["--task", "T001", "--isolation", "phase"]).expect(0);
     let branch = "pleach/phase/main/P1";
@@ -152,7 +152,7 @@ fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
     let ran = garden.env.pleach(&["-y", "gardener", "--isolation", "phase"]).expect(5);
     assert!(ran.stdout.contains(&format!("`git update-ref -d refs/heads/{branch}`")), "{ran}");
     garden.env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
-    // The task's own branch stands there as well.
+    // The task's own branch is there as well.
     let ran = garden.env.pleach(&["-y", "gardener", "--isolation", "phase"]).expect(5);
     assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{ran}");
     garden.env.pleach(&["reset", "T001"]).expect(0);
@@ -161,7 +161,7 @@ fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
 }
 
 #[test]
-fn a_target_that_cannot_be_read_is_no_matter_of_one_task() {
+fn an_unreadable_target_is_no_single_tasks_problem() {
     for how in ALL {
         let garden = waiting();
         damage(&garden, BRANCH, how);

@@ -3,7 +3,7 @@
 use super::garden::{Garden, Tree};
 
 #[test]
-fn a_program_that_is_not_there_is_found_out_before_anything_is_done() {
+fn a_missing_program_is_found_before_anything_runs() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let before = garden.env.git(&["rev-parse", "main"]);
     for program in ["/nonexistent/agent", "no-such-agent"] {
@@ -18,7 +18,7 @@ fn a_program_that_is_not_there_is_found_out_before_anything_is_done() {
 #[test]
 fn a_program_that_cannot_be_started_counts_as_no_attempt() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    // Where it is looked for is the worktree, so that nobody can know beforehand.
     let ran = garden.gardener(&["--runner", "command:./agent-of-the-repository"]).expect(7);
     ran.fails_with("agent-unusable").naming("`./agent-of-the-repository`").naming("run the same command again");
     assert_eq!(garden.told("--branches"), [""; 0]);
@@ -65,7 +65,7 @@ fn a_refused_key_stops_the_run_where_it_is() {
 }
 
 #[test]
-fn a_description_too_long_for_a_variable_is_cut_there_and_nowhere_else() {
+fn a_long_description_is_cut_only_in_variables() {
     let long = "leaf ".repeat(40_000);
     let tree = Tree::of(&["T001", "T002"])
         .with("T001", "description", long.clone().into())
@@ -99,9 +99,9 @@ fn a_provider_that_is_down_costs_no_attempt() {
     assert_eq!(garden.newest("main", "T001 review-approved").trailer("Arborist-Retry"), Some("0"));
 }
 
-/// A session has its pipeline and its settings as they were; one that waits for others does not go on with them.
+/// A session has its pipeline and its settings as they were; one that waits for others does not continue with them.
 #[test]
-fn what_could_not_work_goes_on_with_what_was_mended() {
+fn an_unusable_agent_continues_once_fixed() {
     const PIPELINE: &str = r#"digraph mine { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
         review [step=review, llm_model="MODEL"]; start -> implement -> review -> done }"#;
     let garden = Garden::new(&Tree::of(&["T001"]));
@@ -130,7 +130,7 @@ fn prepared(implement: &str) -> String {
 
 /// What is recorded has no secret in it, and is no other setting for that.
 #[test]
-fn a_setting_with_a_secret_in_it_is_the_same_setting_the_next_time() {
+fn a_setting_holding_a_secret_stays_the_same() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
     garden.env.script(&prepared("error: {status: 404, message: no such model}"));
@@ -144,29 +144,29 @@ fn a_setting_with_a_secret_in_it_is_the_same_setting_the_next_time() {
 }
 
 #[test]
-fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
+fn a_session_not_resumed_names_the_true_reason() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let args = ["--pipeline", "mine.dot"];
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
     garden.env.script(&prepared("error: {status: 404, message: no such model}"));
     let ran = garden.gardener(&args).expect(7);
     ran.fails_with("agent-unusable")
-        .naming("with other settings or another pipeline the task goes on from its last step");
+        .naming("with other settings or another pipeline the task continues from its last step");
     let sid = garden.env.session();
     garden.commit("mine.dot", &PREPARED.replace("MODEL", "mended"));
     garden.env.script(&prepared(WRITES));
     let ran = garden.gardener(&args).expect(0);
     let told = ran.warns_once("session-abandoned").naming("T001").naming(&sid).naming("its settings or its pipeline");
     told.not_naming("`pleach/tasks/main/T001`");
-    ran.warns_once("work-kept").not_naming("nobody had committed");
-    let told = ran.stderr.split("what was done there is ").nth(1).and_then(|rest| rest.split(',').next());
+    ran.warns_once("work-kept").not_naming("uncommitted work");
+    let told = ran.stderr.split("its work is ").nth(1).and_then(|rest| rest.split(',').next());
     assert_eq!(garden.file(told.expect("where it is"), "prepared"), "1", "{ran}");
     assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
 }
 
 /// Who has answered before is there: what fails then may well be the task's own doing.
 #[test]
-fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {
+fn a_provider_failing_mid_work_is_a_crash() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let crashes = script(WRITES, "text: APPROVED").replace("- text: It is there.", &format!("- {DOWN}"));
     garden.env.script(&crashes);

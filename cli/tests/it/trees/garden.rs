@@ -1,10 +1,10 @@
-//! A repository with a tree in it and an agent that is a shell script, and what git tells of a run over it.
+//! A repository with a tree in it and an agent that is a shell script, and what git reports a run over it.
 
 use std::cell::RefCell;
 use std::fs;
 
 use pleach::step::Step;
-use pleach::trailer::Message;
+use pleach::trailer::CommitMessage;
 use serde_json::{Map, Value, json};
 
 use crate::support::{Ran, TestEnv};
@@ -17,7 +17,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree of tasks without phases, each named after its id and depending on those behind it: `"T002: T001"`.
+    /// A tree of tasks without phases, each named after its id and depending on those after it: `"T002: T001"`.
     pub fn of(tasks: &[&str]) -> Self {
         tasks.iter().fold(Self::default(), |tree, task| tree.leaf(task, None))
     }
@@ -98,7 +98,7 @@ pub struct Garden {
     target: RefCell<String>,
 }
 
-/// What an agent does that writes one file for every task, anew in each attempt.
+/// What an agent does that writes one file for every task, again in each attempt.
 pub const WRITES: &str = "echo \"$task $n\" > \"$task.txt\"; echo \"Wrote $task.txt.\"";
 
 /// What a reviewer says that likes everything.
@@ -115,7 +115,7 @@ impl Garden {
         garden
     }
 
-    /// The configuration, with more behind it.
+    /// The configuration, with more after it.
     fn config(&self, more: &str) -> String {
         let root = self.env.root().display();
         // The places outside where agent and tests leave word of what they saw.
@@ -169,7 +169,7 @@ esac
         self.env.git(&["commit", "--quiet", "-m", &format!("Change {path}")]);
     }
 
-    /// Runs `pleach gardener` with the repository's commands agreed to.
+    /// Runs `pleach gardener` with the repository's commands approved.
     #[track_caller]
     pub fn gardener(&self, more: &[&str]) -> Ran {
         self.pleach("gardener", more)
@@ -215,7 +215,7 @@ esac
         let raw = self.env.git(&["log", "-1", "--format=%B", id]);
         let parsed = self.env.git(&["log", "-1", "--format=%(trailers:only=false,unfold=true)", id]);
         let by_program = self.interpret_trailers(&raw);
-        let message = Message::read(&raw);
+        let message = CommitMessage::read(&raw);
         let ours: Vec<String> = message.trailers.iter().map(|(key, value)| format!("{key}: {value}")).collect();
         assert_eq!(by_program, ours, "git reads other trailers than pleach: {raw}");
         assert_eq!(parsed.trim_end().lines().collect::<Vec<_>>(), ours, "so does git log: {raw}");

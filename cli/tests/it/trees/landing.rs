@@ -3,7 +3,7 @@
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 use crate::sessions::{Gate, Held, Running};
 
-/// A garden with one task whose agent waits, and a run over it that has come to that place.
+/// A garden with one task whose agent waits, and a run over it that has reached that place.
 struct Waiting<'g> {
     garden: &'g Garden,
     run: Running<'g>,
@@ -29,7 +29,7 @@ impl<'g> Waiting<'g> {
 }
 
 #[test]
-fn a_dirty_file_that_is_not_in_the_way_stays_as_it_is() {
+fn a_dirty_file_not_in_the_way_stays() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/README.md", "my own words\n");
     garden.env.write("repo/untracked", "mine\n");
@@ -41,7 +41,7 @@ fn a_dirty_file_that_is_not_in_the_way_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_staged_alone_or_changed_in_a_submodule_is_named() {
+fn staged_and_submodule_changes_are_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let env = &garden.env;
     let library = env.root().join("library");
@@ -64,7 +64,7 @@ fn what_is_staged_alone_or_changed_in_a_submodule_is_named() {
 }
 
 #[test]
-fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
+fn a_blocked_landing_keeps_its_work_and_lands_later() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.write("repo/T001.txt", "mine\n");
     let ran = garden.gardener(&[]).expect(5);
@@ -91,7 +91,7 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
 }
 
 #[test]
-fn a_landing_that_git_breaks_off_says_where_the_work_is_and_how_to_undo_the_rest() {
+fn an_interrupted_landing_names_its_work_and_the_undo() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/.git/info/attributes", "T001.txt filter=broken\n");
     let smudge = "case $PWD in */repo) exit 1;; *) cat;; esac";
@@ -110,7 +110,7 @@ fn a_landing_that_git_breaks_off_says_where_the_work_is_and_how_to_undo_the_rest
 
 /// The beginning of what lands may be the user's own, so nobody advises to undo it.
 #[test]
-fn what_is_in_the_way_is_the_users_also_where_it_begins_like_what_lands() {
+fn a_file_resembling_what_lands_still_belongs_to_users() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(&format!("{WRITES}; echo more >> README.md"), APPROVES);
     garden.env.write("repo/README.md", "");
@@ -119,7 +119,7 @@ fn what_is_in_the_way_is_the_users_also_where_it_begins_like_what_lands() {
     assert_eq!(garden.env.read("repo/README.md"), "");
 }
 
-/// A garden where git waits at a gate while it writes a file of a landing, and says something behind it.
+/// A garden where git waits at a gate while it writes a file of a landing, and says something after it.
 fn slow_to_land(gate: &str) -> (Garden, Gate) {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, gate);
@@ -133,7 +133,7 @@ fn slow_to_land(gate: &str) -> (Garden, Gate) {
 }
 
 #[test]
-fn a_landing_is_brought_to_its_end_also_where_pleach_is_killed() {
+fn a_landing_finishes_even_when_pleach_is_killed() {
     let (garden, gate) = slow_to_land("alone");
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
@@ -149,14 +149,14 @@ fn a_landing_is_brought_to_its_end_also_where_pleach_is_killed() {
 }
 
 #[test]
-fn the_next_run_waits_for_a_landing_of_one_that_was_killed() {
+fn the_next_run_waits_for_a_killed_runs_landing() {
     let (garden, gate) = slow_to_land("beside");
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end().expect(137);
     let mut next = garden.env.spawn(&["-y", "gardener"]);
-    next.wait_for("T001 Grow T001 goes on");
+    next.wait_for("T001 Grow T001 resumes");
     assert!(gate.held().is_some(), "the first one's git is still at it");
     gate.open(held);
     let ran = next.end().expect(0);
@@ -168,7 +168,7 @@ fn the_next_run_waits_for_a_landing_of_one_that_was_killed() {
 }
 
 #[test]
-fn a_landing_is_not_broken_off_by_any_number_of_interrupts() {
+fn no_number_of_interrupts_breaks_a_landing() {
     let (garden, gate) = slow_to_land("interrupted");
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
@@ -186,7 +186,7 @@ fn a_landing_is_not_broken_off_by_any_number_of_interrupts() {
 }
 
 #[test]
-fn a_landing_that_git_cannot_begin_says_where_the_work_is() {
+fn a_landing_git_cannot_start_names_its_work() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     // As in a checkout nobody may write to, which root may.
     garden.env.write("repo/.git/info/attributes", "T001.txt filter=broken\n");
@@ -221,7 +221,7 @@ fn work_that_the_user_takes_by_hand_has_landed() {
 }
 
 #[test]
-fn a_pause_while_a_task_is_tested_where_it_lands_ends_the_run_behind_it() {
+fn a_pause_during_landing_tests_ends_the_run_after() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let (first, again) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "again"));
     let test =
@@ -263,7 +263,7 @@ fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
 }
 
 #[test]
-fn what_a_test_changes_where_it_lands_is_said_as_well() {
+fn changes_by_a_landing_test_are_reported() {
     // Only with the user's commit there is something to write over.
     let test = "unit: test ! -e mine || echo more >> mine";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
@@ -301,7 +301,7 @@ const TESTED_BY_AN_AGENT: &str = r#"digraph a {
 }"#;
 
 #[test]
-fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
+fn agent_tested_work_is_tested_again_on_the_tip() {
     let whole = ["T001 implement-pass", "T001 test-pass", "T001 complete"];
     let red = ["T001 implement-pass", "T001 test-fail"];
     for (tests, told, attempts) in [
@@ -325,9 +325,9 @@ fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
     }
 }
 
-/// Which way the pipeline takes behind a step may depend on what nobody knows any more who begins there.
+/// Which way the pipeline takes after a step may depend on what nobody knows any more who starts there.
 #[test]
-fn where_what_was_said_decides_how_a_task_is_tested_it_is_done_again_on_the_new_tip() {
+fn work_with_answer_dependent_tests_is_redone_on_the_tip() {
     for ways in [
         "implement -> test [condition=\"context.task_id=T001\"]; implement -> done [condition=\"context.task_id!=T001\"]",
         "implement -> done [label=\"easy\"]; implement -> test [label=\"hard\"]",
@@ -351,7 +351,7 @@ fn where_what_was_said_decides_how_a_task_is_tested_it_is_done_again_on_the_new_
 }
 
 #[test]
-fn killed_while_an_agent_tests_on_the_new_tip_a_task_is_still_tested_there() {
+fn killed_during_agent_tests_a_task_is_still_tested() {
     for loses_record in [false, true] {
         let world = tested_by_an_agent(TESTED_BY_AN_AGENT, "if test $n = 2; then . $W/wait; fi; echo tested");
         let garden = &world.0;
@@ -372,7 +372,7 @@ fn killed_while_an_agent_tests_on_the_new_tip_a_task_is_still_tested_there() {
 }
 
 #[test]
-fn what_is_written_behind_the_tests_of_an_agent_is_done_again_on_the_new_tip() {
+fn writes_after_agent_tests_are_redone_on_the_tip() {
     let dot = TESTED_BY_AN_AGENT.replace(
         "start -> implement -> test -> done",
         "polish [shape=parallelogram, step=polish, tool_command=\"echo 1 >> polished\"]\n\
@@ -421,7 +421,7 @@ fn work_that_breaks_on_the_new_tip_gets_another_attempt() {
 }
 
 #[test]
-fn work_whose_tests_are_not_given_any_more_does_not_land_on_what_it_was_not_tested_with() {
+fn work_without_its_tests_does_not_land_untested() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/T001.txt", "mine\n");
     let given = ["--test-command", "test ! -e bad"];
@@ -513,7 +513,7 @@ fn a_task_in_conflict_can_be_reset_and_done_again() {
 }
 
 #[test]
-fn a_target_nobody_has_checked_out_any_more_still_gets_the_work() {
+fn a_target_nobody_has_checked_out_still_gets_work() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let waiting = Waiting::new(&garden, WRITES);
     garden.env.git(&["switch", "--quiet", "-c", "elsewhere"]);
@@ -544,7 +544,7 @@ fn a_deleted_target_leaves_the_work_on_its_branch() {
 }
 
 #[test]
-fn a_locked_index_is_waited_for_and_then_said() {
+fn a_locked_index_is_waited_for_then_reported() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.be_impatient();
     let waiting = Waiting::new(&garden, WRITES);
@@ -558,7 +558,7 @@ fn a_locked_index_is_waited_for_and_then_said() {
 }
 
 #[test]
-fn a_lock_on_all_refs_that_a_killed_git_left_is_named() {
+fn a_stale_lock_on_all_refs_is_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let lock = garden.env.write("repo/.git/packed-refs.lock", "");
     let ran = garden.gardener(&[]).expect(7);
@@ -583,7 +583,7 @@ fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_run_that_begins_is_said_and_no_work_is_offered() {
+fn a_blocked_start_is_reported_without_offering_work() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.be_impatient();
     for (file, named) in [("index.lock", "index.lock"), ("MERGE_HEAD", "a merge")] {
@@ -616,7 +616,7 @@ fn a_target_that_was_rebased_meanwhile_gets_each_step_once() {
 }
 
 #[test]
-fn a_target_that_was_set_back_before_the_run_gets_the_work_all_the_same() {
+fn a_rewound_target_still_gets_the_work() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let waiting = Waiting::new(&garden, WRITES);
     garden.env.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
@@ -629,11 +629,11 @@ fn a_target_that_was_set_back_before_the_run_gets_the_work_all_the_same() {
 }
 
 #[test]
-fn what_the_user_took_off_the_target_does_not_come_back_with_the_work() {
+fn commits_removed_from_the_target_do_not_return() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("bad", "a mistake\n");
     let waiting = Waiting::new(&garden, WRITES);
-    // The start of the run and the mistake below it.
+    // The start of the run and the error below it.
     garden.env.git(&["reset", "--quiet", "--hard", "HEAD~2"]);
     waiting.go_on().expect(0);
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
@@ -662,7 +662,7 @@ other=$(place $(seq -s ' backdoor ' 1 99 | git hash-object -w --stdin))
 chmod u+w "$good" && dd if="$other" of="$good" conv=notrunc status=none && echo APPROVED"#;
 
 #[test]
-fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
+fn an_object_overwritten_after_the_tests_does_not_land() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
     garden.agent(WRITES, SWAPS);
     for _ in 0..2 {
@@ -691,7 +691,7 @@ fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
 
 /// Be it in what the merge would give, or in what an earlier attempt has left below that.
 #[test]
-fn an_object_of_a_phase_that_was_overwritten_is_not_merged_and_its_task_is_found() {
+fn an_overwritten_phase_object_is_not_merged_and_traced() {
     for attempts in [1, 2] {
         let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
         let swaps = SWAPS.replace("git hash-object \"$task.txt\"", "echo 'T001 1' | git hash-object --stdin");
@@ -741,7 +741,7 @@ chmod u+w "$o"; s=$(stat -c %s "$o"); {how}"#
     )
 }
 
-/// The end of its checksum is gone; it is overwritten; there is something behind it; there is nothing.
+/// The end of its checksum is gone; it is overwritten; there is something after it; there is nothing.
 const DAMAGE: [&str; 4] = [
     "truncate -s $((s - 5)) \"$o\"",
     "printf '\\0\\0\\0\\0' | dd of=\"$o\" conv=notrunc status=none bs=1 seek=$((s - 4))",
@@ -750,7 +750,7 @@ const DAMAGE: [&str; 4] = [
 ];
 
 #[test]
-fn an_object_that_was_damaged_does_not_land_and_is_named() {
+fn a_damaged_object_does_not_land_and_is_named() {
     let all = [("HEAD:T001.txt", "the file `T001.txt`"), ("HEAD^{tree}", "the list of files"), ("HEAD", "a commit")];
     for (revision, place) in all {
         for how in DAMAGE {
@@ -788,7 +788,7 @@ fn an_object_below_the_work_that_was_damaged_is_named() {
 }
 
 #[test]
-fn nobody_puts_words_into_the_history_of_the_tasks() {
+fn task_history_cannot_be_forged() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.garden(&[]).expect(0);
     let step = garden.env.git(&["rev-parse", "main~1"]);
@@ -809,7 +809,7 @@ fn nobody_puts_words_into_the_history_of_the_tasks() {
 }
 
 #[test]
-fn a_landing_is_told_by_a_trailer_of_its_record() {
+fn a_landing_has_a_trailer_in_its_record() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     let record = format!("refs/pleach/sessions/{}/main", garden.env.session());

@@ -49,7 +49,7 @@ fn a_given_order_limits_and_orders_the_tasks() {
 }
 
 #[test]
-fn a_task_left_out_of_the_order_blocks_who_needs_it() {
+fn a_task_outside_the_order_blocks_its_dependents() {
     let tree = Tree::of(&["T001", "T002: T001"]).order(&["T002"]);
     let garden = Garden::new(&tree);
     let ran = garden.gardener(&[]).expect(1);
@@ -57,7 +57,7 @@ fn a_task_left_out_of_the_order_blocks_who_needs_it() {
 }
 
 #[test]
-fn tasks_with_ids_that_begin_alike_are_told_apart() {
+fn tasks_with_similar_ids_are_distinguished() {
     let garden = Garden::new(&Tree::of(&["T001", "T0010", "T00"]));
     garden.garden(&["--task", "T0010"]).expect(0);
     let ran = garden.gardener(&[]).expect(0);

@@ -13,7 +13,7 @@ fn parents(garden: &Garden, commit: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_phase_is_gathered_on_its_branch_and_merged_when_it_is_done() {
+fn a_phase_gathers_on_its_branch_and_merges_when_done() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
     garden.configure("tree: {delete_branches: false}\n");
     garden.garden(&PHASE).expect(0);
@@ -35,7 +35,7 @@ fn a_phase_is_gathered_on_its_branch_and_merged_when_it_is_done() {
 }
 
 #[test]
-fn the_gate_of_a_phase_runs_on_the_tree_the_merge_will_have() {
+fn a_phase_gate_runs_on_the_merged_tree() {
     let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: ls | tee \"$HOME/saw\""]);
     let garden = Garden::new(&tree);
     garden.configure("tree: {delete_branches: false}\n");
@@ -100,7 +100,7 @@ fn a_phase_without_tests_is_not_merged_untested() {
     let tested = garden.env.read("home/tested").lines().count();
     assert_eq!(tested, 4 + 1, "what tests both in the same way runs once for both");
 
-    // It is tried again, also where the phase has all of the target, and merged once it is mended.
+    // It is tried again, also where the phase has all of the target, and merged once it is fixed.
     garden.gardener(&PHASE).expect(1);
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase2"]);
     garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
@@ -115,9 +115,9 @@ fn a_phase_without_tests_is_not_merged_untested() {
     garden.newest("main", "phase2 test-pass");
 }
 
-/// The tests of a task that is done say nothing of what somebody puts on the branch behind it, whatever lands on top.
+/// The tests of a task that is done say nothing of what somebody puts on the branch after it, whatever lands on top.
 #[test]
-fn what_is_put_between_tasks_of_a_phase_is_tested() {
+fn foreign_commits_between_phase_tasks_are_tested() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: test ! -e bad"]);
     let garden = Garden::new(&tree);
     garden.garden(&PHASE).expect(0);
@@ -151,19 +151,19 @@ fn what_is_put_between_tasks_of_a_phase_is_tested() {
 }
 
 #[test]
-fn tests_that_name_their_task_run_for_each_where_a_phase_is_merged() {
+fn task_named_tests_run_for_each_merged_task() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let test = ["--test-command", "test ! -e \"bad.$task_id\"", "--isolation", "phase"];
     garden.garden(&test).expect(0);
     garden.commit("bad.T002", "\n");
-    // The task itself begins where its phase did, and knows nothing of it.
+    // The task itself starts where its phase did, and knows nothing of it.
     let ran = garden.gardener(&test).expect(1);
     assert!(ran.ended() == ("gate_red", "phase1") && ran.stdout.contains("`pleach/phase/main/phase1`"), "{ran}");
     assert_eq!(garden.merges(), [""; 0]);
 }
 
 #[test]
-fn tests_with_a_setup_fail_where_a_phase_is_merged_as_they_do_alone() {
+fn tests_with_setup_fail_at_a_phase_merge_too() {
     let tests = ["setup: true", "unit: set -e\ntest ! -e bad\necho all is well", "teardown: true"];
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &tests));
     garden.garden(&PHASE).expect(0);
@@ -192,7 +192,7 @@ fn a_phase_an_agent_has_tested_is_not_merged_untested() {
 }
 
 #[test]
-fn a_phase_whose_turns_are_committed_is_as_it_was_landed() {
+fn a_phase_with_turn_commits_lands_as_it_was() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.configure("commits: turns\n");
     garden.garden(&["--test-command", "echo tested >> \"$HOME/tested\"", "--isolation", "phase"]).expect(0);
@@ -203,7 +203,7 @@ fn a_phase_whose_turns_are_committed_is_as_it_was_landed() {
 }
 
 #[test]
-fn a_phase_whose_tests_are_not_given_any_more_is_not_merged_untested() {
+fn a_phase_without_its_tests_is_not_merged_untested() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let given = ["--test-command", "test ! -e bad", "--isolation", "phase"];
     garden.garden(&given).expect(0);
@@ -218,7 +218,7 @@ fn a_phase_whose_tests_are_not_given_any_more_is_not_merged_untested() {
 }
 
 #[test]
-fn a_red_gate_is_mended_on_the_branch_of_its_phase() {
+fn a_red_gate_is_fixed_on_its_phase_branch() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).tests("phase1", &["e2e: test -e mended"]));
     garden.gardener(&PHASE).expect(1);
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
@@ -231,7 +231,7 @@ fn a_red_gate_is_mended_on_the_branch_of_its_phase() {
 }
 
 #[test]
-fn tests_of_a_phase_that_passed_on_another_merge_are_said_to_run_again() {
+fn phase_tests_passed_on_another_merge_run_again() {
     let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: test ! -e bad"]);
     let garden = Garden::new(&tree);
     garden.env.write("repo/T001.txt", "mine\n");
@@ -266,7 +266,7 @@ fn tests_of_a_phase_that_passed_on_another_merge_are_said_to_run_again() {
 }
 
 #[test]
-fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
+fn a_conflict_at_a_phase_merge_leaves_its_branch() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("echo agent > README.md; {}", gate.command()), APPROVES);
@@ -295,7 +295,7 @@ fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
 }
 
 #[test]
-fn a_phase_that_was_merged_goes_on_from_the_target() {
+fn a_merged_phase_continues_from_the_target() {
     let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]);
     let garden = Garden::new(&tree);
     garden.gardener(&PHASE).expect(0);
@@ -308,7 +308,7 @@ fn a_phase_that_was_merged_goes_on_from_the_target() {
 }
 
 #[test]
-fn a_fresh_run_does_not_build_on_what_an_earlier_one_left_on_a_phase() {
+fn a_fresh_run_ignores_earlier_phase_work() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&PHASE).expect(0);
     let old = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
@@ -379,7 +379,7 @@ fn a_task_without_a_phase_lands_on_the_target() {
 }
 
 #[test]
-fn a_task_that_failed_in_a_phase_can_be_tried_again() {
+fn a_failed_task_in_a_phase_can_be_retried() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T002", &["unit: test -e mended"]);
     let garden = Garden::new(&tree);
     garden.configure("tree: {max_retries: 1}\n");
@@ -394,7 +394,7 @@ fn a_task_that_failed_in_a_phase_can_be_tried_again() {
 }
 
 #[test]
-fn a_gate_runs_on_the_landed_tree_when_the_last_task_below_is_done() {
+fn a_gate_runs_once_its_last_task_landed() {
     let tree = Tree::default()
         .phase("phase1", &["T001", "T002"])
         .tests("phase1", &["integration: ls T001.txt T002.txt", "e2e: echo e2e"])
@@ -415,7 +415,7 @@ fn a_gate_runs_on_the_landed_tree_when_the_last_task_below_is_done() {
 }
 
 #[test]
-fn unit_tests_of_a_phase_are_no_gate_and_that_is_said() {
+fn unit_tests_of_a_phase_never_run_and_warn() {
     let tree = Tree::default()
         .phase("phase1", &["T001"])
         .phase("phase2", &["T002"])
@@ -431,7 +431,7 @@ fn unit_tests_of_a_phase_are_no_gate_and_that_is_said() {
 }
 
 #[test]
-fn a_red_gate_ends_the_run_and_is_tried_first_the_next_time() {
+fn a_red_gate_ends_the_run_and_runs_first_later() {
     let tree = Tree::default()
         .phase("phase1", &["T001"])
         .tests("phase1", &["integration: echo the-gate-said; test -e \"$HOME/fixed\""])
@@ -453,7 +453,7 @@ fn a_red_gate_ends_the_run_and_is_tried_first_the_next_time() {
 }
 
 #[test]
-fn a_task_that_was_reset_is_told_what_the_gate_said() {
+fn a_reset_task_gets_the_gates_output() {
     let tree = Tree::default()
         .phase("phase1", &["T001"])
         .tests("phase1", &["integration: echo the-gate-said; test -e mended"]);
@@ -505,7 +505,7 @@ fn redate(garden: &Garden, seconds: i64) {
 }
 
 #[test]
-fn a_task_that_was_reset_by_a_clock_ahead_is_done_again_once() {
+fn a_task_reset_by_a_fast_clock_is_redone_once() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&PHASE).expect(0);
     garden.env.pleach(&["reset", "T001"]).expect(0);
@@ -522,7 +522,7 @@ fn a_task_that_was_reset_by_a_clock_ahead_is_done_again_once() {
 }
 
 #[test]
-fn a_task_that_has_landed_and_reads_as_open_is_not_done_again() {
+fn a_landed_task_reading_as_open_is_not_redone() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&PHASE).expect(0);
     garden.env.pleach(&["reset", "T001"]).expect(0);
@@ -537,7 +537,7 @@ fn a_task_that_has_landed_and_reads_as_open_is_not_done_again() {
 }
 
 #[test]
-fn a_gate_that_was_run_and_reads_as_due_is_not_run_again() {
+fn a_finished_gate_reading_as_due_is_not_rerun() {
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: echo ran >> \"$HOME/gate\""]);
     let garden = Garden::new(&tree);
     garden.garden(&PHASE).expect(0);
@@ -550,7 +550,7 @@ fn a_gate_that_was_run_and_reads_as_due_is_not_run_again() {
 }
 
 #[test]
-fn a_pipeline_of_a_phase_is_not_read_and_that_is_said_once() {
+fn a_phase_pipeline_is_ignored_with_one_warning() {
     let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]);
     let garden =
         Garden::new(&tree.with("phase1", "pipeline", "gone.dot".into()).with("phase2", "pipeline", "own.dot".into()));

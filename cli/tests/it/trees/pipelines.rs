@@ -1,4 +1,4 @@
-//! Pipelines of the user's own in the place of implement, test, review.
+//! Pipelines of the user's own in place of implement, test, review.
 
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 
@@ -13,7 +13,7 @@ const LINT: &str = r#"digraph careful {
 "#;
 
 #[test]
-fn a_step_of_the_user_s_own_is_a_step_commit() {
+fn a_custom_step_is_a_step_commit() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     garden.commit("careful.dot", LINT);
     garden.agent("test $n = 1 && echo 1 > ugly || { rm ugly; echo 1 > nice; }", APPROVES);
@@ -58,7 +58,7 @@ fn a_task_can_name_a_pipeline_of_its_own() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_pipeline_is_not_waited_for() {
+fn a_pipe_instead_of_a_pipeline_is_not_waited_for() {
     let tree = Tree::of(&["T001"]);
     for (tree, config, flags, named) in [
         (Tree::of(&["T001"]).with("T001", "pipeline", "pipe.dot".into()), "", &[][..], "the pipeline of T001: "),
@@ -94,7 +94,7 @@ fn a_brace_behind_the_graph_is_no_place_for_settings() {
 }
 
 #[test]
-fn a_missing_pipeline_of_a_task_is_told_with_the_task_and_the_place() {
+fn a_missing_task_pipeline_is_reported_with_its_path() {
     let tree = Tree::of(&["T001", "T002"]).with("T002", "pipeline", "flows/careful.dot".into());
     let garden = Garden::new(&tree);
     garden.commit("plans/task-tree.json", &tree.json());
@@ -133,7 +133,7 @@ fn a_step_on_a_node_that_makes_none_is_refused() {
 }
 
 #[test]
-fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
+fn an_invalid_step_name_is_refused_with_the_reason() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let refused = |step: &str, why: &str| {
         garden.commit("mine.dot", &LINT.replace("step=lint", &format!("step=\"{step}\"")));
@@ -141,7 +141,7 @@ fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
         ran.fails_with("task-pipeline-invalid").naming(format!("`{step}`")).naming(why);
     };
     for step in ["complete", "failed", "reset", "run-start", "skipped"] {
-        refused(step, "complete, failed, reset, run-start, skipped are taken");
+        refused(step, "complete, failed, reset, run-start, skipped are reserved");
     }
     refused("My lint", "use a-z, 0-9 and `-`");
     assert_eq!(garden.told("main"), [""; 0]);
@@ -154,7 +154,7 @@ fn a_pipeline_that_goes_in_circles_is_refused() {
     let ran = garden.gardener(&["--pipeline", "round.dot"]).expect(2);
     assert!(ran.stderr.contains("round.dot") && !ran.stderr.contains("back to `done`"), "{ran}");
     // Nothing else is wrong with it.
-    ran.fails_with("task-pipeline-invalid").naming("a task is one pass: no circle");
+    ran.fails_with("task-pipeline-invalid").naming("the pipeline of a task has no cycle");
     assert_eq!(garden.told("main"), [""; 0]);
     for jump in [
         LINT.replace("step=lint,", "step=lint, retry_target=implement,"),
@@ -187,7 +187,7 @@ fn a_pipeline_knows_the_task_it_is_run_for() {
 
 /// A name or a description is text wherever it goes, and never a command.
 #[test]
-fn what_a_task_is_called_reaches_prompts_commands_tests_and_conditions() {
+fn task_variables_reach_prompts_commands_tests_and_conditions() {
     const KNOWING: &str = r#"digraph knowing {
         goal = "See to $task_id"
         start [shape=Mdiamond]
@@ -265,7 +265,7 @@ fn what_an_agent_commits_itself_is_no_step() {
 }
 
 #[test]
-fn a_failed_task_with_turns_on_its_branch_leaves_only_steps_on_the_target() {
+fn a_failed_task_with_turns_leaves_only_steps() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: false"]));
     garden.configure("commits: turns\ntree: {max_retries: 1}\n");
     garden.gardener(&[]).expect(1);
@@ -289,7 +289,7 @@ fn a_step_that_is_a_command_may_write() {
 }
 
 #[test]
-fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
+fn an_attempt_failing_before_its_first_step_counts() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e three"]));
     let look = r#"look [shape=parallelogram, tool_command="echo looked >> \"$HOME/looked\"; test $(wc -l < \"$HOME/looked\") != 2"]"#;
     let dot = LINT.replace("start -> implement -> lint", &format!("{look}\n    start -> look -> implement"));
@@ -314,7 +314,7 @@ fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
 }
 
 #[test]
-fn a_node_without_a_step_that_fails_is_named_when_the_task_is_given_up() {
+fn a_failed_node_without_step_is_named_at_the_end() {
     let dot = |order: &str| {
         format!(
             r#"digraph a {{
@@ -349,7 +349,7 @@ fn a_node_without_a_step_that_fails_is_named_when_the_task_is_given_up() {
 }
 
 #[test]
-fn the_first_agent_is_told_what_failed_where_none_implements() {
+fn without_implementer_the_first_agent_gets_feedback() {
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]
         code [step=code, prompt="Do task $task_id: $task_name"]
@@ -402,7 +402,7 @@ fn tests_and_reviews_of_any_pipeline_must_not_write() {
 
 /// git holds no file of this name, so nobody can save it, and what cannot be saved is not removed.
 #[test]
-fn what_a_test_or_a_review_leaves_that_cannot_be_undone_does_not_pass_for_work() {
+fn irreversible_changes_by_tests_or_reviews_are_not_work() {
     for (test, reviewer) in [("echo x > 'git~1'", "echo APPROVED"), ("true", "echo x > 'git~1'; echo APPROVED")] {
         let garden = Garden::new(&Tree::of(&["T001"]));
         garden.agent(WRITES, reviewer);
@@ -413,7 +413,7 @@ fn what_a_test_or_a_review_leaves_that_cannot_be_undone_does_not_pass_for_work()
 }
 
 #[test]
-fn a_test_that_says_that_it_may_write_does() {
+fn a_test_declared_writing_may_write() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("open.dot", &SILENT.replace("step=test,", "step=test, write=may,"));
     garden.gardener(&["--pipeline", "open.dot"]).expect(0);
@@ -421,7 +421,7 @@ fn a_test_that_says_that_it_may_write_does() {
 }
 
 #[test]
-fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
+fn an_attempt_past_a_failed_step_is_resumed() {
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]
         implement [step=implement]
@@ -470,7 +470,7 @@ fn an_attempt_with_two_steps_that_fail_is_one_attempt() {
 }
 
 #[test]
-fn a_word_of_its_own_may_be_asked_for_by_an_edge_or_a_branch_point() {
+fn a_custom_outcome_may_be_used_by_edges_and_branches() {
     let minor = r#"echo '{\"outcome\": \"minor\"}' > $PLEACH_STATUS_FILE"#;
     let ways = [
         "check -> polish [condition=\"outcome=minor\"]; check -> done [condition=\"outcome=success\"]",
@@ -498,7 +498,7 @@ fn a_word_of_its_own_may_be_asked_for_by_an_edge_or_a_branch_point() {
 }
 
 #[test]
-fn what_is_written_behind_the_tests_is_untested() {
+fn writes_after_the_tests_are_untested() {
     for (write, tested) in [("echo more > more", "untested"), ("true", "tested")] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
         let dot = format!(
@@ -519,7 +519,7 @@ fn what_is_written_behind_the_tests_is_untested() {
 }
 
 #[test]
-fn nothing_lands_that_is_red_or_rejected_whatever_edges_lead_on() {
+fn nothing_red_or_rejected_lands_whatever_the_edges() {
     let passed_over = |step: &str, command: &str, more: &str| {
         format!(
             r#"digraph a {{
@@ -559,7 +559,7 @@ fn nothing_lands_that_is_red_or_rejected_whatever_edges_lead_on() {
 }
 
 #[test]
-fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
+fn what_ends_an_attempt_after_a_failed_step_is_reported() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]

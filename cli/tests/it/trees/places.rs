@@ -15,7 +15,7 @@ fn assert_refused(garden: &Garden, ran: &Ran, named: &str, flag: &str) {
 }
 
 #[test]
-fn a_place_for_logs_or_reports_that_is_no_directory_is_refused_at_once() {
+fn a_log_or_report_path_must_be_a_directory() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("taken", "mine\n");
     garden.commit("real/file", "mine\n");
@@ -40,11 +40,11 @@ fn a_place_for_logs_or_reports_that_is_no_directory_is_refused_at_once() {
 }
 
 #[test]
-fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
+fn a_log_or_report_path_must_fit_commits() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for dir in ["a  b", "a/b  c/d", " a", "a ", "a\tb", "a\nb"] {
         for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
-            let named = format!("no commit can name what lies in {dir:?} (`tree.{key}`)");
+            let named = format!("a commit message cannot hold paths in {dir:?} (`tree.{key}`)");
             assert_refused(&garden, &garden.gardener(&[flag, dir]).expect(2), &named, flag);
             assert_refused(&garden, &garden.gardener(&[flag, dir, "--dry-run"]).expect(2), &named, flag);
         }
@@ -52,7 +52,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
     for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
         let mut command = garden.env.command(&["-y", "gardener", flag]);
         let ran = garden.env.finish(command.arg(OsStr::from_bytes(b"a/\xff")).output().unwrap()).expect(2);
-        let named = format!("no commit can name what lies in \"a/\\xFF\" (`tree.{key}`): it is not UTF-8");
+        let named = format!("a commit message cannot hold paths in \"a/\\xFF\" (`tree.{key}`): it is not UTF-8");
         assert_refused(&garden, &ran, &named, flag);
     }
     let reports = |dir: &str| format!("tree: {{report_dir: {:?}}}\n", garden.env.repo_path().join(dir));
@@ -60,7 +60,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
     assert_refused(
         &garden,
         &garden.gardener(&[]).expect(2),
-        "no commit can name what lies in \"a  b\"",
+        "a commit message cannot hold paths in \"a  b\"",
         "--report-dir",
     );
     garden.configure(&reports("a b"));
@@ -70,7 +70,7 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
 }
 
 #[test]
-fn a_usual_place_that_is_taken_is_refused_with_the_ways_out() {
+fn a_taken_default_path_is_refused_with_alternatives() {
     for (name, flag) in [("logs", "`--log-dir DIR`"), ("reports", "`--report-dir DIR`")] {
         for kind in ["a file", "a link"] {
             let garden = Garden::new(&Tree::of(&["T001"]));
@@ -93,7 +93,7 @@ fn a_usual_place_that_is_taken_is_refused_with_the_ways_out() {
 }
 
 #[test]
-fn what_an_agent_puts_in_the_place_of_logs_and_reports_stays_and_stops_nothing() {
+fn agent_files_in_place_of_logs_stop_nothing() {
     for (plant, landed) in
         [("echo x > logs; echo y > reports", "x"), ("ln -s ../elsewhere logs; ln -s T001.txt reports", "../elsewhere")]
     {
@@ -116,13 +116,13 @@ fn what_an_agent_puts_in_the_place_of_logs_and_reports_stays_and_stops_nothing()
         assert!(log.stdout.contains("tested"), "{log}");
         let reports = garden.env.pleach(&["reports"]).expect(0);
         assert!(reports.stdout.contains("T001  pass           2"), "{reports}");
-        // Another run is told before it begins.
+        // Another run is told before it starts.
         garden.gardener(&[]).expect(2);
     }
 }
 
 #[test]
-fn what_git_cannot_hold_in_the_place_of_logs_stops_nothing() {
+fn unrepresentable_files_in_place_of_logs_stop_nothing() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.agent("test -e logs || mkfifo logs reports; echo 1 > \"$task.txt\"", APPROVES);
     let ran = garden.gardener(&[]).expect(0);

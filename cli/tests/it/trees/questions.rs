@@ -24,7 +24,7 @@ fn asking(tasks: &[&str]) -> Garden {
 }
 
 #[test]
-fn a_gate_without_anybody_says_what_it_asks_and_how_to_answer() {
+fn a_gate_without_a_terminal_says_how_to_answer() {
     let garden = asking(&["T001", "T002"]);
     let ran = garden.gardener(&["--fresh", "--pipeline", "asks.dot"]).expect(4);
     let sid = garden.env.sessions().remove(0);
@@ -75,7 +75,7 @@ fn gates_of_tasks_are_answered_beforehand() {
 }
 
 #[test]
-fn an_answer_no_gate_of_a_task_asks_for_is_refused() {
+fn an_answer_to_no_gate_of_tasks_is_refused() {
     let garden = asking(&["T001"]);
     let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gaet=Yes"]).expect(2);
     ran.fails_with("no-such-gate").naming("`gaet`");
@@ -89,14 +89,14 @@ fn an_answer_no_gate_of_a_task_asks_for_is_refused() {
 }
 
 #[test]
-fn a_gate_of_the_pipeline_a_task_was_begun_with_can_be_answered() {
+fn a_gate_of_the_original_pipeline_can_be_answered() {
     let garden = asking(&["T001", "T002"]);
     garden.gardener(&["--pipeline", "asks.dot"]).expect(4);
     let ran = garden.gardener(&[]).expect(4);
     assert!(ran.stdout.contains("answer:  pleach -y gardener --answer gate=CHOICE\n"), "{ran}");
     let ran = garden.gardener(&["--answer", "gaet=Yes"]).expect(2);
     ran.fails_with("no-such-gate").naming("`gaet`");
-    // Nothing is gone on with there.
+    // Nothing is resumed there.
     let ran = garden.gardener(&["--answer", "gate=Yes", "--fresh", "--dry-run"]).expect(2);
     ran.fails_with("no-such-gate").naming("`gate`");
     garden.gardener(&["--answer", "gate=Yes", "--dry-run"]).expect(0);
@@ -109,7 +109,7 @@ fn a_gate_of_the_pipeline_a_task_was_begun_with_can_be_answered() {
 }
 
 #[test]
-fn what_a_task_is_told_after_its_tree_was_edited_its_commands_are_told_too() {
+fn commands_get_an_edited_tasks_text_like_agents() {
     let garden = asking(&["T001"]);
     let saves = ASKS.replace("\"true\"", "\"printf %s \\\"$task_name: $task_description\\\" > \\\"$HOME/saw\\\"\"");
     garden.commit("asks.dot", &saves);

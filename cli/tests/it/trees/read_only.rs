@@ -30,7 +30,7 @@ fn what_a_reviewer_writes_is_kept_and_undone() {
 }
 
 #[test]
-fn what_a_failing_test_writes_does_not_reach_the_next_attempt() {
+fn files_of_a_failing_test_do_not_reach_later_attempts() {
     let test = "unit: echo x > left; test -e mended";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
     garden.agent("test -e left && echo saw > saw; test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
@@ -39,7 +39,7 @@ fn what_a_failing_test_writes_does_not_reach_the_next_attempt() {
 }
 
 #[test]
-fn ignore_rules_a_test_leaves_hide_nothing_of_the_next_task() {
+fn ignore_rules_left_by_a_test_hide_nothing() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.gardener(&["--test-command", "test -e .gitignore || echo '*' > .gitignore"]).expect(0);
     assert_eq!(garden.file("main", "T002.txt"), "T002 1");
@@ -47,7 +47,7 @@ fn ignore_rules_a_test_leaves_hide_nothing_of_the_next_task() {
 }
 
 #[test]
-fn what_a_test_writes_and_hides_is_undone_with_the_rules_that_hide_it() {
+fn files_a_test_hides_are_undone_with_its_rules() {
     for rules in ["*", "left.*"] {
         let test = format!("echo '{rules}' > .gitignore; touch left.1 left.2; test $(cat tries) = 2");
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {test}")]));
@@ -70,7 +70,7 @@ fn with_submodule(tree: &Tree) -> (Garden, String) {
 }
 
 #[test]
-fn what_a_test_writes_in_the_place_of_a_submodule_is_kept_and_undone() {
+fn test_files_in_a_submodule_place_are_kept_and_undone() {
     let tree = Tree::of(&["T001", "T002: T001", "T003: T002", "T004: T003"])
         .tests("T001", &["unit: echo left > sm/left"])
         .tests("T002", &["unit: rmdir sm; echo left > sm"])
@@ -91,7 +91,7 @@ fn what_a_test_writes_in_the_place_of_a_submodule_is_kept_and_undone() {
 }
 
 #[test]
-fn no_task_lands_with_files_in_the_place_of_a_submodule_and_none_takes_its_link_away() {
+fn files_in_a_submodule_place_block_landing() {
     let (garden, link) = with_submodule(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
     let made = "case $task.$n in T001.1) echo code > sm/f;; T001.*) rm sm/f;; T002.1) rmdir sm;; *) test -d sm;; esac";
     garden.agent(&format!("{made} && echo $task > $task.txt"), APPROVES);
@@ -109,7 +109,7 @@ fn no_task_lands_with_files_in_the_place_of_a_submodule_and_none_takes_its_link_
 }
 
 #[test]
-fn what_a_failed_task_leaves_in_the_place_of_a_submodule_is_kept_and_gone_before_the_next() {
+fn a_failed_tasks_files_in_a_submodule_place_are_kept() {
     let (garden, link) = with_submodule(&Tree::of(&["T001", "T002"]));
     garden.agent("test $task = T002 && test ! -e sm/f || echo code > sm/f; echo $task > $task.txt", APPROVES);
     garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -125,7 +125,7 @@ fn what_a_failed_task_leaves_in_the_place_of_a_submodule_is_kept_and_gone_before
 
 /// What a task has its own rules ignore comes to light where those rules are gone.
 #[test]
-fn what_an_ended_task_had_ignored_is_no_work_of_the_next() {
+fn ignored_files_of_a_finished_task_are_no_later_work() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let first = "mkdir -p lib; echo rejected > lib/impl; echo lib/ > .gitignore";
     garden.agent(

@@ -34,7 +34,7 @@ fn kill_in_review(garden: &Garden, task: &str) {
 }
 
 #[test]
-fn a_phase_that_somebody_merged_another_into_has_what_it_had() {
+fn a_phase_keeps_its_work_after_a_foreign_merge() {
     let garden = Garden::new(&phase1(&["T001", "T009"]).phase("phase2", &["T002", "T008"]));
     gather(&garden, "T002");
     gather(&garden, "T001");
@@ -75,7 +75,7 @@ fn tests_of_a_phase_are_no_attempts_of_a_task() {
 }
 
 #[test]
-fn the_tests_of_a_task_say_nothing_about_the_phase_it_becomes() {
+fn task_tests_say_nothing_about_a_later_phase() {
     let garden = Garden::new(&Tree::of(&["T002", "T001: T002"]).tests("T001", &["unit: true"]));
     garden.gardener(&[]).expect(0);
     garden.plant(&Tree::default().phase("T001", &["T002"]).tests("T001", &["integration: false"]));
@@ -84,7 +84,7 @@ fn the_tests_of_a_task_say_nothing_about_the_phase_it_becomes() {
 }
 
 #[test]
-fn a_task_that_came_into_a_phase_is_missed_by_those_who_need_it() {
+fn a_task_moved_into_a_phase_blocks_its_dependents() {
     let garden = Garden::new(&phase1(&["T001", "T004"]).phase("phase2", &["T002"]));
     gather(&garden, "T001");
     garden.garden(&["--task", "T002"]).expect(0);
@@ -99,7 +99,7 @@ fn a_task_that_came_into_a_phase_is_missed_by_those_who_need_it() {
 }
 
 #[test]
-fn what_was_skipped_is_missed_by_nobody() {
+fn a_skipped_task_blocks_nothing() {
     let garden = Garden::new(&phase1(&["T001", "T002", "T003: T002"]));
     gather(&garden, "T001");
     garden.env.pleach(&["skip", "T002"]).expect(0);
@@ -108,7 +108,7 @@ fn what_was_skipped_is_missed_by_nobody() {
 }
 
 #[test]
-fn what_was_set_back_is_missed_by_nobody_on_the_branch_that_has_it() {
+fn reset_work_is_not_missed_on_its_branch() {
     let garden = Garden::new(&phase1(&["T001", "T002: T001", "T003"]));
     gather(&garden, "T001");
     have_wait(&garden, "T002");
@@ -131,7 +131,7 @@ fn what_waits_is_held_by_what_was_set_back_elsewhere() {
 }
 
 #[test]
-fn a_task_that_was_a_phase_for_a_while_is_as_done_as_before() {
+fn a_task_that_was_a_phase_stays_done() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     garden.plant(&Tree::default().phase("T001", &["T002"]).tests("T001", &["e2e: false"]));
@@ -142,7 +142,7 @@ fn a_task_that_was_a_phase_for_a_while_is_as_done_as_before() {
 }
 
 #[test]
-fn a_task_somebody_merged_its_phase_into_has_what_it_had() {
+fn a_task_keeps_its_work_after_merging_its_phase() {
     let garden = Garden::new(&phase1(&["T001", "T002", "T003"]));
     gather(&garden, "T001");
     kill_in_review(&garden, "T002");
@@ -155,7 +155,7 @@ fn a_task_somebody_merged_its_phase_into_has_what_it_had() {
 }
 
 #[test]
-fn tests_of_a_task_count_also_where_its_pipeline_has_no_other_step() {
+fn task_tests_count_even_as_the_only_step() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo $RANDOM; false"]));
     let gate = Gate::new(&garden.env, "agent");
     garden.commit(
@@ -173,7 +173,7 @@ fn tests_of_a_task_count_also_where_its_pipeline_has_no_other_step() {
 }
 
 #[test]
-fn work_that_was_set_back_and_done_elsewhere_does_not_come_again() {
+fn reset_work_done_elsewhere_does_not_return() {
     let garden = Garden::new(&phase1(&["T001", "T002"]));
     garden.agent(&format!("{WRITES}; test $task$n != T0011 || touch bad.txt"), APPROVES);
     gather(&garden, "T001");
@@ -187,7 +187,7 @@ fn work_that_was_set_back_and_done_elsewhere_does_not_come_again() {
 }
 
 #[test]
-fn a_phase_that_cannot_begin_anew_keeps_nothing_and_says_no_such_thing() {
+fn a_phase_that_cannot_restart_keeps_nothing() {
     let garden = Garden::new(&phase1(&["T001", "T002"]));
     gather(&garden, "T001");
     garden.env.pleach(&["reset", "T001"]).expect(0);
@@ -206,7 +206,7 @@ fn a_phase_that_cannot_begin_anew_keeps_nothing_and_says_no_such_thing() {
 }
 
 #[test]
-fn what_waits_is_held_by_the_finished_part_of_a_phase_too() {
+fn waiting_work_is_blocked_by_finished_phase_parts() {
     let garden = Garden::new(&phase1(&["T001", "T002: T001", "T008"]));
     gather(&garden, "T001");
     have_wait(&garden, "T002");
@@ -217,7 +217,7 @@ fn what_waits_is_held_by_the_finished_part_of_a_phase_too() {
 }
 
 #[test]
-fn a_task_that_moves_out_of_a_phase_takes_nothing_of_others_along() {
+fn a_task_leaving_a_phase_takes_only_itself() {
     let tree = |test: &str| {
         let tests = format!("unit: {test}");
         (phase1(&["T001", "T009"]).tests("phase1", &["e2e: false"]), tests)
@@ -231,7 +231,7 @@ fn a_task_that_moves_out_of_a_phase_takes_nothing_of_others_along() {
     garden.garden(&["--task", "T002", "--retry-failed"]).expect(0);
     assert!(garden.files("main").contains(&"T002.txt".to_owned()));
     assert!(!garden.files("main").contains(&"T001.txt".to_owned()));
-    // Cut off, and gone on with by hand.
+    // Cut off, and resumed by hand.
     let garden = Garden::new(&phase1(&["T001", "T002", "T009"]));
     gather(&garden, "T001");
     kill_in_review(&garden, "T002");
@@ -250,7 +250,7 @@ fn a_task_that_moves_out_of_a_phase_takes_nothing_of_others_along() {
 }
 
 #[test]
-fn what_is_to_be_dropped_is_not_the_work_of_another_tree() {
+fn stranded_work_is_not_another_trees_work() {
     let garden = Garden::new(&phase1(&["T001", "T002"]));
     gather(&garden, "T001");
     garden.commit("other.json", &Tree::of(&["T001", "T007"]).json());
@@ -262,7 +262,7 @@ fn what_is_to_be_dropped_is_not_the_work_of_another_tree() {
 }
 
 #[test]
-fn a_finished_task_that_becomes_an_earlier_phase_is_there_for_the_one_it_was_done_in() {
+fn a_finished_task_become_earlier_phase_satisfies_its_original() {
     let garden = Garden::new(&phase1(&["T001", "T002", "T003"]));
     gather(&garden, "T001");
     gather(&garden, "T002");
@@ -273,7 +273,7 @@ fn a_finished_task_that_becomes_an_earlier_phase_is_there_for_the_one_it_was_don
 }
 
 #[test]
-fn what_a_finished_task_would_need_holds_up_nobody() {
+fn needs_of_a_finished_task_block_nothing() {
     let garden = Garden::new(&phase1(&["T001", "T002"]).phase("phase2", &["T003"]));
     gather(&garden, "T001");
     garden.plant(&phase1(&["T001: T003", "T002"]).phase("phase2", &["T003: T002"]));

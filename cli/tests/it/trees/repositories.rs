@@ -38,7 +38,7 @@ fn a_branch_may_have_any_name_git_allows() {
 }
 
 #[test]
-fn what_was_done_on_another_branch_is_not_done_on_this_one() {
+fn work_done_on_another_branch_does_not_count() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);
     garden.switch_to_new("feature");
@@ -70,7 +70,7 @@ fn two_trees_can_be_worked_one_after_the_other() {
 }
 
 #[test]
-fn a_fresh_run_begins_again() {
+fn a_fresh_run_restarts() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
     garden.gardener(&[]).expect(0);
     garden.agent("echo again > T001.txt", APPROVES);
@@ -83,7 +83,7 @@ fn a_fresh_run_begins_again() {
 }
 
 #[test]
-fn a_fresh_run_does_not_go_on_with_what_was_cut_off() {
+fn a_fresh_run_does_not_resume_interrupted_work() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = crate::sessions::Gate::new(&garden.env, "review");
     garden.agent("echo old > old", &format!("{}; echo APPROVED", gate.command()));
@@ -119,7 +119,7 @@ fn a_bare_repository_is_worked_without_a_checkout() {
     let bare = garden.env.root().join("bare.git");
     let place = bare.to_str().unwrap();
     garden.env.git(&["clone", "--quiet", "--bare", ".", place]);
-    // Not even where a tree lies in the directory pleach was started in.
+    // Not even where a tree is in the directory pleach was started in.
     for at in [&["gardener", "--target-repo", place][..], &["-C", place, "gardener"]] {
         let ran = garden.env.pleach(at).expect(2);
         ran.fails_with("no-tree").naming("bare.git`").naming("--tree");
@@ -165,7 +165,7 @@ fn a_user_without_a_name_needs_none() {
 }
 
 #[test]
-fn a_branch_that_is_in_the_way_of_all_others_is_named() {
+fn a_branch_blocking_all_others_is_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["branch", "pleach"]);
     let ran = garden.gardener(&[]);
@@ -228,7 +228,7 @@ fn clone(garden: &Garden, depth: &str) -> String {
 }
 
 #[test]
-fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
+fn a_shallow_clone_redoes_nothing_unseen() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.garden(&[]).expect(0);
     garden.garden(&[]).expect(0);
@@ -249,12 +249,12 @@ fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
 }
 
 #[test]
-fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
+fn a_shallow_clone_shows_what_it_has_and_lacks() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.gardener(&[]).expect(0);
     // The step it is cut off at, an implement step, is there without what it was made on.
     let at = clone(&garden, "3");
-    let rest = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+    let rest = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
     let ran = garden.env.pleach(&["-C", &at, "logs"]).expect(0);
     assert!(ran.stderr.contains(rest), "{ran}");
     assert_eq!(garden.env.pleach(&["-C", &at, "logs", "--json"]).expect(0).json()["cut_off"], true);
@@ -276,7 +276,7 @@ fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
 }
 
 #[test]
-fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
+fn a_shallow_clone_with_the_run_start_suffices() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.garden(&[]).expect(0);
     garden.garden(&[]).expect(0);
@@ -285,7 +285,7 @@ fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
     let ran = garden.env.pleach(&["-y", "-C", &at, "gardener"]).expect(0);
     assert_eq!(ran.tasks_done(), (2, 3), "{ran}");
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (1, 1));
-    // One that begins again needs nothing of what was before.
+    // One that starts again needs nothing of what was before.
     let at = clone(&garden, "1");
     garden.env.pleach(&["-y", "-C", &at, "gardener", "--fresh", "--dry-run"]).expect(0);
     garden.env.pleach(&["-y", "-C", &at, "garden", "--fresh"]).expect(0);
@@ -295,7 +295,7 @@ fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
 }
 
 #[test]
-fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
+fn a_run_start_beside_a_cut_proves_nothing() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T003"]).phase("phase2", &["T004"]));
     garden.garden(&["--isolation", "phase"]).expect(0);
     garden.garden(&["--isolation", "phase"]).expect(0);
@@ -308,7 +308,7 @@ fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
 }
 
 #[test]
-fn what_a_shallow_clone_did_not_see_is_seen_once_it_is_there() {
+fn unseen_steps_count_once_fetched() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.pleach(&["skip", "T001"]).expect(0);
     // More than it takes to have what was read kept.
@@ -329,7 +329,9 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
     for path in ["two  spaces/task-tree.json", " before.json", "behind.json ", "a\ttab.json", "a\nline.json"] {
         garden.commit(path, &Tree::of(&["T001"]).json());
         let ran = garden.gardener(&["--tree", path]).expect(2);
-        ran.fails_with("name-invalid").naming("no commit can name the tree").naming("rename the file or its directory");
+        ran.fails_with("name-invalid")
+            .naming("a commit message cannot hold the path of the tree")
+            .naming("rename the file or its directory");
     }
     for name in [&b"a\xff"[..], b"a\xfe"] {
         let path = Path::new(OsStr::from_bytes(name)).join("task-tree.json");
@@ -354,7 +356,7 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
 }
 
 #[test]
-fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
+fn a_tree_in_a_submodule_is_not_committed_here() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["init", "--quiet", "sub"]);
     let sub = garden.env.repo_path().join("sub");
@@ -370,7 +372,7 @@ fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
 }
 
 #[test]
-fn steps_that_were_copied_with_a_note_of_where_from_are_read_and_count_once() {
+fn cherry_picked_steps_are_read_and_count_once() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let before = garden.env.git(&["rev-parse", "main"]);
     garden.garden(&[]).expect(0);
@@ -410,7 +412,7 @@ fn commits_that_git_replaces_are_built_on_as_they_are() {
 }
 
 #[test]
-fn a_branch_that_stands_for_another_is_named_with_that() {
+fn a_symbolic_branch_is_named_with_its_target() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
     garden.env.git(&["symbolic-ref", "HEAD", "refs/heads/alias"]);
@@ -421,7 +423,7 @@ fn a_branch_that_stands_for_another_is_named_with_that() {
 }
 
 #[test]
-fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
+fn a_branch_name_too_long_for_files_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     // `/` takes three bytes.
     for long in ["b".repeat(241), format!("{}/b", "b".repeat(237))] {
@@ -441,7 +443,7 @@ fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
 }
 
 #[test]
-fn files_that_do_not_lead_back_to_their_repository_are_named_with_what_to_do() {
+fn broken_worktree_links_are_reported_with_a_fix() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let files = garden.env.root().join("files");
     garden.env.git(&["worktree", "add", "--quiet", "--detach", &files.display().to_string()]);

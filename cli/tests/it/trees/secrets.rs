@@ -17,7 +17,7 @@ fn agent(garden: &Garden) -> String {
 }
 
 #[test]
-fn a_secret_that_is_a_word_of_pleach_s_own_stops_no_tree() {
+fn a_secret_equal_to_our_words_stops_no_tree() {
     let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: test -e mended || test ! -e T001.txt"]);
     let done =
         ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-pass", "T001 review-approved"];
@@ -46,7 +46,7 @@ fn a_secret_that_is_a_word_of_pleach_s_own_stops_no_tree() {
 }
 
 #[test]
-fn a_session_goes_on_where_a_word_of_it_has_become_a_secret() {
+fn a_session_continues_when_its_word_becomes_secret() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("own.dot", &GATED.replace("deploy", "implement"));
     let asked = garden.env.pleach(&["-y", "gardener", "--pipeline", "own.dot"]).expect(4);
@@ -61,7 +61,7 @@ const GATED: &str = "digraph own { start [shape=Mdiamond]; done [shape=Msquare];
                      start -> deploy -> look; look -> second [label=\"Yes\"]; second -> done }";
 
 #[test]
-fn a_session_is_resumed_where_a_word_of_its_settings_is_a_secret() {
+fn a_session_resumes_with_secret_words_in_settings() {
     let asks = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; work [prompt=\"Do it\"]\n\
                 look [shape=hexagon]; start -> look; look -> work [label=\"Yes\"]; work -> done }";
     for word in ["linear", "gateway", "command", "assisted-by"] {
@@ -83,7 +83,7 @@ fn a_session_is_resumed_where_a_word_of_its_settings_is_a_secret() {
 }
 
 #[test]
-fn the_log_of_an_agent_s_step_is_found_whatever_word_is_a_secret() {
+fn an_agent_steps_log_is_found_despite_secrets() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {commit_logs: false}\n");
     garden.commit(
@@ -108,7 +108,7 @@ fn an_agent_may_have_the_name_of_a_secret() {
 }
 
 #[test]
-fn a_pipeline_with_a_secret_in_it_is_refused_before_anything_is_done() {
+fn a_pipeline_with_a_secret_is_refused_first() {
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "pipeline", json!("own.dot")));
     garden.commit("own.dot", GATED);
     let ran = with_secret(&garden, "deploy", &["-y", "gardener"]).expect(2);
@@ -126,7 +126,7 @@ fn a_pipeline_with_a_secret_in_it_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn what_a_tree_says_of_a_task_is_recorded_without_secrets() {
+fn task_texts_are_recorded_without_secrets() {
     let tree = Tree::of(&["T001"]).with("T001", "description", json!("Log in with hunter42!")).with(
         "T001",
         "name",

@@ -22,7 +22,7 @@ fn shown(garden: &Garden, step: &super::garden::StepCommit) -> String {
 }
 
 #[test]
-fn a_task_is_told_in_five_commits() {
+fn a_task_is_five_commits() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo '3 passed, 1 skipped in 0.01s'"]);
     let garden = Garden::new(&tree);
     garden.gardener(&[]).expect(0);
@@ -60,7 +60,7 @@ fn a_task_is_told_in_five_commits() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_attempt_and_its_log() {
+fn failures_name_their_attempt_and_log() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo said; echo 'no good' >&2; test -e mended"]);
     let garden = Garden::new(&tree);
     garden.agent(
@@ -156,7 +156,7 @@ fn logs_and_reports_lie_beside_the_tree_and_say_everything() {
 }
 
 #[test]
-fn a_log_has_every_answer_and_what_was_said_beside_it() {
+fn a_log_has_every_answer_and_its_stderr() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let reviews = "echo looking >&2; test $n = 1 && echo Hm. || echo APPROVED";
     garden.agent("echo a warning >&2; echo 1 > $task; echo Did it.", reviews);
@@ -184,7 +184,7 @@ fn directories_of_logs_and_reports_can_be_chosen() {
 
 /// Nobody reviews them, and they land also where a task is given up.
 #[test]
-fn logs_and_reports_are_written_by_nobody_else() {
+fn only_pleach_writes_logs_and_reports() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let forges = "for file in logs/T001_implement* reports/T001_*; do echo forged > $file; done; rm logs/T001_review*; \
                   echo any > logs/any_20200101T000000.log; echo any > logs/notes.txt";
@@ -203,13 +203,13 @@ fn logs_and_reports_are_written_by_nobody_else() {
     let after = own("main");
     assert!(before.is_subset(&after), "{before:#?}\n{after:#?}");
     assert!(after.difference(&before).all(|file| file.contains("/T002_")), "{after:#?}");
-    // What lies beside them is code like any other.
+    // What is beside them is code like any other.
     let code = garden.env.git(&["ls-tree", "-r", "--name-only", "pleach/tasks/main/T002", "logs"]);
     assert!(code.contains("logs/notes.txt") && !code.contains("any_"), "{code}");
 }
 
 #[test]
-fn logs_and_reports_that_come_with_the_target_are_left_alone() {
+fn logs_from_the_target_are_left_alone() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "agent");
     let merges = "git add -A; git commit -qm mine; git merge -q -m theirs main >&2 || exit 1";
@@ -230,7 +230,7 @@ fn logs_and_reports_that_come_with_the_target_are_left_alone() {
         assert!(!ran.stderr.contains(&format!("`{path}`")), "{ran}");
     }
     // What comes from nowhere is undone all the same, and is the only one.
-    let undone = "`logs/T008_implement_20200101T000000.log` is undone: by its name it is a log or a report";
+    let undone = "`logs/T008_implement_20200101T000000.log` was undone: by its name it is a log or a report";
     assert!(ran.stderr.contains(undone), "{ran}");
 }
 
@@ -307,7 +307,7 @@ fn ignored_logs_are_committed_all_the_same() {
 }
 
 #[test]
-fn a_name_with_quotes_and_newlines_is_one_line_in_subjects() {
+fn quotes_and_newlines_in_names_fit_one_line() {
     let name = "Say \"hello\"\nto everybody who has ever been to the old harbour town";
     let tree = Tree::of(&["T001"]).with("T001", "name", name.into());
     let garden = Garden::new(&tree);
@@ -322,7 +322,7 @@ fn a_name_with_quotes_and_newlines_is_one_line_in_subjects() {
 }
 
 #[test]
-fn prompts_say_what_is_asked_and_how_it_is_checked() {
+fn prompts_state_the_task_and_its_checks() {
     let tree = Tree::of(&["T001"]).tests("T001", &["setup: true", "unit: test -e T001.txt"]);
     let garden = Garden::new(&tree);
     garden.agent(WRITES, APPROVES);
@@ -344,7 +344,7 @@ fn prompts_say_what_is_asked_and_how_it_is_checked() {
 }
 
 #[test]
-fn a_review_is_shown_the_whole_diff_of_all_attempts_and_no_more_than_fits() {
+fn a_review_sees_the_whole_diff_up_to_a_limit() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(
         "echo $n > part$n; test $n = 2 && for i in $(seq 2000); do echo line $i; done > long; true",
@@ -374,7 +374,7 @@ fn step_of_arborist(garden: &Garden, files: &[(&str, &str)], status: &str, facts
 const IMPLEMENTED: &str = "Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0";
 
 #[test]
-fn a_review_is_shown_what_another_program_did_for_the_task_on_the_target_and_nothing_else() {
+fn a_review_sees_another_programs_work_on_the_target() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let lines = |first: &str, last: &str| format!("{first}\n{}{last}\n", "between\n".repeat(9));
     garden.commit("shared", &lines("first", "last"));
@@ -407,7 +407,7 @@ fn rejected_by_arborist(garden: &Garden, retry: usize) {
 }
 
 #[test]
-fn a_review_is_shown_what_another_program_did_before_it_gave_the_task_up() {
+fn a_review_sees_another_programs_work_before_giving_up() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     (0..2).for_each(|retry| rejected_by_arborist(&garden, retry));
     step_of_arborist(&garden, &[], "T001@failed", "Arborist-Step: complete\nArborist-Result: fail");
@@ -420,7 +420,7 @@ fn a_review_is_shown_what_another_program_did_before_it_gave_the_task_up() {
 }
 
 #[test]
-fn a_review_is_shown_what_another_program_did_when_pleach_gave_the_task_up() {
+fn a_review_sees_another_programs_work_after_pleach_gave_up() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     rejected_by_arborist(&garden, 0);
     garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -435,7 +435,7 @@ fn a_review_is_shown_what_another_program_did_when_pleach_gave_the_task_up() {
 }
 
 #[test]
-fn a_review_is_shown_what_another_program_did_where_nothing_was_left_to_do() {
+fn a_review_sees_another_programs_work_with_nothing_left() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent("echo 'All done.'", APPROVES);
     step_of_arborist(&garden, &[("a", "1\n")], "T001@implement-pass", IMPLEMENTED);
@@ -447,7 +447,7 @@ fn a_review_is_shown_what_another_program_did_where_nothing_was_left_to_do() {
 }
 
 #[test]
-fn what_a_step_does_not_tell_of_its_tests_is_not_made_up() {
+fn missing_test_facts_are_not_invented() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let tested = "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\nArborist-Test-Type: unit";
     step_of_arborist(&garden, &[("a", "1\n")], "T001@test-fail", tested);
@@ -469,7 +469,7 @@ fn what_a_step_does_not_tell_of_its_tests_is_not_made_up() {
 }
 
 #[test]
-fn a_review_is_shown_all_that_became_of_a_file_that_others_changed_in_the_same_place() {
+fn a_review_sees_all_changes_of_a_shared_file() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("shared", "first\n");
     step_of_arborist(&garden, &[("shared", "mine\n"), ("a", "1\n")], "T001@implement-pass", IMPLEMENTED);
@@ -480,7 +480,7 @@ fn a_review_is_shown_all_that_became_of_a_file_that_others_changed_in_the_same_p
 }
 
 #[test]
-fn a_task_that_passes_at_its_second_attempt_tells_its_whole_life() {
+fn a_second_attempt_tells_the_tasks_whole_history() {
     let test = "unit: test -e mended && echo '10 passed in 2.5s' || { echo '1 failed, 8 passed in 2.1s'; exit 1; }";
     let garden = Garden::new(&Tree::of(&["T123"]).tests("T123", &[test]));
     garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
@@ -502,7 +502,7 @@ fn a_task_that_passes_at_its_second_attempt_tells_its_whole_life() {
 }
 
 #[test]
-fn git_itself_finds_the_steps_of_a_task_and_of_a_branch() {
+fn git_finds_the_steps_of_tasks_and_branches() {
     let garden = Garden::new(&Tree::of(&["T001", "T0010"]));
     garden.gardener(&[]).expect(0);
     garden.switch_to_new("feature/my-branch");

@@ -13,7 +13,7 @@ fn counts(garden: &Garden, status: &str) -> [Option<String>; 3] {
 }
 
 #[test]
-fn a_task_s_own_test_comes_before_the_one_for_all() {
+fn a_tasks_own_test_precedes_the_default() {
     let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: echo own > ran; git add ran; echo own"]);
     let garden = Garden::new(&tree);
     garden.gardener(&["--test-command", "echo for-all"]).expect(0);
@@ -89,7 +89,7 @@ fn counts_of_go_and_vitest_are_in_the_trailers() {
 }
 
 #[test]
-fn a_named_framework_s_counts_are_read_and_no_other_s() {
+fn only_the_named_frameworks_counts_are_read() {
     // Tests that run cargo themselves, whose summary would be believed first.
     let command = "echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
                    echo 'Tests:       1 failed, 2 skipped, 3 passed, 6 total' >&2";
@@ -114,7 +114,7 @@ fn output_nobody_can_count_leaves_the_counts_out() {
 }
 
 #[test]
-fn the_runtime_of_a_step_is_that_of_all_its_commands() {
+fn a_steps_runtime_covers_all_its_commands() {
     let tests = [
         "setup: sleep 0.2",
         "unit: sleep 0.2; test -e mended",
@@ -165,7 +165,7 @@ fn setup_comes_first_and_teardown_last_whatever_happens() {
 }
 
 #[test]
-fn the_time_pleach_was_stopped_for_is_not_taken_from_a_test() {
+fn time_pleach_was_stopped_does_not_count_for_tests() {
     // Nobody reads what it prints meanwhile, so that it waits.
     let test =
         "unit: touch \"$HOME/begun\"; sleep 0.5; head -c 1000000 /dev/zero | tr '\\0' x; touch \"$HOME/printed\"";
@@ -184,7 +184,7 @@ fn the_time_pleach_was_stopped_for_is_not_taken_from_a_test() {
 }
 
 #[test]
-fn what_a_setup_leaves_running_ends_with_it_and_a_killed_test_is_cleaned_up_after() {
+fn setup_processes_end_and_killed_tests_are_torn_down() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "test");
     let unit = format!("unit: {}", gate.command());
@@ -197,7 +197,7 @@ fn what_a_setup_leaves_running_ends_with_it_and_a_killed_test_is_cleaned_up_afte
     assert!(left.is_empty(), "{left:?}");
     run.stop();
     run.interrupt();
-    // Nobody opens the gate: the test is killed. A teardown that hangs is so in a while, and nothing begins behind it.
+    // Nobody opens the gate: the test is killed. A teardown that hangs is so in a while, and nothing starts after it.
     let begun = Instant::now();
     run.end().expect(3);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
@@ -231,7 +231,7 @@ fn a_failed_setup_fails_the_step_and_nothing_is_tested() {
 }
 
 #[test]
-fn a_test_that_takes_too_long_is_killed_with_all_it_started() {
+fn a_slow_test_is_killed_with_its_children() {
     let test = json!([{"type": "unit", "timeout": 1,
         "command": "echo before; test -e mended && exit 0; (sleep 600; echo never) & echo $! > \"$HOME/pid\"; wait"}]);
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "test_commands", test));
@@ -269,7 +269,7 @@ fn a_test_command_that_is_not_there_fails_the_step() {
 }
 
 #[test]
-fn tests_run_on_the_task_s_own_files_and_never_in_the_checkout() {
+fn tests_run_on_task_files_never_in_the_checkout() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: pwd; cat T001.txt"]));
     garden.agent(WRITES, APPROVES);
     garden.gardener(&[]).expect(0);
@@ -279,7 +279,7 @@ fn tests_run_on_the_task_s_own_files_and_never_in_the_checkout() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_tested_either() {
+fn uncommitted_files_are_not_tested() {
     for (made, why) in [
         ("truncate -s 51M model.bin", "`model.bin` is not committed: 51 MiB is over the size limit"),
         ("mkdir gen; seq -f gen/%g 5001 | xargs touch model.bin", "one of 5003 new files, more than the limit"),
@@ -300,7 +300,7 @@ fn what_is_not_committed_is_not_tested_either() {
 }
 
 #[test]
-fn a_task_is_not_complete_while_files_of_it_are_not_committed() {
+fn a_task_with_uncommitted_files_is_not_complete() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.agent("echo $task > $task; test $task = T002 || truncate -s 51M model.bin", APPROVES);
     garden.gardener(&["--max-retries", "1"]).expect(1);
@@ -360,7 +360,7 @@ fn a_test_that_passed_before_a_kill_counts() {
 }
 
 #[test]
-fn what_was_written_behind_a_test_before_a_kill_is_untested() {
+fn files_written_after_a_test_are_untested() {
     for (polish, tests, is_tested) in
         [("echo more > more", &["unit: true"][..], false), ("true", &["unit: true"], true), ("true", &[], false)]
     {
@@ -409,7 +409,7 @@ fn a_failed_test_says_how_it_ended_whatever_it_printed() {
 }
 
 #[test]
-fn what_was_said_before_the_time_of_a_test_step_was_up_is_kept() {
+fn output_before_a_test_timeout_is_kept() {
     const SLOW: &str = r#"digraph slow { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
         test [shape=parallelogram, step=test, timeout="2s", tool_command="echo begun; test -e mended || sleep 600"]
         start -> implement -> test -> done }"#;

@@ -31,7 +31,7 @@ fn clear(garden: &Garden) {
 }
 
 #[test]
-fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
+fn waiting_work_lands_before_another_tree_gets_the_branch() {
     let (garden, session) = waiting();
     let before = garden.env.git(&["rev-parse", "main"]);
     for more in [&[][..], &["--fresh"][..], &["--retry-failed"][..]] {
@@ -44,7 +44,7 @@ fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
     assert_eq!(garden.env.git(&["rev-parse", "main"]), before, "no run is begun");
     assert_eq!(garden.times_asked("T000", "implement"), 0, "no other task either");
     let status = garden.env.pleach(&[&["status"], &B[..]].concat()).expect(0);
-    let words = format!("next: nothing before what `a/task-tree.json` has on `{BRANCH}` is landed or dropped");
+    let words = format!("next: nothing until the work of `a/task-tree.json` on `{BRANCH}` is landed or dropped");
     assert!(status.stdout.contains(&words), "{status}");
     let dry = garden.env.pleach(&[&["gardener", "--fresh", "--dry-run"], &B[..]].concat()).expect(0);
     assert!(dry.stdout.contains(&words), "{dry}");
@@ -65,7 +65,7 @@ fn what_another_tree_has_on_a_branch_can_be_dropped() {
     garden.gardener(&B).expect(0);
     assert_eq!(garden.completed(), ["T000", "T001"]);
 
-    // Reset, it is nothing its tree would go on with, and kept when its branch begins anew.
+    // Reset, it is nothing its tree would continue with, and kept when its branch restarts.
     let (garden, _) = waiting();
     clear(&garden);
     let tip = garden.env.git(&["rev-parse", BRANCH]);
@@ -76,7 +76,7 @@ fn what_another_tree_has_on_a_branch_can_be_dropped() {
 }
 
 #[test]
-fn a_tree_that_was_moved_is_put_back_or_its_work_dropped() {
+fn a_moved_tree_is_restored_or_its_work_dropped() {
     let (garden, _) = waiting();
     clear(&garden);
     garden.env.git(&["mv", "a/task-tree.json", "a/moved.json"]);
@@ -87,7 +87,7 @@ fn a_tree_that_was_moved_is_put_back_or_its_work_dropped() {
 }
 
 #[test]
-fn what_was_interrupted_is_gone_on_with_before_another_tree_has_its_branch() {
+fn interrupted_work_resumes_before_another_tree_gets_the_branch() {
     let garden = two();
     let gate = Gate::new(&garden.env, "review");
     garden.agent("echo a > T001.txt", &format!("{}; echo APPROVED", gate.command()));
@@ -104,7 +104,7 @@ fn what_was_interrupted_is_gone_on_with_before_another_tree_has_its_branch() {
 }
 
 #[test]
-fn a_task_that_is_done_does_not_need_its_branch_any_more() {
+fn a_done_task_no_longer_needs_its_branch() {
     let garden = two();
     garden.commit("b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
     garden.garden(&B).expect(0);
@@ -120,7 +120,7 @@ fn a_task_that_is_done_does_not_need_its_branch_any_more() {
 }
 
 #[test]
-fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
+fn a_failed_task_regains_its_code_after_another_tree() {
     for delete in [false, true] {
         let garden = two();
         garden.configure(&format!("tree: {{delete_branches: {delete}}}\n"));
@@ -142,7 +142,7 @@ fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
 }
 
 #[test]
-fn a_chosen_task_waits_for_no_other_tree_that_has_none_of_it() {
+fn a_chosen_task_ignores_unrelated_trees() {
     let (garden, _) = waiting();
     garden.commit("b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
     let dry = |task: &str| garden.env.pleach(&[&["garden"], &B[..], &["--task", task, "--dry-run"]].concat()).expect(0);
@@ -157,7 +157,7 @@ fn a_fresh_run_says_what_it_does_again() {
     garden.gardener(&[]).expect(5);
     let tip = garden.env.git(&["rev-parse", BRANCH]);
     clear(&garden);
-    let said = "T001 is finished and waits to land, and is done again all the same";
+    let said = "T001 is finished and waits to land, and is done again";
     let dry = garden.env.pleach(&["gardener", "--fresh", "--dry-run"]).expect(0);
     assert!(dry.stderr.contains(said), "{dry}");
     let ran = garden.gardener(&["--fresh"]).expect(0);
@@ -179,7 +179,7 @@ fn phases(delete_branches: bool) -> Garden {
 }
 
 #[test]
-fn a_phase_of_one_tree_is_not_gathered_with_that_of_another() {
+fn phases_of_two_trees_are_not_gathered_together() {
     for delete in [false, true] {
         let garden = phases(delete);
         garden.garden(&[B, PHASE].concat()).expect(0);
@@ -198,10 +198,10 @@ fn a_phase_of_one_tree_is_not_gathered_with_that_of_another() {
 }
 
 #[test]
-fn what_a_run_that_is_over_left_on_a_phase_goes_with_no_other_tree() {
+fn leftovers_on_a_phase_go_with_no_other_tree() {
     let garden = phases(false);
     garden.commit("b/task-tree.json", &Tree::of(&["B0"]).phase("phase1", &["B1"]).json());
-    // Both are begun before a task of the first is on the branch, which its next run does not count.
+    // Both are started before a task of the first is on the branch, which its next run does not count.
     garden.garden(&[&B[..], &PHASE, &["--task", "B0"]].concat()).expect(0);
     garden.garden(&[A, PHASE].concat()).expect(0);
     garden.garden(&[&A[..], &["--fresh", "--task", "T002"]].concat()).expect(0);

@@ -235,7 +235,7 @@ impl AcpAgent {
         };
         let colon = if said.is_empty() { "" } else { ": " };
         let program = self.argv.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-        let why = |when: &str| format!("the agent `{program}` {}{when}{colon}{said}", output.exit.sentence());
+        let why = |when: &str| format!("agent `{program}` {}{when}{colon}{said}", output.exit.sentence());
         match output.exit {
             Exit::TimedOut(_) => AgentError::TimedOut(why("")),
             Exit::Cancelled => AgentError::Cancelled,

@@ -252,7 +252,7 @@ impl AcpClient {
     fn handle_response(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, AcpEnd> {
         match (awaited, result) {
             (Awaited::Initialize, result) => {
-                let answer = result.map_err(|error| failed(format!("the agent cannot be spoken to: {error}")))?;
+                let answer = result.map_err(|error| failed(format!("cannot talk to the agent: {error}")))?;
                 let answer: Initialized = read("initialize", answer)?;
                 self.initialized(answer)
             }
@@ -273,15 +273,13 @@ impl AcpClient {
                 self.choose(OpenedSession::deserialize(answer).unwrap_or_default())
             }
             (Awaited::Load, Err(error)) => {
-                let text = format!("the agent could not take its session up again and begins a new one: {error}");
+                let text = format!("the agent could not resume its session and starts a new one: {error}");
                 self.warnings.push(WarningCode::AgentCannotResume.with(text));
                 self.ask.resume = None;
                 Ok(self.open())
             }
             (Awaited::Choice, Ok(_)) => Ok(self.next()),
-            (Awaited::Choice, Err(error)) => {
-                Err(failed(format!("the agent does not take what the settings say: {error}")))
-            }
+            (Awaited::Choice, Err(error)) => Err(failed(format!("the agent rejects the settings: {error}"))),
             (Awaited::Prompt, Ok(answer)) => {
                 let answer: Prompted = read("session/prompt", answer)?;
                 let ended = self.ended(&answer.stop_reason);
@@ -289,7 +287,7 @@ impl AcpClient {
                 Err(ended)
             }
             (Awaited::Prompt, Err(error)) if self.is_cancelled => {
-                let text = format!("the agent answered with an error to being stopped: {error}");
+                let text = format!("the agent returned an error when it was stopped: {error}");
                 self.warnings.push(WarningCode::AgentStopError.with(text));
                 Err(AcpEnd::Cancelled)
             }
@@ -301,7 +299,7 @@ impl AcpClient {
                     _ => AgentError::Terminal(why),
                 }))
             }
-            (Awaited::Nothing, _) => Err(failed("the agent answers what nobody asked".into())),
+            (Awaited::Nothing, _) => Err(failed("the agent answered a request that was never sent".into())),
         }
     }
 
@@ -319,7 +317,7 @@ impl AcpClient {
             self.model = answer.agent_info.name;
         }
         if self.ask.resume.is_some() && !self.can_load {
-            let text = "the agent cannot take up a session again, so it begins a new one";
+            let text = "the agent cannot resume a session, so it starts a new one";
             self.warnings.push(WarningCode::AgentCannotResume.with(text));
             self.ask.resume = None;
         }
@@ -332,7 +330,7 @@ impl AcpClient {
         let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
         let login = self.logins.iter().find(by_key).or(self.logins.first());
         let Some(login) = login.map(|login| login.id.clone()) else {
-            return Err(logged_out(format!("the agent wants somebody to log in: {error}")));
+            return Err(logged_out(format!("the agent requires a login: {error}")));
         };
         Ok(self.request(Awaited::Authenticate, "authenticate", json!({"methodId": login})))
     }
@@ -429,6 +427,6 @@ fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> AcpEnd {
 /// Reads an answer.
 fn read<T: serde::de::DeserializeOwned>(method: &str, answer: Value) -> Result<T, AcpEnd> {
     serde_json::from_value(answer).map_err(|error| {
-        failed(format!("the agent's answer to `{method}` is not as the Agent Client Protocol has it: {error}"))
+        failed(format!("the agent's answer to `{method}` does not follow the Agent Client Protocol: {error}"))
     })
 }

@@ -108,7 +108,7 @@ impl AcpSession<'_> {
                 None => break None,
                 Some(OutputLine::TooMuch) => {
                     break Some(AcpEnd::Failed(AgentError::Terminal(format!(
-                        "the agent writes faster than it can be followed, or a line of more than {} MiB",
+                        "the agent writes faster than pleach can read, or a line of more than {} MiB",
                         UNREAD >> 20
                     ))));
                 }

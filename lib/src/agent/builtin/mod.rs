@@ -41,7 +41,7 @@ pub struct Builtin {
     limits: BuiltinLimits,
     profile: Profile,
     /// Commands of the configuration that are tools.
-    commands: Vec<config::Tool>,
+    commands: Vec<config::ToolSettings>,
 }
 
 impl Builtin {
@@ -62,7 +62,7 @@ impl Builtin {
     }
 
     /// The same with commands as further tools, none of which is called like one of its own.
-    pub fn with_commands(self, commands: Vec<config::Tool>) -> Self {
+    pub fn with_commands(self, commands: Vec<config::ToolSettings>) -> Self {
         Self { commands, ..self }
     }
 
@@ -186,7 +186,7 @@ enum AfterTurn {
 
 impl<'a> Run<'a> {
     fn new(agent: &'a Builtin, mut job: Job) -> Result<Self, AgentError> {
-        let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
+        let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the worktree: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
         let jail = jail.with_reads(job.reads.as_deref());
         let (system, shared) = prompt::system(&job, &jail, &agent.limits, &agent.profile);
@@ -200,12 +200,10 @@ impl<'a> Run<'a> {
             // The worktree may be elsewhere now.
             *task = task.clone().about(&about);
         } else {
-            return Err(AgentError::Terminal("the conversation to go on with holds no task".into()));
+            return Err(AgentError::Terminal("the conversation to resume holds no task".into()));
         }
         if job.continues && messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
-            return Err(AgentError::Terminal(
-                "the conversation to go on with lacks the answers of its last tools".into(),
-            ));
+            return Err(AgentError::Terminal("the conversation to resume lacks the answers of its last tools".into()));
         }
         let metadata = BTreeMap::from([
             (meta::NODE.into(), job.node.to_string()),
@@ -246,7 +244,7 @@ impl<'a> Run<'a> {
     async fn run_to_end(mut self, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
         loop {
             if let Finding::Stuck(what) = self.find_loop() {
-                return Err(AgentError::Terminal(format!("the agent goes in circles: {what}")));
+                return Err(AgentError::Terminal(format!("the agent is looping: {what}")));
             }
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);

@@ -70,13 +70,13 @@ impl EndedRun<'_> {
     }
 
     fn failed(&self, failing: &AgentFailure) -> Result<End, AgentError> {
-        let why = format!("the agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
+        let why = format!("agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
         match failing.kind {
             AgentFailureKind::Transient => Err(AgentError::Transient(why)),
             AgentFailureKind::Terminal => Err(AgentError::Terminal(why)),
             AgentFailureKind::Refused => Err(AgentError::Environment(why)),
             AgentFailureKind::Limit => {
-                Ok(End::Limit(format!("the agent `{}` stopped: {}", self.program, failing.why.trim())))
+                Ok(End::Limit(format!("agent `{}` stopped: {}", self.program, failing.why.trim())))
             }
         }
     }
@@ -94,7 +94,7 @@ impl EndedRun<'_> {
             Exit::Code(0) if !self.speaks => Ok(End::Done),
             // All of them can exit with 0 having done nothing, so the word alone is not enough.
             Exit::Code(0) => Err(AgentError::Transient(format!(
-                "the agent `{}` ended without saying how it went{}",
+                "agent `{}` ended without reporting a result{}",
                 self.program,
                 self.colon(None)
             ))),
@@ -109,11 +109,11 @@ impl EndedRun<'_> {
         tools.sort_unstable();
         tools.dedup();
         let tools: Vec<String> = tools.into_iter().map(|tool| format!("`{tool}`")).collect();
-        format!("the agent `{}` was not allowed to use {}", self.program, tools.join(", "))
+        format!("agent `{}` was not allowed to use {}", self.program, tools.join(", "))
     }
 
     fn describe(&self, meaning: Option<&str>) -> String {
-        format!("the agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
+        format!("agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
     }
 
     /// What it said about it, behind a colon.
@@ -161,20 +161,17 @@ mod tests {
         let cut = claim(Some(("cut off", AgentFailureKind::Transient)));
         assert_eq!(
             judge(Exit::Code(0), cut, &[], None),
-            Err(AgentError::Transient("the agent `x` failed: cut off".into()))
+            Err(AgentError::Transient("agent `x` failed: cut off".into()))
         );
         let limit = claim(Some(("too many turns", AgentFailureKind::Limit)));
-        assert_eq!(
-            judge(Exit::Code(1), limit, &[], None),
-            Ok(End::Limit("the agent `x` stopped: too many turns".into()))
-        );
+        assert_eq!(judge(Exit::Code(1), limit, &[], None), Ok(End::Limit("agent `x` stopped: too many turns".into())));
     }
 
     #[test]
     fn a_success_with_denied_tools_is_doubted() {
         assert_eq!(
             judge(Exit::Code(0), claim(None), &["Write", "Bash", "Write"], None),
-            Ok(End::Doubtful("the agent `x` was not allowed to use `Bash`, `Write`".into()))
+            Ok(End::Doubtful("agent `x` was not allowed to use `Bash`, `Write`".into()))
         );
     }
 
@@ -184,19 +181,19 @@ mod tests {
         let transient = |why: &str| Err(AgentError::Transient(why.into()));
         assert_eq!(
             judge(Exit::Code(0), None, &[], None),
-            transient("the agent `x` ended without saying how it went: on stderr")
+            transient("agent `x` ended without reporting a result: on stderr")
         );
-        assert_eq!(judge(Exit::Code(41), None, &[], None), terminal("the agent `x` ended with exit 41: it has no key"));
-        assert_eq!(judge(Exit::Code(2), None, &[], None), terminal("the agent `x` ended with exit 2: on stderr"));
+        assert_eq!(judge(Exit::Code(41), None, &[], None), terminal("agent `x` ended with exit 41: it has no key"));
+        assert_eq!(judge(Exit::Code(2), None, &[], None), terminal("agent `x` ended with exit 2: on stderr"));
         assert_eq!(
             judge(Exit::Code(1), None, &[], Some("status 503")),
-            transient("the agent `x` ended with exit 1: status 503")
+            transient("agent `x` ended with exit 1: status 503")
         );
         assert_eq!(
             judge(Exit::Code(1), None, &[], Some("status 401")),
-            Err(AgentError::Environment("the agent `x` ended with exit 1: status 401".into()))
+            Err(AgentError::Environment("agent `x` ended with exit 1: status 401".into()))
         );
-        assert_eq!(judge(Exit::Signal(9), None, &[], None), transient("the agent `x` ended with signal 9: on stderr"));
+        assert_eq!(judge(Exit::Signal(9), None, &[], None), transient("agent `x` ended with signal 9: on stderr"));
         assert_eq!(judge(Exit::Cancelled, claim(None), &[], None), Err(AgentError::Cancelled));
         let late = Exit::TimedOut(Timeout::Wall(Duration::from_secs(5)));
         assert!(matches!(judge(late, None, &[], None), Err(AgentError::TimedOut(_))));

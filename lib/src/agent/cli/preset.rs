@@ -343,11 +343,8 @@ impl Preset {
     /// What to say of a version that is too old, if it is.
     pub(super) fn outdated(&self, version: &str) -> Option<String> {
         let Self { title, oldest, install, .. } = self;
-        let says = || {
-            format!(
-                "{title} {version} is older than {oldest} and may not be understood; `{install}` brings it up to date"
-            )
-        };
+        let says =
+            || format!("{title} {version} is older than {oldest} and may not be understood; `{install}` updates it");
         (!oldest.is_empty() && is_older(version, oldest)).then(says)
     }
 

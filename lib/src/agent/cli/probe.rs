@@ -128,7 +128,7 @@ impl fmt::Display for Billing {
             Self::Script => f.write_str("answered by a script"),
             Self::Key(key) => write!(f, "billed to {key} of your environment"),
             Self::Login => f.write_str("on the login in your home, not billed by the token"),
-            Self::LeftKey => f.write_str("billed to the key you have left with it"),
+            Self::LeftKey => f.write_str("billed to the key stored in it"),
             Self::Cloud { cloud, variable } => {
                 write!(f, "billed to your credentials with {cloud}, because {variable} is set")
             }

@@ -33,7 +33,7 @@ pub(super) async fn work(agent: &CliAgent, job: Job, turns: &Turns, cancel: &Can
     let (ran, last) = run_once(agent, &job, None, turns, cancel).await?;
     let warning = session.map(|session| {
         WarningCode::AgentCannotResume.with(format!(
-            "`{}` could not go on with its conversation {session} and began a new one",
+            "`{}` could not resume its conversation {session} and started a new one",
             agent.preset.program
         ))
     });

@@ -115,7 +115,7 @@ impl<T> RunOutcome<T> {
     /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it
     /// asked, it cannot know that it has.
     pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
-        let ended = format!("the agent `{program}` ended, but");
+        let ended = format!("agent `{program}` ended, but");
         if let Some(why) = &self.unanswered {
             let what = match self.answered {
                 true => "the last call of its model was not answered",
@@ -136,7 +136,7 @@ impl<T> RunOutcome<T> {
 /// it made of it.
 pub fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
-    let why = unanswered_error(*class, format!("the agent `{program}` got no answer from its model: {message}"));
+    let why = unanswered_error(*class, format!("agent `{program}` got no answer from its model: {message}"));
     match (&error, &why) {
         // The program may know that it is refused, but not whose key that was.
         (AgentError::Environment(_), AgentError::Environment(_))
@@ -461,8 +461,9 @@ impl<'a> TurnLog<'a> {
         }
         let why = failed.why.unwrap_or_else(LlmError::cancelled);
         let calls = counted(u64::from(failed.calls), "call");
-        let message =
-            format!("{calls} in a row had no whole answer (`agents.*.max_failed_calls`), the last one because {why}");
+        let message = format!(
+            "{calls} in a row had no complete answer (`agents.*.max_failed_calls`), the last one because {why}"
+        );
         self.give_up(unanswered_error(why.class, message));
     }
 

@@ -18,7 +18,7 @@ use crate::record::{self, SESSIONS};
 /// The budget of the settings, and what is known of the spending of others.
 #[derive(Debug, Default)]
 pub struct Budget {
-    pub(in crate::engine) limits: config::Budget,
+    pub(in crate::engine) limits: config::BudgetSettings,
     /// What was spent today, by repository.
     ledgers: Arc<Ledgers>,
     /// Chains of records that could not be read, with what is still to be told of each.
@@ -27,13 +27,13 @@ pub struct Budget {
 
 impl Budget {
     /// The budget of a configuration, for a run of this supervisor's.
-    pub fn new(limits: config::Budget, supervisor: &Supervisor) -> Self {
+    pub fn new(limits: config::BudgetSettings, supervisor: &Supervisor) -> Self {
         Self { limits, ledgers: Arc::clone(&supervisor.ledgers), ..Self::default() }
     }
 
     /// Whether what the sessions before in the same run over a tree have spent makes a difference.
     pub(in crate::engine) fn counts_runs(&self) -> bool {
-        let config::Budget { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
+        let config::BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
         tokens > 0 || usd > 0.0 || per_task_tokens > 0 || per_task_usd > 0.0
     }
 
@@ -79,7 +79,7 @@ impl Budget {
         passed_over.entry(chain.to_owned()).or_insert_with(|| {
             let (spender, source) = (lost.spender(), &lost.source);
             let remedy = lost.remedy();
-            let text = format!("what {spender} cannot be read, so it counts for nothing: {source}; {remedy}");
+            let text = format!("what {spender} cannot be read and is not counted: {source}; {remedy}");
             Some(WarningCode::SpendingUnreadable.with(text))
         });
         Ok(None)

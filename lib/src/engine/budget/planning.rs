@@ -7,7 +7,7 @@ use super::Budget;
 use super::spending::price_unknown;
 use super::unpriced::SCRIPT;
 use crate::agent::Turn;
-use crate::budget::{Account, Allowance, Amount, Exceeded, Limit, Limits, day_of};
+use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, Limit, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::engine::Error;
@@ -100,8 +100,8 @@ impl<'a> PlannerBudget<'a> {
     /// What may still be spent, and what there is to say after a turn.
     pub(in crate::engine) fn balance(&mut self, node: &NodeId, turn: Option<&Turn>) -> Result<Balance, Error> {
         // A plan is no task, and the limits of nodes and pipelines are those of others.
-        let budget = config::Budget { per_task_tokens: 0, per_task_usd: 0.0, ..self.budget.limits.clone() };
-        let limits = Limits { budget, ..Limits::default() };
+        let budget = config::BudgetSettings { per_task_tokens: 0, per_task_usd: 0.0, ..self.budget.limits.clone() };
+        let limits = BudgetLimits { budget, ..BudgetLimits::default() };
         let mut day = self.spent;
         if let Some(repo) = self.repo.filter(|_| limits.is_for_days()) {
             day = tokio::task::block_in_place(|| self.budget.spent_on(repo, day_of(clock::now()), None))?;

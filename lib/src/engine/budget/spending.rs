@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, day_of};
+use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, day_of};
 use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::context::recording;
@@ -18,7 +18,7 @@ use crate::state::limit_mark;
 
 /// What an agent's node may spend, and what counts against it.
 pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Error> {
-    let limits = Limits {
+    let limits = BudgetLimits {
         budget: session.engine.budget.limits.clone(),
         pipeline: session.plan.pipeline.budget,
         node: node.budget,
@@ -152,8 +152,8 @@ pub(in crate::engine) fn task_is_out_of_budget(session: &Session) -> Result<Opti
 
 pub(super) fn price_unknown(model: &str) -> PriceUnknown {
     let text = format!(
-        "the price of `{model}` is not known, so what it costs counts against no limit in dollars; \
-         `providers.NAME.prices.{model}` sets it"
+        "the price of `{model}` is unknown, so it counts against no limit in dollars; set \
+         `providers.NAME.prices.{model}`"
     );
     PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
 }

@@ -46,6 +46,6 @@ impl Uncounted {
             }
             None => format!("`git update-ref -d {}` forgets what was spent there", shell_word(&self.chain)),
         };
-        format!("put back what is damaged from a copy of the repository; or {forget}")
+        format!("restore what is damaged from another clone; or {forget}")
     }
 }

@@ -25,8 +25,8 @@ impl fmt::Display for UnmeteredAgent {
         let nodes = listed(nodes.iter().map(|node| format!("`{node}`")), NAMED);
         write!(
             f,
-            "what the agent `{agent}` spends is not known, so the budget cannot hold it at {word} {nodes}; \
-             `timeout` and `max_visits` can"
+            "agent `{agent}` does not report what it spends, so the budget cannot limit it at {word} \
+             {nodes}; `timeout` and `max_visits` can"
         )
     }
 }

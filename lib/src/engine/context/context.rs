@@ -7,12 +7,12 @@ use super::PendingRecord;
 use super::memory::Memory;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
-use crate::event::{Recorded, TaskOf, Told, Warning};
+use crate::event::{Notification, Recorded, TaskOf, Warning};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 use crate::record::Recorder;
 use crate::state::{State, TaskWork};
-use crate::step::Attempt;
+use crate::step::AttemptNumber;
 use crate::workspace::{self, BranchFollower, Lock, WorkingCopy, Workspace};
 
 /// One chain of records this process may write to.
@@ -99,7 +99,7 @@ impl Context {
     pub(in crate::engine) fn announce(&mut self) {
         for recorded in std::mem::take(&mut self.written) {
             let by = Some((self.plan.id.clone(), self.id.clone()));
-            self.engine.events.send(Told { by, recorded: Arc::new(recorded) });
+            self.engine.events.send(Notification { by, recorded: Arc::new(recorded) });
         }
     }
 
@@ -170,9 +170,9 @@ impl Context {
         self.task_work().step
     }
 
-    pub(in crate::engine) fn attempt(&self) -> Option<Attempt> {
+    pub(in crate::engine) fn attempt(&self) -> Option<AttemptNumber> {
         let attempt = self.task_work().attempt.as_ref()?;
         let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
-        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
+        Some(AttemptNumber { number: attempt.number, of: of.max(attempt.number) })
     }
 }

@@ -22,7 +22,7 @@ use crate::ids::CommitId;
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
-use crate::route::{self, Decision, Left};
+use crate::route::{self, AttemptOutput, Decision};
 use crate::state::{Position, Visit, digest};
 use crate::workspace::Changes;
 
@@ -119,7 +119,7 @@ pub(in crate::engine) fn node_ended(
         // Nothing is left to spend, wherever the run would go from here.
         Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
         None => {
-            let left = Left { trees: &trees, output: output_digest.as_deref() };
+            let left = AttemptOutput { trees: &trees, output: output_digest.as_deref() };
             route::decide(&context.plan.pipeline, &context.state, visit, outcome, left)
         }
     };

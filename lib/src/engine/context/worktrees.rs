@@ -107,9 +107,10 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     // What lies there is none of a session that begins.
     if let Some((place, why)) = stays.filter(|_| has_begun(context)) {
         let place = place.display();
-        context.warnings.push(WarningCode::WorktreeAbandoned.with(format!(
-            "the working copy at `{place}` is not gone on with: {why}; what was not committed there stays there"
-        )));
+        context.warnings.push(
+            WarningCode::WorktreeAbandoned
+                .with(format!("not reusing worktree `{place}`: {why}; its uncommitted files are left in place")),
+        );
     }
     // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
     let belongs = context.state.task.is_none() || has_begun(context);
@@ -120,7 +121,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         let odd = listed(odd, NAMED);
         context.warnings.push(
             WarningCode::WorktreeRepaired
-                .with(format!("changed where no agent should write before this run, and put back or removed: {odd}")),
+                .with(format!("changed before this run where no agent may write, now restored or removed: {odd}")),
         );
     }
     worktree.exclude(&context.engine.worktrees.never_commit());

@@ -33,7 +33,7 @@ pub(in crate::engine) fn own_refs(
 /// What is said of something that stood in the way of a working copy.
 pub(in crate::engine) fn moved_aside_warning(place: &Path) -> Warning {
     WarningCode::MovedAside.with(format!(
-        "what stood in the way of the working copy is now at `{}`; delete it if nobody needs it",
+        "what was in the way of the worktree is now at `{}`; delete it if you do not need it",
         place.display()
     ))
 }

@@ -44,7 +44,7 @@ impl Setup<'_> {
             })?;
             self.run(&repo).await?;
             if self.engine.worktrees.setup.is_some() {
-                let why = "git had come to see what it had made, which was removed";
+                let why = "git no longer ignored what it had made, which was removed";
                 self.warnings.push(WarningCode::SetupRanAgain.with(format!("`worktrees.setup` has run again: {why}")));
             }
             self.begin(&repo, Some(before))?;
@@ -78,7 +78,8 @@ impl Setup<'_> {
             false => format!("`{path}`"),
         };
         self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
-            "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
+            "`worktrees.setup` changed files that git does not ignore: {}; they are not committed: ignore what is \
+             generated, and commit what belongs to the repository",
             listed(changed.iter().map(named), NAMED)
         )));
         Ok(())

@@ -9,7 +9,7 @@ use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::state::State;
 use crate::step::Feedback;
-use crate::step::prompt::{self, Bounds};
+use crate::step::prompt::{self, FeedbackLimits};
 
 /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
 /// A prompt of the pipeline's own stands in place of the first part.
@@ -23,8 +23,8 @@ pub(in crate::engine) fn step_prompt(plan: &SessionPlan, state: &State, node: &N
             Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
         }
         "implement" => Some(match own {
-            Some(own) => format!("{own}\n{}", prompt::lessons(feedback(state), Bounds::default())),
-            None => prompt::implement(&job.task, feedback(state), &job.tests, Bounds::default()),
+            Some(own) => format!("{own}\n{}", prompt::lessons(feedback(state), FeedbackLimits::default())),
+            None => prompt::implement(&job.task, feedback(state), &job.tests, FeedbackLimits::default()),
         }),
         _ => None,
     })
@@ -33,7 +33,7 @@ pub(in crate::engine) fn step_prompt(plan: &SessionPlan, state: &State, node: &N
 /// What stands below the prompt of the agent that begins the work where none implements: what went wrong before.
 pub(in crate::engine) fn lessons_for(plan: &SessionPlan, state: &State, node: &Node) -> Option<String> {
     let feedback = Some(feedback(state)).filter(|feedback| !feedback.is_empty())?;
-    plan.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
+    plan.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, FeedbackLimits::default()))
 }
 
 /// What went wrong so far.

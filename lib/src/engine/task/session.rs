@@ -29,7 +29,7 @@ use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::state::{Phase, Visit};
 use crate::step::text::{self, Body};
-use crate::step::{Attempt, Counts, Step, StepKind};
+use crate::step::{AttemptNumber, Counts, Step, StepKind};
 use crate::workspace::{self, CopyPosition};
 
 /// A session on a task: all a session is, with what is recorded of the task beside it.
@@ -152,7 +152,7 @@ impl TaskSession {
         &mut self,
         facts: Step,
         body: Body,
-        attempt: Option<Attempt>,
+        attempt: Option<AttemptNumber>,
         report: Option<TaskReport>,
     ) -> Result<(), Error> {
         self.at_root(|context| step::end_task(context, facts, body, attempt, report))
@@ -209,7 +209,7 @@ impl TaskSession {
     }
 
     /// The newest attempt, as it is told.
-    pub fn attempt(&self) -> Option<Attempt> {
+    pub fn attempt(&self) -> Option<AttemptNumber> {
         self.root().attempt()
     }
 

@@ -25,7 +25,7 @@ impl SharedWorktree {
     /// Takes the working copy of a target's tasks, or says who has it.
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
         let name = Self::lock_name(target);
-        let what = format!("the working copy of the tasks on `{target}`");
+        let what = format!("the worktree of the tasks on `{target}`");
         Ok(Self { lock: Lock::take(repo.common_dir(), &name, &what)?, workspace: None })
     }
 }

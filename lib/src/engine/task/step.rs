@@ -17,8 +17,8 @@ use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::text::{self, Body, FEEDBACK};
-use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, counts, prompt, report};
-use crate::trailer::{Message, attribution};
+use crate::step::{AttemptNumber, Feedback, FeedbackKind, Step, StepKind, counts, prompt, report};
+use crate::trailer::{CommitMessage, attribution};
 use crate::workspace::{self, Changes, branch_ref};
 
 /// How many failing tests the record names.
@@ -28,7 +28,7 @@ const FAILING: usize = 1_000;
 struct StepDraft {
     facts: Step,
     body: Body,
-    attempt: Option<Attempt>,
+    attempt: Option<AttemptNumber>,
     /// Files that are committed with it, without secrets.
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
@@ -67,7 +67,7 @@ pub(in crate::engine) fn end_task(
     context: &mut Context,
     facts: Step,
     body: Body,
-    attempt: Option<Attempt>,
+    attempt: Option<AttemptNumber>,
     report: Option<TaskReport>,
 ) -> Result<(), Error> {
     let (files, report) = match report {
@@ -246,9 +246,11 @@ fn give_back_logs(context: &mut Context, writer: &mut Writer, tree: TreeId) -> R
     }
     let Some(first) = touched.first() else { return Ok(tree) };
     let more = if touched.len() > 1 { format!(" and {} more", touched.len() - 1) } else { String::new() };
-    context.warnings.push(WarningCode::OwnLogsRestored.with(format!(
-        "`{first}`{more} is undone: by its name it is a log or a report of pleach's own, which nobody else writes"
-    )));
+    context
+        .warnings
+        .push(WarningCode::OwnLogsRestored.with(format!(
+            "`{first}`{more} was undone: by its name it is a log or a report, which only pleach writes"
+        )));
     let tree = writer.tree(Some(tree), &edits)?;
     writer.flush()?;
     Ok(tree)
@@ -342,8 +344,11 @@ fn make_step(
         by.iter().filter_map(|(agent, model)| attribution(context.engine.attribution, agent, &redactor.text(model)));
     // Of the rest of it every word is one that runs after this one read.
     let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
-    let message =
-        Message { subject, body: body.write(redactor), trailers: facts.trailers().into_iter().chain(by).collect() };
+    let message = CommitMessage {
+        subject,
+        body: body.write(redactor),
+        trailers: facts.trailers().into_iter().chain(by).collect(),
+    };
     let not_before = context.plan.job.as_ref().map(|job| job.not_before).unwrap_or_default();
     let date = to_the_second(now).max(not_before);
     let commit = writer.commit(&CommitSpec {
@@ -425,7 +430,7 @@ pub(in crate::engine) fn free_path(context: &Context, path: &str, tree: TreeId) 
 /// Says that something is in the session's record alone.
 pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
     WarningCode::LogNotCommitted
-        .with(format!("{what} is in the session's record alone: `{}` is no directory", found.display()))
+        .with(format!("{what} is only in the session's record: `{}` is not a directory", found.display()))
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

@@ -9,9 +9,9 @@ use super::unfinished::{OpenSession, Unfinished, state_of};
 use super::{Error, phase, resume};
 use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::Status;
+use crate::progress::TaskStatus;
 use crate::record::History;
-use crate::schedule::{Limits, Next, Schedule};
+use crate::schedule::{NextAction, Schedule, ScheduleOptions};
 use crate::workspace::{branch_ref, phase_branch};
 
 /// What this run may work with as things stand. It works with nothing else, and ends with
@@ -47,19 +47,23 @@ pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
 fn scope(run: &TreeRun) -> Option<Option<TaskId>> {
     let chosen = run.state.chosen.clone();
     match run.next() {
-        Next::Work { task, .. } | Next::GiveUp { task, .. } | Next::Land(task) if run.plan.one => {
+        NextAction::Work { task, .. } | NextAction::GiveUp { task, .. } | NextAction::Land(task) if run.plan.one => {
             Some(chosen.or(Some(task)))
         }
         // Which task comes behind tests and merges cannot be told.
-        Next::Work { .. } | Next::GiveUp { .. } | Next::Land(_) | Next::Gate(_) | Next::MergePhase(_) => Some(chosen),
-        Next::Settle(_) | Next::Yield(_) | Next::Mend(_) | Next::Stalled(_) => None,
-        Next::Done | Next::Failed(_) | Next::GateRed(_) => None,
+        NextAction::Work { .. }
+        | NextAction::GiveUp { .. }
+        | NextAction::Land(_)
+        | NextAction::Gate(_)
+        | NextAction::MergePhase(_) => Some(chosen),
+        NextAction::Stranded(_) | NextAction::OtherTree(_) | NextAction::Unreadable(_) | NextAction::Stalled(_) => None,
+        NextAction::Done | NextAction::Failed(_) | NextAction::GateRed(_) => None,
     }
 }
 
 /// The tasks that were begun and that the run may come to.
 fn begun(run: &TreeRun, only: Option<&TaskId>) -> Vec<TaskId> {
-    let limits = Limits { only: only.cloned(), ..run.plan.limits.clone() };
+    let limits = ScheduleOptions { only: only.cloned(), ..run.plan.limits.clone() };
     let schedule = Schedule::new(&run.plan.tree, &run.progress, limits);
     let begun = run.progress.tasks().map(|(task, _)| task).chain(run.state.unfinished.keys());
     begun.filter(|task| schedule.may_come_to(task)).cloned().collect()
@@ -96,7 +100,7 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
     if let Some(tip) = tip.filter(|_| is_open(state)) {
         return give_start(run, brought, branch, (tip, None));
     }
-    let (is_failed, base) = (state.status == Status::Failed, phase::base_of(run, task)?);
+    let (is_failed, base) = (state.status == TaskStatus::Failed, phase::base_of(run, task)?);
     give_start(run, brought, run.lands_on(task)?, (base, None))?;
     if is_failed {
         let is_ahead = tip.map(|tip| run.repo.history().is_ancestor(tip, base)).transpose()? == Some(false);

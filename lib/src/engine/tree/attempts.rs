@@ -15,11 +15,11 @@ use crate::event::{AttemptStarted, PauseReason};
 use crate::git::Repo;
 use crate::ids::{CommitId, NodeId, RepoPath};
 use crate::plan::pipeline::Pipeline;
-use crate::progress::Found;
-use crate::schedule::{self, After, Failure, Reason};
-use crate::step::report::{Report, TaskResult};
+use crate::progress::StepCommit;
+use crate::schedule::{self, AfterFailure, AttemptFailure, GiveUpReason};
+use crate::step::report::{ReportJson, TaskResult};
 use crate::step::text::{self, Body};
-use crate::step::{Attempt, Step, StepKind};
+use crate::step::{AttemptNumber, Step, StepKind};
 use crate::{clock, route};
 
 /// What the attempts at a task have to know.
@@ -30,7 +30,7 @@ pub(super) struct Attempts {
     pub plan: Arc<TreePlan>,
     pub job: Arc<TaskJob>,
     /// The steps of the attempt that was under way when the session was opened.
-    pub before: Vec<Arc<Found>>,
+    pub before: Vec<Arc<StepCommit>>,
 }
 
 impl Attempts {
@@ -82,18 +82,18 @@ impl Attempts {
         let over = task_is_out_of_budget(session)?;
         let given_up = match (over, self.after(session)) {
             (Some(why), _) => why,
-            (None, After::GiveUp(why)) => words(why),
-            (None, After::Again) => return self.begin_next(session, untold),
+            (None, AfterFailure::GiveUp(why)) => words(why),
+            (None, AfterFailure::Again) => return self.begin_next(session, untold),
         };
         let body = text::failed(&given_up, untold.as_deref());
         self.fail(session, session.attempt_number(), body)
     }
 
     /// What follows the attempts of a session so far.
-    fn after(&self, session: &TaskSession) -> After {
-        let Some(task) = &session.state().task else { return After::GiveUp(Reason::OutOfAttempts) };
+    fn after(&self, session: &TaskSession) -> AfterFailure {
+        let Some(task) = &session.state().task else { return AfterFailure::GiveUp(GiveUpReason::OutOfAttempts) };
         let number = task.attempt.as_ref().map_or(0, |attempt| attempt.number);
-        let ended: Vec<schedule::Ended> = task.failed.iter().map(ended).collect();
+        let ended: Vec<schedule::EndedAttempt> = task.failed.iter().map(ended).collect();
         schedule::after(number, &ended, &self.plan.limits)
     }
 
@@ -117,7 +117,7 @@ impl Attempts {
 
     /// Gives the task up, if a step of its last attempt has not said so already: an attempt with a step that failed may go on
     /// behind it, as its pipeline says, and is the last of the budget.
-    pub(super) fn give_up(&self, session: &mut TaskSession, number: u32, why: Reason) -> Result<(), Error> {
+    pub(super) fn give_up(&self, session: &mut TaskSession, number: u32, why: GiveUpReason) -> Result<(), Error> {
         match session.is_decided() || attempt_has_result(session) {
             true => Ok(()),
             false => self.fail(session, number, text::failed(&words(why), None)),
@@ -128,7 +128,7 @@ impl Attempts {
     fn complete(&self, session: &mut TaskSession) -> Result<(), Error> {
         let (job, tested) = (&self.job, self.is_tested(session)?);
         let attempts = session.attempt_number();
-        let report = Report {
+        let report = ReportJson {
             task_id: job.task.id.clone(),
             result: TaskResult::Pass,
             retries: attempts.saturating_sub(1),
@@ -174,7 +174,7 @@ impl Attempts {
     }
 
     /// The code that the newest test among the steps before a session has passed on, as its commit has it.
-    fn tested_before(&self, session: &TaskSession, before: &[Arc<Found>]) -> Result<Option<CommitId>, Error> {
+    fn tested_before(&self, session: &TaskSession, before: &[Arc<StepCommit>]) -> Result<Option<CommitId>, Error> {
         let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
         let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
         let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
@@ -184,25 +184,25 @@ impl Attempts {
     /// The last step of a task that is given up after so many attempts.
     fn fail(&self, session: &mut TaskSession, attempts: u32, body: Body) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
-        let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
+        let attempt = Some(AttemptNumber { number: attempts, of: self.plan.limits.max_retries });
         session.end_task(facts, body, attempt, None)?;
         Ok(())
     }
 }
 
 /// What the last step of a task says about why it was given up; that all attempts failed is told by the others.
-fn words(why: Reason) -> String {
-    if why == Reason::OutOfAttempts { String::new() } else { why.to_string() }
+fn words(why: GiveUpReason) -> String {
+    if why == GiveUpReason::OutOfAttempts { String::new() } else { why.to_string() }
 }
 
-fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
+fn ended(failed: &crate::state::FailedAttempt) -> schedule::EndedAttempt {
     let failure = match failed.step() {
-        Some(StepKind::Test) => Failure::Tests(failed.failing.iter().cloned().collect()),
-        _ if failed.outside => Failure::Outside,
-        Some(StepKind::Implement) => Failure::Agent,
-        _ => Failure::Other,
+        Some(StepKind::Test) => AttemptFailure::Tests(failed.failing.iter().cloned().collect()),
+        _ if failed.outside => AttemptFailure::Outside,
+        Some(StepKind::Implement) => AttemptFailure::Agent,
+        _ => AttemptFailure::Other,
     };
-    schedule::Ended { before: failed.before, after: failed.after, failure }
+    schedule::EndedAttempt { before: failed.before, after: failed.after, failure }
 }
 
 /// Whether the newest attempt failed with a step that says so.
@@ -225,7 +225,7 @@ pub(super) fn start_after(pipeline: &Pipeline, step: Option<&StepKind>) -> Optio
 pub(super) fn behind<'p>(pipeline: &'p Pipeline, step: &StepKind) -> Option<&'p NodeId> {
     let mut named = pipeline.nodes().iter().filter(|node| node.step.as_deref() == Some(step.as_str()));
     match (named.next(), named.next()) {
-        (Some(node), None) => route::behind(pipeline, node),
+        (Some(node), None) => route::entry_after(pipeline, node),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::event::WarningCode;
 use crate::git::{self, CommitSpec, MergeError, Person, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Found, Status, TaskState};
+use crate::progress::{StepCommit, TaskState, TaskStatus};
 use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
@@ -95,17 +95,17 @@ fn lay_last_budget(
     {
         let branch = run.branch_of(task)?;
         run.engine.warn(
-            WarningCode::TaskBranchRestarted.with(format!("`{branch}` begins anew; what it had is kept at {name}")),
+            WarningCode::TaskBranchRestarted.with(format!("`{branch}` is restarted; what it had is kept at {name}")),
         );
     }
     let Some((_, name)) = last else {
         let branch = run.branch_of(task)?;
         let is_gone = run.repo.refs().find(&branch_ref(&branch))?.is_none();
         let state = run.progress.task(task);
-        if is_gone && state.status == Status::Failed && state.had_branch() {
+        if is_gone && state.status == TaskStatus::Failed && state.had_branch() {
             run.engine.warn(
                 WarningCode::CodeMissing.with(format!(
-                    "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
+                    "{task} starts clean: `{branch}`, which had the code of its last attempt, is missing"
                 )),
             );
         }
@@ -113,11 +113,11 @@ fn lay_last_budget(
     };
     run.engine.warn(match laid {
         Some(_) => {
-            let text = format!("{task} goes on with the code of its last attempt ({name})");
+            let text = format!("{task} continues with the code of its last attempt ({name})");
             WarningCode::CodeContinued.with(text)
         }
         None => WarningCode::CodeConflicts.with(format!(
-            "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {name}",
+            "{task} starts clean: the code of its last attempt conflicts with `{}`; it is kept at {name}",
             run.plan.target
         )),
     });
@@ -131,7 +131,7 @@ fn are_earlier_runs(run: &TreeRun, gate: &TaskId, tip: CommitId, base: CommitId)
     }
     let Some(shared) = run.repo.history().merge_base(tip, base)? else { return Ok(false) };
     for commit in steps::chain(run, tip, shared)? {
-        let is_run = |found: Found| found.step.task.as_ref() == Some(gate);
+        let is_run = |found: StepCommit| found.step.task.as_ref() == Some(gate);
         // They may have run on a merge that nobody has made.
         if run.repo.commit(commit)?.parents.len() < 2 && !steps::found(run, commit)?.is_some_and(is_run) {
             return Ok(false);
@@ -149,7 +149,7 @@ pub(super) fn last_budget(
     kept: Option<&(CommitId, String)>,
 ) -> Result<Option<(CommitId, String)>, Error> {
     let state = run.progress.task(task);
-    let Some(newest) = state.newest().filter(|_| state.status == Status::Failed) else { return Ok(None) };
+    let Some(newest) = state.newest().filter(|_| state.status == TaskStatus::Failed) else { return Ok(None) };
     if let Some(kept) = kept
         && has_no_step_of_others(run, kept.0, base)?
     {

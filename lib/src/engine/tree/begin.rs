@@ -13,13 +13,13 @@ use crate::engine::task::{TaskJob, TaskSession, code_of};
 use crate::event::{AttemptStarted, TaskOf, TaskStarted, WarningCode};
 use crate::git::BlobId;
 use crate::plan::tree::TaskNode;
-use crate::step::{Attempt, Feedback};
+use crate::step::{AttemptNumber, Feedback};
 
 /// The session a task is worked in: the one an earlier run left, or a new one.
 pub(super) fn open_session(
     run: &mut TreeRun,
     job: &Arc<TaskJob>,
-    attempt: Attempt,
+    attempt: AttemptNumber,
     retry: u32,
 ) -> Result<OpeningSession, Error> {
     match resume::resume_unfinished(run, &job.task.id, job)? {
@@ -37,9 +37,9 @@ pub(super) fn opened(
 ) -> Result<TaskSession, Error> {
     spending::tell_spent(run, &mut session)?;
     // A session that was put aside has committed what it did, and yet there is no step of it.
-    let what = if resumed { "work nobody had committed" } else { "work that is in no step" };
+    let what = if resumed { "uncommitted work" } else { "work that is in no step" };
     if let Some(name) = kept {
-        run.engine.warn(WarningCode::WorkKept.with(format!("{what} was in the working copy; it is kept at {name}")));
+        run.engine.warn(WarningCode::WorkKept.with(format!("{what} was in the worktree; it is kept at {name}")));
     }
     session.take_warnings().into_iter().for_each(|warning| run.engine.warn(warning));
     let attempt = session.attempt().filter(|_| job.task.is_leaf());
@@ -60,8 +60,8 @@ fn tell_lost(run: &TreeRun, task: &TaskNode) -> Result<(), Error> {
     if let Some((id, landed)) = earlier_runs::lost(run, &task.id)?.filter(|_| task.is_leaf()) {
         let (task, on) = (&task.id, run.lands_on(&task.id)?);
         run.engine.warn(WarningCode::TaskLost.with(format!(
-            "{task} is done again: what session {id} has landed is not on `{on}`; what was done there is {}, which \
-             its record keeps",
+            "{task} is done again: what session {id} has landed is not on `{on}`; its work is {}, which its \
+             record keeps",
             landed.short()
         )));
     }
@@ -72,7 +72,7 @@ fn tell_lost(run: &TreeRun, task: &TaskNode) -> Result<(), Error> {
 pub(super) fn begin(
     run: &mut TreeRun,
     job: &Arc<TaskJob>,
-    attempt: Attempt,
+    attempt: AttemptNumber,
     retry: u32,
 ) -> Result<OpeningSession, Error> {
     let task = &job.task;
@@ -135,7 +135,7 @@ pub(super) fn begin(
 
 /// What a task is told of the attempts before; the tests of a phase ask nobody.
 fn lessons(run: &TreeRun, task: &TaskNode) -> Vec<Feedback> {
-    let steps = if task.is_leaf() { run.progress.task(&task.id).telling() } else { &[] };
+    let steps = if task.is_leaf() { run.progress.task(&task.id).feedback_steps() } else { &[] };
     feedback(&run.repo, &run.progress, &run.engine.redactor, steps)
 }
 

@@ -31,7 +31,7 @@ pub(super) fn land(
             LandingAsk::Move(moving) => {
                 match git::land::fast_forward(repo, &branch, moving.step().from, moving.step().to) {
                     Ok(()) => moving.moved(),
-                    Err(LandError::Moved { .. }) => moving.outrun(),
+                    Err(LandError::Moved { .. }) => moving.target_moved(),
                     Err(error) => return Err(error.into()),
                 }
             }

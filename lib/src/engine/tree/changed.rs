@@ -6,7 +6,7 @@ use super::run::TreeRun;
 use super::unfinished::state_of;
 use crate::git;
 use crate::ids::CommitId;
-use crate::progress::{Found, TaskState};
+use crate::progress::{StepCommit, TaskState};
 use crate::record::History;
 use crate::step::{StepKind, report};
 
@@ -30,7 +30,7 @@ pub(super) fn has_changed_since(
 
 /// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record
 /// is gone or tells of another step, the commit as it is.
-pub(super) fn left_at(run: &TreeRun, step: &Found) -> Result<CommitId, Error> {
+pub(super) fn left_at(run: &TreeRun, step: &StepCommit) -> Result<CommitId, Error> {
     let recorded = step.step.session.as_ref().and_then(|session| {
         let history = History::newest(&run.repo, session).ok()?;
         state_of(&history).ok()?.task
@@ -40,9 +40,9 @@ pub(super) fn left_at(run: &TreeRun, step: &Found) -> Result<CommitId, Error> {
 }
 
 /// The step behind which a task goes on whose code somebody has changed: nothing that was found out about it holds.
-pub(super) fn last_unverified_step(state: &TaskState) -> Option<&Found> {
+pub(super) fn last_unverified_step(state: &TaskState) -> Option<&StepCommit> {
     let steps = || state.at_attempt().iter().map(AsRef::as_ref);
-    let is_look = |found: &&Found| matches!(found.step.kind, StepKind::Test | StepKind::Review);
+    let is_look = |found: &&StepCommit| matches!(found.step.kind, StepKind::Test | StepKind::Review);
     let before_tests = || steps().take_while(|found| !is_look(found)).last();
     steps().find(|found| found.step.kind == StepKind::Implement).or_else(before_tests)
 }

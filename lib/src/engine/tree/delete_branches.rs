@@ -6,7 +6,7 @@ use super::run::{TreeRun, target_tip};
 use crate::event::WarningCode;
 use crate::git::{self, SwapError};
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Place, Status, print};
+use crate::progress::{StepPlace, TaskStatus, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// Deletes the branches that have nothing the target lacks, unless somebody wants to keep them. A branch that cannot
@@ -70,9 +70,9 @@ fn branches_below(run: &TreeRun, prefix: &str) -> Result<Vec<(TaskId, BranchName
 /// was given up is on its branch alone.
 fn has_landed(run: &TreeRun, id: &TaskId) -> bool {
     let state = run.progress.task(id);
-    let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target);
+    let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target);
     let is_under_way = run.state.unfinished.contains_key(id);
-    is_there && !is_under_way && (state.status == Status::Complete || !run.plan.tree.is_leaf(id))
+    is_there && !is_under_way && (state.status == TaskStatus::Complete || !run.plan.tree.is_leaf(id))
 }
 
 /// Whether the target has the step a branch ends in as a copy, built anew there.

@@ -9,7 +9,7 @@ use crate::engine::task::TaskSession;
 use crate::event::TaskOf;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::merge;
-use crate::progress::Found;
+use crate::progress::StepCommit;
 use crate::record::History;
 use crate::state::Phase;
 
@@ -22,7 +22,7 @@ pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
     let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
     run.state.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
     for (task, id) in landed {
-        let is_its = |found: &Arc<Found>| found.step.session.as_ref() == Some(&id);
+        let is_its = |found: &Arc<StepCommit>| found.step.session.as_ref() == Some(&id);
         if !run.progress.task(&task).steps.iter().any(is_its) {
             run.state.lost.entry(task).or_default().push(id);
         }

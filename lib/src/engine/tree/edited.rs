@@ -65,7 +65,7 @@ pub(super) fn ok_or_warn<T>(engine: &Engine, read: Result<T, record::Error>, id:
         Err(record::Error::Missing { .. }) => None,
         Err(error) => {
             engine.warn(WarningCode::SessionUnreadable.with(format!(
-                "session {id} is passed over: {error}; `pleach rm --force {id}` removes it and keeps its work"
+                "session {id} is skipped: {error}; `pleach rm --force {id}` removes it and keeps its work"
             )));
             None
         }

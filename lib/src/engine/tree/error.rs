@@ -31,13 +31,13 @@ pub enum Error {
     #[error("there is no branch `{0}`; `git branch` shows what there is")]
     NoTarget(BranchName),
     /// A task would be worked with something that nobody was asked about.
-    #[error("{0} was changed by somebody else meanwhile, and nobody was asked about that")]
+    #[error("{0} changed after you approved this run; approve it again to continue")]
     Unasked(TaskId),
     /// NodeFinished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),
     /// An object a task's work needs is not what its id says.
-    #[error("{task} cannot go on: {what}; then `pleach reset {task}` to have it done again")]
+    #[error("{task} cannot continue: {what}; then `pleach reset {task}` to have it done again")]
     Overwritten {
         /// The task.
         task: TaskId,

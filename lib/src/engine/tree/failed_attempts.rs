@@ -7,7 +7,7 @@ use crate::engine::landing;
 use crate::event::WarningCode;
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandedBranch;
-use crate::progress::{Place, Status};
+use crate::progress::{StepPlace, TaskStatus};
 use crate::text::listed;
 
 /// How many tasks a message names.
@@ -48,7 +48,9 @@ pub(super) fn bring_failed_attempts(run: &mut TreeRun) -> Result<(), Error> {
 /// The phases with a branch of their own that do not end there.
 fn left_phases(run: &TreeRun) -> Vec<(TaskId, BranchName, CommitId)> {
     let open = run.progress.open.iter().filter_map(|branch| match &branch.place {
-        Place::Phase(phase) if !run.schedule.gathers(phase) => Some((phase.clone(), branch.name.clone(), branch.tip)),
+        StepPlace::Phase(phase) if !run.schedule.gathers(phase) => {
+            Some((phase.clone(), branch.name.clone(), branch.tip))
+        }
         _ => None,
     });
     open.collect()
@@ -56,11 +58,10 @@ fn left_phases(run: &TreeRun) -> Vec<(TaskId, BranchName, CommitId)> {
 
 /// The tasks whose last budget failed on the branch of a phase, and their steps there, oldest first.
 fn failed_on(run: &TreeRun, phase: &TaskId) -> (Vec<TaskId>, Vec<CommitId>) {
-    let place = Place::Phase(phase.clone());
-    let failed = run
-        .progress
-        .tasks()
-        .filter(|(_, state)| state.status == Status::Failed && state.newest().is_some_and(|newest| newest.on == place));
+    let place = StepPlace::Phase(phase.clone());
+    let failed = run.progress.tasks().filter(|(_, state)| {
+        state.status == TaskStatus::Failed && state.newest().is_some_and(|newest| newest.on == place)
+    });
     let (mut tasks, mut steps) = (Vec::new(), Vec::new());
     for (task, state) in failed {
         tasks.push(task.clone());

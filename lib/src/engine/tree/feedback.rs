@@ -7,7 +7,7 @@ use super::logs::{LogKey, history};
 use crate::event::Event;
 use crate::git::Repo;
 use crate::ids::SessionId;
-use crate::progress::{Found, Progress};
+use crate::progress::{Progress, StepCommit};
 use crate::record::History;
 use crate::redact::Redactor;
 use crate::step::text::{FEEDBACK, cut};
@@ -15,7 +15,7 @@ use crate::step::{Feedback, StepKind};
 
 /// What steps tell the next attempt, oldest first. A commit has the end of what was said. The record of its session has
 /// more; where that is gone, or nobody can read it, the commit counts.
-pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<Found>]) -> Vec<Feedback> {
+pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<StepCommit>]) -> Vec<Feedback> {
     let mut records = SessionRecords { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
     let mut all = Vec::new();
     for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {
@@ -34,9 +34,9 @@ pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[
 }
 
 /// The run of a gate whose words a reset repeats, but for secrets nobody knew where the gate ran.
-fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &Found) -> Option<&'a Found> {
+fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &StepCommit) -> Option<&'a StepCommit> {
     let body = redactor.text(&reset.body);
-    let is_it = |found: &&Arc<Found>| {
+    let is_it = |found: &&Arc<StepCommit>| {
         let is_red = found.step.kind == StepKind::Test && !found.step.passed && found.at <= reset.at;
         is_red && redactor.text(&found.body) == body
     };
@@ -55,7 +55,7 @@ struct SessionRecords<'a> {
 impl SessionRecords<'_> {
     /// What a record has of a step that failed: what it said itself, below what ended the attempt before where no step of
     /// that one tells. None when there is nothing of it.
-    fn step(&mut self, found: &Found) -> Option<Vec<Feedback>> {
+    fn step(&mut self, found: &StepCommit) -> Option<Vec<Feedback>> {
         let id = found.step.session.as_ref()?;
         let read = || history(self.repo, id).ok().flatten();
         let history = self.histories.entry(id.clone()).or_insert_with(read).as_ref()?;

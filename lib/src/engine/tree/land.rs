@@ -20,7 +20,7 @@ use crate::merge::{
     self, BranchMove, BuildAsk, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingVerdict, LandingWork,
     MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
 };
-use crate::progress::{Found, Status};
+use crate::progress::{StepCommit, TaskStatus};
 use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
@@ -139,7 +139,7 @@ fn go_on_landing(run: &mut TreeRun, mut landing: LandingRun, mut next: LandingAs
                     None => (WarningCode::RebuiltUntested, ", where only an agent can test it, in another attempt"),
                 };
                 let task = &session.task().id;
-                run.engine.warn(code.with(format!("{task} was built anew on `{on}`{how}")));
+                run.engine.warn(code.with(format!("{task} was rebuilt on `{on}`{how}")));
                 rewind.rewound(begun)
             }
             LandingAsk::Record(record) => {
@@ -265,13 +265,13 @@ fn verdict(
     Ok(match said.map(|said| said.outcome) {
         None => (LandingVerdict::NoTests { passed_before: has_passed_tests(run, landing.session.task_tip())? }, None),
         Some(Retest::Green) => {
-            let text = format!("{task} was built anew on `{on}` and its tests pass there");
+            let text = format!("{task} was rebuilt on `{on}` and its tests pass there");
             run.engine.warn(WarningCode::RebuiltGreen.with(text));
             (LandingVerdict::Green, None)
         }
         Some(Retest::Interrupted) => (LandingVerdict::Stopped, None),
         Some(Retest::Red(red)) => {
-            let text = format!("{task} was built anew on `{on}` and its tests fail there");
+            let text = format!("{task} was rebuilt on `{on}` and its tests fail there");
             run.engine.warn(WarningCode::RebuiltRed.with(text));
             (LandingVerdict::Red, Some(red))
         }
@@ -282,7 +282,7 @@ fn verdict(
 /// Whether a step completes a task that was tested.
 fn has_passed_tests(run: &TreeRun, step: CommitId) -> Result<bool, crate::git::Error> {
     let found = steps::found(run, step)?;
-    Ok(found.is_some_and(|Found { step, .. }| Status::after(&step) == Status::Complete && !step.untested))
+    Ok(found.is_some_and(|StepCommit { step, .. }| TaskStatus::after(&step) == TaskStatus::Complete && !step.untested))
 }
 
 /// Has a task go on from steps that were built anew, where they are not fit to land.
@@ -310,7 +310,8 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
         return Ok(None);
     }
     let steps = run.progress.task(task).at_attempt();
-    let looks = |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
+    let looks =
+        |found: &Arc<StepCommit>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
     let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
     if behind(session.pipeline(), &steps[first - 1].step.kind).is_none() {
         return Ok(None);
@@ -361,7 +362,7 @@ pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, of: &[CommitId]) -> Re
             run.state.approved.extend(of, to);
             moving.moved()
         }
-        Err(LandError::Moved { .. }) => moving.outrun(),
+        Err(LandError::Moved { .. }) => moving.target_moved(),
         Err(LandError::Git(error)) => return Err(error.into()),
         Err(error @ LandError::Overwritten { .. }) => moving.refused(RefusalReason::Overwritten(error.to_string())),
         Err(error) => moving.refused(RefusalReason::Held(error.to_string())),
@@ -505,6 +506,6 @@ fn unbuilt(error: RebuildError) -> Result<RefusalReason, crate::git::Error> {
 /// The end of a run at tests of a phase that fail.
 pub(super) fn gate_red(run: &TreeRun, gate: TaskId) -> TreeEnded {
     let on_merge = run.schedule.is_ahead(run.plan.tree.phase_of(&gate));
-    let reason = run.progress.task(&gate).newest().and_then(Found::reason);
+    let reason = run.progress.task(&gate).newest().and_then(StepCommit::reason);
     TreeEnded::GateRed { gate, on_merge, reason }
 }

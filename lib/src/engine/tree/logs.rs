@@ -7,10 +7,10 @@ use crate::event::{Event, NodeExecution, StepFinished};
 use crate::git::{self, Repo};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::llm;
-use crate::progress::{Found, TaskState};
+use crate::progress::{StepCommit, TaskState};
 use crate::record::{self, History, Record, SESSIONS, root_ref};
 use crate::step::{self, StepKind, text};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 
 /// What a step said, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<TaskLog>, git::Error> 
 
 /// The report of a completed task: from the commit of its step, or from the record where the commit names that. None
 /// when neither has it.
-pub fn report(repo: &Repo, found: &Found) -> Result<Option<Value>, record::Error> {
+pub fn report(repo: &Repo, found: &StepCommit) -> Result<Option<Value>, record::Error> {
     let Some(path) = &found.step.report else { return Ok(None) };
     let Some(session) = recorded_in(path) else {
         let bytes = repo.tree_file(repo.tree_of(found.commit)?, &RepoPath::from(path.as_str()))?;
@@ -67,7 +67,7 @@ fn recorded_in(path: &str) -> Option<SessionId> {
     path.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
 }
 
-fn of_step(repo: &Repo, found: &Found) -> Result<Vec<TaskLog>, git::Error> {
+fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> {
     let (Some(task), commit) = (&found.step.task, repo.commit(found.commit)?) else { return Ok(Vec::new()) };
     let test = found.step.test.as_ref().and_then(|test| test.log.clone());
     let mut paths: Vec<String> = test.into_iter().chain(found.step.review_log.clone()).collect();
@@ -85,7 +85,7 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<TaskLog>, git::Error> {
     // No trailer names the log of an agent, nor that of a step of somebody's own. A command that went well has none.
     let is_logged = || match &found.step.kind {
         StepKind::Implement => true,
-        StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&Message::read(&commit.text()).body),
+        StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&CommitMessage::read(&commit.text()).body),
         _ => false,
     };
     let record = found.step.session.as_ref().map(root_ref);
@@ -108,7 +108,7 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<TaskLog>, git::Error> {
 fn from_record(repo: &Repo, session: &SessionId, log: &TaskLog) -> Result<Option<Vec<u8>>, record::Error> {
     let Some(history) = history(repo, session)? else { return Ok(None) };
     let commit = repo.commit(log.commit)?;
-    let trailers = Message::read(&commit.text()).trailers;
+    let trailers = CommitMessage::read(&commit.text()).trailers;
     let attempt = trailers.iter().find(|(key, _)| key == "Arborist-Retry").and_then(|(_, value)| value.parse().ok());
     let key = LogKey { status: log.status.clone(), attempt, at: commit.at };
     let Some((record, step)) = key.find(&history) else { return Ok(None) };
@@ -165,7 +165,7 @@ pub(super) struct LogKey {
 
 impl LogKey {
     /// That of a step that was found.
-    pub(super) fn of(found: &Found) -> Self {
+    pub(super) fn of(found: &StepCommit) -> Self {
         Self { status: found.step.status(), attempt: found.step.retry, at: found.at }
     }
 

@@ -15,10 +15,10 @@ use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{OpenBranch, Progress, Status};
+use crate::progress::{OpenBranch, Progress, TaskStatus};
 use crate::redact::Redactor;
 use crate::step::{Step, StepKind};
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 use crate::workspace::{Lock, branch_ref};
 
 /// What is decided.
@@ -53,9 +53,9 @@ pub struct Marking<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedMark {
     /// What the commit before it says, where that opens the run.
-    pub run_start: Option<Message>,
+    pub run_start: Option<CommitMessage>,
     /// What its commit says.
-    pub message: Message,
+    pub message: CommitMessage,
     /// The session that would be called off.
     pub session: Option<SessionId>,
     /// The branch that would be removed, because nobody can read it.
@@ -68,7 +68,7 @@ pub struct Marked {
     /// Its commit.
     pub commit: CommitId,
     /// What the commit says.
-    pub message: Message,
+    pub message: CommitMessage,
     /// The session that worked on the task, or had it wait to land, and is called off.
     pub session: Option<SessionId>,
     /// The branch of the task that nobody could read, with where it stood. It is removed.
@@ -136,12 +136,12 @@ impl Marking<'_> {
         ProgressReader::new(self.repo, self.target, self.branch_prefix, self.base_branch)
     }
 
-    fn message(&self, node: &TaskNode, mark: Mark, progress: &Progress, redactor: &Redactor) -> Option<Message> {
+    fn message(&self, node: &TaskNode, mark: Mark, progress: &Progress, redactor: &Redactor) -> Option<CommitMessage> {
         let state = progress.task(&node.id);
         let (kind, skipped, body) = match mark {
-            Mark::Skip if state.status == Status::Complete && state.landed => return None,
+            Mark::Skip if state.status == TaskStatus::Complete && state.landed => return None,
             Mark::Skip => (StepKind::Complete, true, String::new()),
-            Mark::Reset if state.status == Status::Pending && progress.unread(&node.id).is_none() => return None,
+            Mark::Reset if state.status == TaskStatus::Pending && progress.unread(&node.id).is_none() => return None,
             Mark::Reset => (StepKind::Reset, false, self.red_gate(node, progress).unwrap_or_default()),
         };
         let step = Step { skipped, tree: Some(self.path.to_owned()), ..Step::new(Some(node.id.clone()), kind, true) };

@@ -17,9 +17,9 @@ use crate::merge::{
     self, LandedBranch, LandingAsk, LandingEnd, LandingVerdict, LandingWork, RefusalReason, TargetState,
 };
 use crate::plan::tree::TaskTree;
-use crate::progress::{Found, Gate, Place, Progress, Status};
+use crate::progress::{GateProgress, Progress, StepCommit, StepPlace, TaskStatus};
 use crate::record::History;
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Schedule, ScheduleOptions};
 use crate::step::Step;
 use crate::text::shell_word;
 use crate::workspace::{branch_ref, phase_branch};
@@ -68,8 +68,7 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     if let Some(tip) = unmerged {
         let kept = kept::keep(run, phase, tip)?;
         run.engine.warn(
-            WarningCode::PhaseBranchRestarted
-                .with(format!("`{on}` begins anew; what was left on it is kept at {kept}")),
+            WarningCode::PhaseBranchRestarted.with(format!("`{on}` is restarted; what it had is kept at {kept}")),
         );
     }
     Ok(run.repo.refs().swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
@@ -87,7 +86,7 @@ pub(super) fn goes_on(
     if is_others || !run.is_of_run(tip)? || run.repo.history().is_ancestor(tip, target)? {
         return Ok(false);
     }
-    let is_of_use = run.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
+    let is_of_use = run.progress.finished_on(&StepPlace::Phase(phase.clone())).next().is_some();
     Ok(is_of_use || !is_replaced(run, tip, target)?)
 }
 
@@ -112,9 +111,9 @@ fn lacked<'r>(
     let landed = needed.filter_map(|needed| {
         let state = run.progress.task(needed);
         // One that was skipped has brought nothing, and one that was set back has nothing new.
-        let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
+        let is_work = |newest: &&StepCommit| state.status == TaskStatus::Complete && !newest.step.skipped;
         let newest = state.newest().filter(is_work)?;
-        (newest.on == Place::Target).then_some((needed, newest.commit))
+        (newest.on == StepPlace::Target).then_some((needed, newest.commit))
     });
     let mut landed = landed.peekable();
     if landed.peek().is_none() {
@@ -139,11 +138,11 @@ fn lacks(run: &TreeRun, task: &TaskId, needed: &TaskId, on: BranchName) -> Resul
 fn is_replaced(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, Error> {
     let is_done = |task: &TaskId| {
         let state = run.progress.task(task);
-        let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
-        state.status == Status::Complete && is_there
+        let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target && !newest.step.skipped);
+        state.status == TaskStatus::Complete && is_there
     };
-    let completes = |step: &Step| Status::after(step) == Status::Complete;
-    let is_again = |found: &Found| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
+    let completes = |step: &Step| TaskStatus::after(step) == TaskStatus::Complete;
+    let is_again = |found: &StepCommit| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
     Ok(steps::steps_ahead(run, tip, target)?.iter().any(is_again))
 }
 
@@ -370,7 +369,7 @@ fn unmerged(error: Unmerged) -> Result<RefusalReason, Error> {
 }
 
 /// The record of the newest run of a phase's tests, where they passed. One that is not there tells nothing, and they run again.
-fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
+fn passed_in(repo: &Repo, run: GateProgress) -> Option<History> {
     let newest = run.newest.filter(|found| run.green && found.step.passed)?;
     History::newest(repo, newest.step.session.as_ref()?).ok()
 }
@@ -380,7 +379,7 @@ fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
 /// it for sure, but would have to write what it gives.
 pub fn as_merged_now(
     repo: &Repo,
-    (tree, limits): (&Arc<TaskTree>, &Limits),
+    (tree, limits): (&Arc<TaskTree>, &ScheduleOptions),
     target: &BranchName,
     prefix: &str,
     progress: Progress,

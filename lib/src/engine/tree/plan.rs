@@ -18,7 +18,7 @@ use crate::plan::tree::{TaskTree, TestCommand};
 use crate::plan::{self, Inputs};
 use crate::progress::Progress;
 use crate::redact::Redactor;
-use crate::schedule::Limits;
+use crate::schedule::ScheduleOptions;
 
 /// A pipeline a task is worked by.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ pub struct TreePlan {
     /// The repository's name in the workspace.
     pub repo_name: RepoName,
     /// Attempts, gates, which task.
-    pub limits: Limits,
+    pub limits: ScheduleOptions,
     /// What the branches of tasks carry.
     pub commits: Commits,
     /// What tests a task that does not say.

@@ -70,7 +70,7 @@ pub enum PlanError {
     #[error(transparent)]
     Engine(#[from] engine::Error),
     /// What it answered is no tree, also not when it was told what is wrong.
-    #[error("the planner's answer is no valid tree, and it was no better when asked again")]
+    #[error("the planner's answer is not a valid tree, even when asked again")]
     Refused(Vec<TreeError>),
 }
 
@@ -94,7 +94,7 @@ impl Planner<'_> {
             }
             Err(errors) => errors,
         };
-        let again = planner::again(&errors);
+        let again = planner::retry_prompt(&errors);
         // A program has no memory, so it is told everything once more.
         let again = match self.agent.can_continue() {
             true => again,

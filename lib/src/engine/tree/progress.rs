@@ -8,7 +8,9 @@ use super::step_cache;
 use super::step_scan::{Cut, Names, Runs, ScanScope, StepScan, gather, is_candidate, is_turn, limit};
 use crate::git::{self, HistoryCommit, HistoryParent, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
-use crate::progress::{Chain, Form, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
+use crate::progress::{
+    BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
+};
 use crate::step::short_id;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
@@ -34,10 +36,7 @@ pub enum Error {
     #[error("there is no base branch `{0}`; name one with `--base-branch` or `tree.base_branch` in pleach.yaml")]
     NoBase(BranchName),
     /// Nobody knows what was done.
-    #[error(
-        "this is a shallow clone, and what was done on `{0}` may lie beyond where its history is cut off; \
-         `git fetch --unshallow` brings the rest"
-    )]
+    #[error("this is a shallow clone, so steps on `{0}` may be missing; `git fetch --unshallow` fetches the rest")]
     CutOff(BranchName),
 }
 
@@ -137,7 +136,7 @@ impl ProgressReader {
         let tip = branch.tip;
         let ahead = self.chain(&scan, branch)?.map(|chain| chain.steps);
         // One that has landed stands at its last step.
-        let is_its = |seen: &&Seen| seen.found.step.task.as_ref() == Some(task);
+        let is_its = |seen: &&CandidateStep| seen.found.step.task.as_ref() == Some(task);
         let newest = match &ahead {
             Some(steps) => steps.iter().rev().find(is_its),
             None => scan.steps.iter().rev().filter(|seen| seen.found.commit == tip).find(is_its),
@@ -180,7 +179,7 @@ impl ProgressReader {
     fn begin(&mut self, tip: CommitId) -> Result<StepScan, Error> {
         let commits = self.repo.history().all(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
-        let mut gathered = gather(&commits, &Place::Target, self.names(), nothing)?;
+        let mut gathered = gather(&commits, &StepPlace::Target, self.names(), nothing)?;
         let scope = if gathered.needs_scope { self.scope(tip)? } else { ScanScope::Unneeded };
         if let ScanScope::After(base) = scope {
             limit(&commits, &mut gathered.steps, base);
@@ -209,9 +208,9 @@ impl ProgressReader {
             }
             let (repo, from, runs) = (self.repo.clone(), scan.tip, Arc::clone(&scan.runs));
             let outside = &mut |id| if id == from { Ok(Arc::clone(&runs)) } else { runs_below(&repo, &runs, id) };
-            let is_named = scan.steps.iter().any(|seen| seen.form == Form::Branch);
+            let is_named = scan.steps.iter().any(|seen| seen.form == BranchNaming::Branch);
             let names = if is_named { Names::branch(self.target.as_str()) } else { self.names() };
-            let gathered = gather(&new, &Place::Target, names, outside)?;
+            let gathered = gather(&new, &StepPlace::Target, names, outside)?;
             if !gathered.steps.is_empty() && new.iter().any(|commit| commit.parents.len() > 1) {
                 // What it brings belongs among what is known.
                 return Ok(None);
@@ -259,13 +258,13 @@ impl ProgressReader {
     }
 
     /// The task and phase branches that may be ahead of the target, and those that cannot be read.
-    fn chains(&self, scan: &StepScan) -> Result<(Vec<Chain>, Vec<Unread>), Error> {
+    fn chains(&self, scan: &StepScan) -> Result<(Vec<Chain>, Vec<UnreadableBranch>), Error> {
         let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
         let mut landed: Option<LandedCommits> = None;
         // What tasks have brought to their phase, whose branch is read before theirs, where that is not closed.
         let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
-            let is_task = matches!(branch.place, Place::Task(_));
+            let is_task = matches!(branch.place, StepPlace::Task(_));
             if branch.tip == scan.tip || is_task && gathered.contains(&branch.tip) {
                 continue;
             }
@@ -281,7 +280,11 @@ impl ProgressReader {
                         // What the target itself lacks is no matter of one branch.
                         self.repo.history().all(scan.tip, (&self.keep(), &is_turn))?;
                     }
-                    unread.push(Unread { branch, id, why: git::diagnose_corruption(&self.repo, error).to_string() });
+                    unread.push(UnreadableBranch {
+                        branch,
+                        id,
+                        why: git::diagnose_corruption(&self.repo, error).to_string(),
+                    });
                 }
                 chain => {
                     let chain = chain?;
@@ -297,8 +300,8 @@ impl ProgressReader {
 
     /// The branches of phases and tasks there are, whether they can be read or not.
     fn branches(&self) -> Result<Vec<(TaskId, OpenBranch)>, Error> {
-        let phases = (phase_branches(&self.prefix, &self.target), Place::Phase as fn(TaskId) -> Place);
-        let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
+        let phases = (phase_branches(&self.prefix, &self.target), StepPlace::Phase as fn(TaskId) -> StepPlace);
+        let tasks = (task_branches(&self.prefix, &self.target), StepPlace::Task as fn(TaskId) -> StepPlace);
         let mut branches = Vec::new();
         for (prefix, place) in [phases, tasks] {
             for (reference, tip) in self.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))? {
@@ -350,7 +353,7 @@ impl LandedCommits {
     }
 
     /// Whether a step is there, or a copy of it.
-    fn has_copy_of(&self, step: &Seen) -> bool {
+    fn has_copy_of(&self, step: &CandidateStep) -> bool {
         self.prints.contains(&step.found.print)
     }
 

@@ -20,8 +20,8 @@ use crate::engine::{self, Pause, SessionEnded, cancel};
 use crate::event::WarningCode;
 use crate::git;
 use crate::ids::{CommitId, TaskId};
-use crate::schedule::{Next, Reason};
-use crate::step::Attempt;
+use crate::schedule::{GiveUpReason, NextAction};
+use crate::step::AttemptNumber;
 
 /// How many tasks are worked at once: as many as there are working copies for them.
 const SLOTS: usize = 1;
@@ -51,7 +51,7 @@ enum Purpose {
     /// The task is worked until it is complete or given up, and landed.
     Work,
     /// Its budget of so many attempts is used up.
-    GiveUp(u32, Reason),
+    GiveUp(u32, GiveUpReason),
     /// The tests of the phase run.
     Tests,
 }
@@ -118,44 +118,44 @@ impl<'a> TreePump<'a> {
     }
 
     /// Starts what is next, or ends the run where it says so.
-    fn start(&mut self, next: Next) -> Result<(), Error> {
+    fn start(&mut self, next: NextAction) -> Result<(), Error> {
         let run = &mut *self.run;
         let ended = match next {
-            Next::Land(task) => {
+            NextAction::Land(task) => {
                 let started = self.land_waiting(&task);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::Work { task, attempt, retry } => {
+            NextAction::Work { task, attempt, retry } => {
                 let started = self.work(&task, attempt, retry);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::GiveUp { task, reason } => {
+            NextAction::GiveUp { task, reason } => {
                 let started = self.give_up(&task, reason);
                 self.or_end(&task, started);
                 return Ok(());
             }
-            Next::Gate(gate) => {
+            NextAction::Gate(gate) => {
                 let because = loop_guard::not_again(run, &gate, &run.plan.tree.leaves_below(&gate))?;
                 return self.test(&gate, Some(because));
             }
-            Next::MergePhase(phase) => match tokio::task::block_in_place(|| phase::merge_phase(run, &phase))? {
+            NextAction::MergePhase(phase) => match tokio::task::block_in_place(|| phase::merge_phase(run, &phase))? {
                 PhaseMerge::Merged => return Ok(()),
                 PhaseMerge::Test(gate) => return self.test(&gate, None),
                 PhaseMerge::Refused(refusal) => TreeEnded::Refused(refusal),
             },
-            Next::Done => run.state.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
-            Next::Failed(task) => {
+            NextAction::Done => run.state.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
+            NextAction::Failed(task) => {
                 let state = run.progress.task(&task);
                 let (attempts, reason) = (state.attempts, state.why_failed());
                 TreeEnded::Failed { task, attempts, before: true, reason }
             }
-            Next::Stalled(blocked) => TreeEnded::Stalled(blocked),
-            Next::GateRed(gate) => land::gate_red(run, gate),
-            Next::Settle(stray) => TreeEnded::Refused(refuse::unsettled(run, stray)?),
-            Next::Yield(taken) => TreeEnded::Refused(refuse::taken(run, taken)?),
-            Next::Mend(unread) => TreeEnded::Refused(refuse::unread(run, unread)),
+            NextAction::Stalled(blocked) => TreeEnded::Stalled(blocked),
+            NextAction::GateRed(gate) => land::gate_red(run, gate),
+            NextAction::Stranded(stray) => TreeEnded::Refused(refuse::unsettled(run, stray)?),
+            NextAction::OtherTree(taken) => TreeEnded::Refused(refuse::taken(run, taken)?),
+            NextAction::Unreadable(unread) => TreeEnded::Refused(refuse::unread(run, unread)),
         };
         self.end(Ok(ended));
         Ok(())
@@ -167,28 +167,28 @@ impl<'a> TreePump<'a> {
         phase::bring_phase(self.run, task)?;
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
-        let attempt = Attempt { number, of: self.run.plan.limits.max_retries };
+        let attempt = AttemptNumber { number, of: self.run.plan.limits.max_retries };
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
     /// Works a task from an attempt on.
-    fn work(&mut self, task: &TaskId, attempt: Attempt, retry: u32) -> Result<(), Error> {
+    fn work(&mut self, task: &TaskId, attempt: AttemptNumber, retry: u32) -> Result<(), Error> {
         let because = loop_guard::not_again(self.run, task, &[task])?;
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
     /// Gives a task up whose budget was used up by a run before this one.
-    fn give_up(&mut self, task: &TaskId, why: Reason) -> Result<(), Error> {
+    fn give_up(&mut self, task: &TaskId, why: GiveUpReason) -> Result<(), Error> {
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        self.open(task, (Attempt { number, of: number }, retry), Purpose::GiveUp(number, why), None)
+        self.open(task, (AttemptNumber { number, of: number }, retry), Purpose::GiveUp(number, why), None)
     }
 
     /// Opens a session on a task.
     fn open(
         &mut self,
         task: &TaskId,
-        (attempt, retry): (Attempt, u32),
+        (attempt, retry): (AttemptNumber, u32),
         purpose: Purpose,
         because: Option<Vec<CommitId>>,
     ) -> Result<(), Error> {
@@ -207,7 +207,8 @@ impl<'a> TreePump<'a> {
             cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.worktree.as_ref())?;
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
-        let opening = tokio::task::block_in_place(|| begin::begin(run, &job, Attempt { number: 1, of: 1 }, runs))?;
+        let opening =
+            tokio::task::block_in_place(|| begin::begin(run, &job, AttemptNumber { number: 1, of: 1 }, runs))?;
         self.set_up(job, opening, Purpose::Tests, because);
         Ok(())
     }

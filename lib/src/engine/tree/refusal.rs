@@ -59,15 +59,15 @@ impl RefusalCode {
     /// Every code with its meaning.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::TargetGone, "the branch it would land on is gone"),
-        (Self::Conflict, "it does not fit to what is there"),
+        (Self::Conflict, "it conflicts with its target"),
         (Self::Overwritten, "an object it needs is not what its id says"),
         (Self::NoTests, "its tests have to run again, and it has none now"),
         (Self::Untestable, "it cannot be tested where it would land"),
         (Self::Held, "the branch cannot move: a checkout or another git is in the way"),
         (Self::Stray, "nothing of the tree lands it any more"),
-        (Self::Taken, "another tree has the branch"),
-        (Self::Unreadable, "nobody can read the branch"),
-        (Self::CheckedOut, "the branch is to begin anew, and a checkout has it"),
+        (Self::Taken, "another tree uses the branch"),
+        (Self::Unreadable, "the branch cannot be read"),
+        (Self::CheckedOut, "the branch has to be restarted, and a checkout has it"),
         (Self::Lacking, "the branch of its phase lacks something it needs"),
     ];
 

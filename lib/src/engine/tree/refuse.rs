@@ -7,45 +7,46 @@ use super::refusal::{First, Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, steps};
 use crate::ids::{BranchName, SessionId, TaskId};
-use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
+use crate::progress::{OpenBranch, OtherTreeState, OtherTreeWork, StepPlace, StrandedWork, UnreadableBranch};
 use crate::record::History;
 use crate::text::shell_word;
 use crate::workspace::branch_ref;
 
 /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
-pub(super) fn unsettled(run: &TreeRun, stray: Stray) -> Result<Refusal, Error> {
-    let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
-    let of_task = matches!(place, Place::Task(_));
+pub(super) fn unsettled(run: &TreeRun, stray: StrandedWork) -> Result<Refusal, Error> {
+    let StrandedWork { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
+    let of_task = matches!(place, StepPlace::Task(_));
     let drop = dropped(run, &branch, run.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
     let why = format!(
-        "{id} {lacks}; take it with `git merge {}`, or drop it with `{drop}`, and run again",
+        "{id} {lacks}; merge it with `git merge {}`, or drop it with `{drop}`, and run again",
         shell_word(&branch)
     );
     Ok(Refusal::new(id, true, branch, (RefusalCode::Stray, why)))
 }
 
 /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
-pub(super) fn taken(run: &TreeRun, taken: Taken) -> Result<Refusal, Error> {
-    let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } = taken;
+pub(super) fn taken(run: &TreeRun, taken: OtherTreeWork) -> Result<Refusal, Error> {
+    let OtherTreeWork { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } =
+        taken;
     let has = match (&place, stands) {
-        (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
-        (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
+        (StepPlace::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
+        (_, OtherTreeState::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
         _ => format!("has {task} of `{tree}`, which is under way"),
     };
     let file = run.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
     let first = match &file {
-        Some(_) => format!("go on with `{tree}` first"),
-        None => format!("put `{tree}` back, which is not there, and go on with it first"),
+        Some(_) => format!("resume `{tree}` first"),
+        None => format!("restore `{tree}`, which is missing, and resume it first"),
     };
     let drop = dropped(run, &branch, session, &tasks)?;
     let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
-    let gathers = matches!(place, Place::Phase(_));
+    let gathers = matches!(place, StepPlace::Phase(_));
     let first = file.map(|file| First { file, gathers });
     Ok(Refusal { first, ..Refusal::new(task, false, branch, (RefusalCode::Taken, why)) })
 }
 
 /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
-pub(super) fn unread(run: &TreeRun, unread: Unread) -> Refusal {
+pub(super) fn unread(run: &TreeRun, unread: UnreadableBranch) -> Refusal {
     let why = format!("{}; then {}", unread.why, run.progress.remedy(&unread, &run.plan.tree));
     Refusal::new(unread.id, false, unread.branch.name, (RefusalCode::Unreadable, why))
 }
@@ -82,7 +83,7 @@ pub(super) fn merged_by_hand(run: &TreeRun, from: &BranchName, into: &BranchName
 /// A branch that is to stand elsewhere stays where a checkout has it.
 pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
     let why = format!(
-        "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
+        "it has to be restarted, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
     Error::Refused(Refusal::new(task.clone(), false, branch, (RefusalCode::CheckedOut, why)))

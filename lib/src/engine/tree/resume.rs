@@ -58,7 +58,7 @@ pub(super) fn resume_unfinished(
         // Nobody has agreed to what it would run now.
         run.engine.warn(
             WarningCode::SessionReplaced
-                .with(format!("session {id} is passed over: its record was replaced since this run began")),
+                .with(format!("session {id} is skipped: its record was replaced since this run started")),
         );
         return Ok(None);
     }
@@ -120,11 +120,11 @@ fn warn_session_abandoned(
         Some(at) if run.repo.history().is_ancestor(done, at)? => return Ok(()),
         _ if run.is_on_target(task, done)? => return Ok(()),
         _ if aside == SkipReason::SettingsChanged => "its settings or its pipeline were changed since".to_owned(),
-        Some(_) => format!("`{branch}` has gone another way"),
+        Some(_) => format!("`{branch}` has diverged"),
         None => format!("`{branch}` was removed"),
     };
     run.engine.warn(WarningCode::SessionAbandoned.with(format!(
-        "{task} does not go on with session {id}: {why}; what was done there is {}, which its record keeps",
+        "{task} does not resume session {id}: {why}; its work is {}, which its record keeps",
         done.short()
     )));
     Ok(())

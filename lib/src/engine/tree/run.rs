@@ -11,7 +11,7 @@ use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandingTarget;
 use crate::progress::Progress;
-use crate::schedule::{Next, Schedule};
+use crate::schedule::{NextAction, Schedule};
 use crate::workspace::{branch_ref, phase_branch, task_branch};
 
 /// A run over a tree. The one writer of its target's tasks.
@@ -49,7 +49,7 @@ impl TreeRun {
     }
 
     /// What would be done first.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextAction {
         self.schedule.next()
     }
 

@@ -11,7 +11,7 @@ use crate::engine::task::SharedWorktree;
 use crate::git::TreeId;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::Progress;
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Schedule, ScheduleOptions};
 use crate::workspace::Lock;
 
 /// How far a run has come, and what it holds.
@@ -40,7 +40,7 @@ pub(super) struct RunState {
 impl RunState {
     /// What comes next in a tree, after what has become of it.
     pub(super) fn schedule(&self, plan: &TreePlan, progress: &Progress) -> Schedule {
-        let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
+        let limits = ScheduleOptions { only: self.chosen.clone(), ..plan.limits.clone() };
         Schedule::new(&plan.tree, progress, limits)
     }
 }

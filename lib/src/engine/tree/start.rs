@@ -12,17 +12,17 @@ use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandedBranch;
 use crate::plan::tree::TaskNode;
 use crate::progress::{Progress, TaskState};
-use crate::schedule::{self, Next};
+use crate::schedule::{self, NextAction};
 use crate::step::Step;
-use crate::trailer::Message;
+use crate::trailer::CommitMessage;
 use crate::workspace::phase_branch;
 
 /// Opens the run where that is due, and sees to what runs before it have left. Answers where it cannot be begun.
 pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
     if run.begins_now() {
         match schedule::next(&run.plan.tree, &run.progress.anew(), &run.plan.limits) {
-            Next::Yield(taken) => return Ok(Some(TreeEnded::Refused(refuse::taken(run, taken)?))),
-            Next::Mend(unread) => return Ok(Some(TreeEnded::Refused(refuse::unread(run, unread)))),
+            NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(refuse::taken(run, taken)?))),
+            NextAction::Unreadable(unread) => return Ok(Some(TreeEnded::Refused(refuse::unread(run, unread)))),
             _ => {}
         }
         restart_warnings(&run.progress).into_iter().for_each(|warning| run.engine.warn(warning));
@@ -41,7 +41,7 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
 fn gathered_before(run: &TreeRun) -> Vec<Warning> {
     let told = |phase: &TaskNode| {
         let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, &phase.id).ok()?;
-        let text = format!("{} ends on `{branch}`, where it was begun", phase.id);
+        let text = format!("{} ends on `{branch}`, where it started", phase.id);
         Some(WarningCode::PhaseBranchContinued.with(text))
     };
     let is_told = run.plan.limits.isolation == Isolation::Phase;
@@ -76,7 +76,7 @@ pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
 pub fn restart_warnings(progress: &Progress) -> Vec<Warning> {
     let words = |(task, state): (&TaskId, &TaskState)| {
         let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
-        let text = format!("{task} {stands}, and is done again all the same; what its branch has is kept then");
+        let text = format!("{task} {stands}, and is done again; what its branch has is kept");
         WarningCode::TaskRestarted.with(text)
     };
     progress.not_landed().map(words).collect()
@@ -101,7 +101,7 @@ pub(super) fn run_start(
 }
 
 /// What the commit that opens a run says.
-pub(super) fn start_message(target: &BranchName, tree: &str) -> Message {
+pub(super) fn start_message(target: &BranchName, tree: &str) -> CommitMessage {
     Step::run_start(tree).message(target.as_str(), "", None, "")
 }
 

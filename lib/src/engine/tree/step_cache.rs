@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::step_scan::{Runs, ScanScope, StepScan};
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Form, Found, Seen, print};
+use crate::progress::{BranchNaming, CandidateStep, StepCommit, print};
 
 /// Changes whenever the layout does, or what is taken from commits.
 const VERSION: &[u8] = b"pleach steps 7\n";
@@ -29,9 +29,9 @@ struct CachedSteps {
 struct KeptStep {
     /// Which of the sets.
     runs: usize,
-    form: Form,
+    form: BranchNaming,
     in_scope: bool,
-    found: Arc<Found>,
+    found: Arc<StepCommit>,
 }
 
 impl CachedSteps {
@@ -52,7 +52,7 @@ impl CachedSteps {
     fn scan(self) -> Option<StepScan> {
         let Self { tip, scope, runs, sets, steps, .. } = self;
         let seen = |KeptStep { runs, form, in_scope, found }| {
-            Some(Seen { runs: Arc::clone(sets.get(runs)?), form, in_scope, found })
+            Some(CandidateStep { runs: Arc::clone(sets.get(runs)?), form, in_scope, found })
         };
         Some(StepScan { tip, steps: steps.into_iter().map(seen).collect::<Option<_>>()?, runs, scope, cut: None })
     }
@@ -103,22 +103,22 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::progress::Place;
+    use crate::progress::StepPlace;
     use crate::step::{Counts, Step, StepKind, TestFacts, TestKind};
 
     fn commit(byte: u8) -> CommitId {
         CommitId::from_bytes([byte; 20])
     }
 
-    fn seen(byte: u8, step: Step, runs: &[u8]) -> Seen {
+    fn seen(byte: u8, step: Step, runs: &[u8]) -> CandidateStep {
         let at = Timestamp::from_second(-1 + i64::from(byte)).unwrap();
         let body = "\u{e4}\n".repeat(byte.into());
         let beside = (byte == 3).then(|| "T1".parse().unwrap()).into_iter().collect();
         let print = u64::MAX - u64::from(byte);
-        let found = Found { commit: commit(byte), at, step, body, on: Place::Target, print, beside };
+        let found = StepCommit { commit: commit(byte), at, step, body, on: StepPlace::Target, print, beside };
         let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
-        let form = [Form::Branch, Form::ShortId, Form::Nothing][usize::from(byte % 3)];
-        Seen { found: Arc::new(found), runs, form, in_scope: byte.is_multiple_of(2) }
+        let form = [BranchNaming::Branch, BranchNaming::ShortId, BranchNaming::Nothing][usize::from(byte % 3)];
+        CandidateStep { found: Arc::new(found), runs, form, in_scope: byte.is_multiple_of(2) }
     }
 
     fn scan() -> StepScan {

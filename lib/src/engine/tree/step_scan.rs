@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::git::{CommitText, HistoryCommit, HistoryParent};
 use crate::ids::{CommitId, SessionId, TaskId};
-use crate::progress::{Form, Found, Place, Seen, print};
+use crate::progress::{BranchNaming, CandidateStep, StepCommit, StepPlace, print};
 use crate::step::{Step, StepKind};
-use crate::trailer::{Message, TurnFacts};
+use crate::trailer::{CommitMessage, TurnFacts};
 
 /// The starts of runs a commit has in its history.
 pub type Runs = Arc<BTreeSet<CommitId>>;
@@ -23,7 +23,7 @@ pub struct StepScan {
     /// That commit.
     pub tip: CommitId,
     /// All step commits made for the target, whichever their tree, oldest first.
-    pub steps: Vec<Seen>,
+    pub steps: Vec<CandidateStep>,
     /// The starts of runs among them that the tip descends from: all.
     pub runs: Runs,
     /// Where steps of the older form begin to count.
@@ -67,7 +67,7 @@ pub enum ScanScope {
 #[derive(Debug)]
 pub struct ScannedSteps {
     /// The steps, oldest first, each with its place in that part.
-    pub steps: Vec<(usize, Seen)>,
+    pub steps: Vec<(usize, CandidateStep)>,
     /// The starts of runs the last commit has in its history, itself included.
     pub runs: Runs,
     /// Whether a step does not name the target in full, so that it only counts in some scope.
@@ -106,7 +106,7 @@ pub fn is_turn(message: &[u8]) -> bool {
 
 /// The facts of a turn, where a message is that of one.
 pub fn turn(message: &[u8]) -> Option<TurnFacts> {
-    TurnFacts::read(&Message::read(&String::from_utf8_lossy(message)))
+    TurnFacts::read(&CommitMessage::read(&String::from_utf8_lossy(message)))
 }
 
 fn is_id(byte: u8) -> bool {
@@ -117,7 +117,7 @@ fn is_id(byte: u8) -> bool {
 /// the target's short id count as long as none goes by its name: behind that one they are another branch's.
 pub fn gather<E>(
     commits: &[HistoryCommit],
-    on: &Place,
+    on: &StepPlace,
     target: Names<'_>,
     outside: &mut dyn FnMut(CommitId) -> Result<Runs, E>,
 ) -> Result<ScannedSteps, E> {
@@ -141,13 +141,13 @@ pub fn gather<E>(
         let mut runs = runs.unwrap_or_else(|| none.clone());
         let read = commit.kept.as_ref().and_then(|kept| read(commit.id, kept, on, target));
         if let Some((found, form)) = read {
-            gathered.needs_scope |= form != Form::Branch;
-            if form == Form::Branch {
+            gathered.needs_scope |= form != BranchNaming::Branch;
+            if form == BranchNaming::Branch {
                 target.short_id = None;
             }
             let is_start = found.step.kind == StepKind::RunStart;
             let found = Arc::new(found);
-            gathered.steps.push((place, Seen { found, runs: Arc::clone(&runs), in_scope: true, form }));
+            gathered.steps.push((place, CandidateStep { found, runs: Arc::clone(&runs), in_scope: true, form }));
             if is_start {
                 runs = Arc::new(runs.iter().copied().chain([commit.id]).collect());
             }
@@ -168,7 +168,7 @@ fn is_decision(step: &Step) -> bool {
 }
 
 /// Has the newest runs of gates tell what they were run without, though it comes before them by its date.
-fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, Seen)]) {
+fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)]) {
     // The tests of a task are done in a session that does other steps as well.
     let others = steps.iter().map(|(_, seen)| &seen.found.step).filter(|step| step.kind != StepKind::Test);
     let of_tasks: BTreeSet<SessionId> = others.filter_map(|step| step.session.clone()).collect();
@@ -182,10 +182,10 @@ fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, Seen)]) {
     }
     for at in newest.into_values() {
         let below = below(commits, steps[at].1.found.commit);
-        let is_below = |(place, _): &&(usize, Seen)| below[*place];
+        let is_below = |(place, _): &&(usize, CandidateStep)| below[*place];
         let known: BTreeSet<u64> = steps[..at].iter().filter(is_below).map(|(_, seen)| seen.found.print).collect();
         // Nobody's decision changes a file.
-        let is_other = |seen: &Seen| !is_decision(&seen.found.step) && !known.contains(&seen.found.print);
+        let is_other = |seen: &CandidateStep| !is_decision(&seen.found.step) && !known.contains(&seen.found.print);
         let others = steps[..at].iter().filter(|(place, seen)| !below[*place] && is_other(seen));
         let beside: BTreeSet<TaskId> = others.filter_map(|(_, seen)| seen.found.step.task.clone()).collect();
         if !beside.is_empty() {
@@ -196,8 +196,8 @@ fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, Seen)]) {
 
 /// Steps in the order of their commits, and by date where none of two is built on the other: what a merge brings may be
 /// older than what was decided meanwhile. A decision wins against a step of the same second: whoever made it knew that.
-fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> {
-    let mut steps: BTreeMap<usize, Seen> = steps.into_iter().collect();
+fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, CandidateStep)>) -> Vec<(usize, CandidateStep)> {
+    let mut steps: BTreeMap<usize, CandidateStep> = steps.into_iter().collect();
     let parents = |commit: &HistoryCommit| {
         let places = commit.parents.iter().filter_map(|parent| match parent {
             HistoryParent::Passed(place) => Some(*place),
@@ -219,7 +219,7 @@ fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, Seen)>) -> Vec<(usize, 
     loop {
         let place = match free.pop() {
             Some(place) => match steps.get(&place) {
-                Some(Seen { found, .. }) => {
+                Some(CandidateStep { found, .. }) => {
                     waiting.push(Reverse((found.at, is_decision(&found.step), place)));
                     continue;
                 }
@@ -243,19 +243,24 @@ fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, Seen)>) -> Vec<(usize, 
 }
 
 /// The step a commit is, and how it names the target. What does not name it in full is read on the target alone.
-pub fn read(commit: CommitId, kept: &CommitText, on: &Place, target: Names<'_>) -> Option<(Found, Form)> {
-    let message = Message::read(&String::from_utf8_lossy(&kept.message));
+pub fn read(
+    commit: CommitId,
+    kept: &CommitText,
+    on: &StepPlace,
+    target: Names<'_>,
+) -> Option<(StepCommit, BranchNaming)> {
+    let message = CommitMessage::read(&String::from_utf8_lossy(&kept.message));
     let by_short_id = || target.short_id.and_then(|id| Step::read(&message, id));
     let (step, form) = match Step::read(&message, target.branch) {
-        Some(step) => (step, Form::Branch),
-        None if *on == Place::Target => match by_short_id() {
-            Some(step) => (step, Form::ShortId),
-            None => (Step::read_old(&message)?, Form::Nothing),
+        Some(step) => (step, BranchNaming::Branch),
+        None if *on == StepPlace::Target => match by_short_id() {
+            Some(step) => (step, BranchNaming::ShortId),
+            None => (Step::read_old(&message)?, BranchNaming::Nothing),
         },
         None => return None,
     };
     let told = !step.passed || step.kind == StepKind::Reset;
-    let found = Found {
+    let found = StepCommit {
         commit,
         at: Timestamp::from_second(kept.seconds).unwrap_or(Timestamp::UNIX_EPOCH),
         step,
@@ -268,10 +273,10 @@ pub fn read(commit: CommitId, kept: &CommitText, on: &Place, target: Names<'_>) 
 }
 
 /// Lets steps that do not name the target in full count only where the base branch's history does not reach: above `base`.
-pub fn limit(commits: &[HistoryCommit], steps: &mut [(usize, Seen)], base: CommitId) {
+pub fn limit(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)], base: CommitId) {
     let below = below(commits, base);
     for (place, seen) in steps {
-        seen.in_scope = !(seen.form != Form::Branch && below[*place]);
+        seen.in_scope = !(seen.form != BranchNaming::Branch && below[*place]);
     }
 }
 
@@ -299,7 +304,7 @@ mod tests {
     fn what_lands_is_read_as_the_history_is() {
         let commit = CommitId::from_bytes([7; 20]);
         let kept = |message: &str, offset| CommitText { seconds: 60, offset, message: message.as_bytes().to_vec() };
-        let gathered = |kept: &CommitText, on: &Place| {
+        let gathered = |kept: &CommitText, on: &StepPlace| {
             let passed = HistoryCommit { id: commit, parents: Vec::new(), kept: Some(kept.clone()), cut_off: false };
             let nothing = &mut |_| Ok::<_, ()>(Runs::default());
             let steps = gather(&[passed], on, Names::branch("main"), nothing).unwrap().steps;
@@ -309,7 +314,7 @@ mod tests {
         let step = format!("task(main@T1@test-fail): tests fail for \"N\"\n\nWhy.\n\n{trailers}");
         let older = format!("task(T1): tests fail for \"N\"\n\nWhy.\n\n{trailers}");
         let passed = "task(main@T1@implement-pass): implement \"N\"\n\nHow.\n\nArborist-Step: implement\n";
-        let places = [Place::Target, Place::Task("T1".parse().unwrap())];
+        let places = [StepPlace::Target, StepPlace::Task("T1".parse().unwrap())];
         for message in [&step, &older, passed, "Mend it\n"] {
             for on in &places {
                 let kept = kept(message, 3600);
@@ -318,10 +323,10 @@ mod tests {
         }
         let [target, branch] = &places;
         let (found, form) = read(commit, &kept(&step, 0), target, Names::branch("main")).unwrap();
-        assert_eq!((found.body.as_str(), &found.on, form), ("Why.", target, Form::Branch));
+        assert_eq!((found.body.as_str(), &found.on, form), ("Why.", target, BranchNaming::Branch));
         assert_ne!(found.print, read(commit, &kept(&step, 3600), target, Names::branch("main")).unwrap().0.print);
         assert_eq!(read(commit, &kept(passed, 0), target, Names::branch("main")).unwrap().0.body, "", "nobody is told");
-        assert_eq!(read(commit, &kept(&older, 0), target, Names::branch("main")).unwrap().1, Form::Nothing);
+        assert_eq!(read(commit, &kept(&older, 0), target, Names::branch("main")).unwrap().1, BranchNaming::Nothing);
         assert_eq!(read(commit, &kept(&older, 0), branch, Names::branch("main")), None, "it names no branch");
     }
 
@@ -340,13 +345,13 @@ mod tests {
         let history: Vec<HistoryCommit> = (0..).zip(history).map(|(at, message)| passed(at, message)).collect();
         let names = Names { branch: "feature/os-47-x", short_id: Some("os-47") };
         let nothing = &mut |_| Ok::<_, ()>(Runs::default());
-        let gathered = gather(&history, &Place::Target, names, nothing).unwrap();
+        let gathered = gather(&history, &StepPlace::Target, names, nothing).unwrap();
         let told: Vec<_> = gathered
             .steps
             .iter()
             .map(|(_, seen)| (seen.found.step.task.as_ref().unwrap().as_str(), seen.form))
             .collect();
-        assert_eq!(told, [("T1", Form::ShortId), ("T2", Form::Branch)]);
+        assert_eq!(told, [("T1", BranchNaming::ShortId), ("T2", BranchNaming::Branch)]);
         assert!(gathered.needs_scope);
     }
 }

@@ -4,7 +4,7 @@ use super::run::TreeRun;
 use super::step_scan::{self, Names};
 use crate::git;
 use crate::ids::{CommitId, RepoPath};
-use crate::progress::{Form, Found, Place};
+use crate::progress::{BranchNaming, StepCommit, StepPlace};
 use crate::step::report;
 
 /// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.
@@ -27,12 +27,12 @@ pub(super) fn chain(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<
 }
 
 /// The steps among them.
-pub(super) fn steps(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+pub(super) fn steps(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
     chain(run, tip, base)?.into_iter().filter_map(|commit| found(run, commit).transpose()).collect()
 }
 
 /// The steps of a branch behind where it left another, oldest first.
-pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, of: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
     steps(run, tip, run.repo.history().merge_base(tip, of)?.unwrap_or(of))
 }
 
@@ -44,8 +44,8 @@ pub(super) fn logs_of(run: &TreeRun, base: CommitId, tip: CommitId) -> Result<Ve
 }
 
 /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
-pub(super) fn found(run: &TreeRun, commit: CommitId) -> Result<Option<Found>, crate::git::Error> {
+pub(super) fn found(run: &TreeRun, commit: CommitId) -> Result<Option<StepCommit>, crate::git::Error> {
     let kept = run.repo.history().message_of(commit)?;
-    let read = step_scan::read(commit, &kept, &Place::Target, Names::branch(run.plan.target.as_str()));
-    Ok(read.filter(|(_, form)| *form == Form::Branch).map(|(found, _)| found))
+    let read = step_scan::read(commit, &kept, &StepPlace::Target, Names::branch(run.plan.target.as_str()));
+    Ok(read.filter(|(_, form)| *form == BranchNaming::Branch).map(|(found, _)| found))
 }

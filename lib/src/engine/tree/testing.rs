@@ -12,7 +12,7 @@ use crate::ids::{BranchName, TaskId};
 use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
-use crate::progress::{Place, Status};
+use crate::progress::{StepPlace, TaskStatus};
 use crate::text::shell_word;
 
 /// What tests a node: a task, or the tasks below it together.
@@ -73,12 +73,12 @@ fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskN
     let gates = tree.gates().into_iter().filter(of_phase);
     let looked_at: BTreeSet<&TaskId> = gates.flat_map(|gate| tree.leaves_below(&gate.id)).collect();
     // One that is part of another phase by now comes with the one it was done in.
-    let place = Place::Phase(phase.clone());
+    let place = StepPlace::Phase(phase.clone());
     let moved = run.progress.finished_on(&place).filter(|task| tree.phase_of(task) != phase);
     let all: Vec<&TaskId> = tree.leaves_below(phase).into_iter().chain(moved).collect();
     let is_done = |leaf: &&TaskId| {
         let state = run.progress.task(leaf);
-        state.status == Status::Complete && !state.skipped
+        state.status == TaskStatus::Complete && !state.skipped
     };
     let parts = all.into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
     parts.filter_map(|leaf| tree.node(leaf))

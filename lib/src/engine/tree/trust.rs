@@ -10,7 +10,7 @@ use super::unfinished::OpenSession;
 use crate::config::{Environment, Resolved};
 use crate::plan;
 use crate::plan::pipeline::Pipeline;
-use crate::trust::{Error, TrustItem, Workplace, commands};
+use crate::trust::{Error, TrustItem, TrustScope, commands};
 
 /// What somebody has to agree to before this run works with its plan and with what was brought here, as
 /// [`TreeRun::open`] and [`TreeRun::brought`] give it. `environment` is what agents and commands get.
@@ -20,11 +20,11 @@ pub fn to_trust(
     environment: &Environment,
     brought: &PendingTrust,
 ) -> Result<Vec<TrustItem>, Error> {
-    let workplace = Workplace { repo: &run.repo, resolved, environment, state_dir: &run.engine.supervisor.state_dir };
+    let workplace = TrustScope { repo: &run.repo, resolved, environment, state_dir: &run.engine.supervisor.state_dir };
     let mut items = workplace.settings();
     items.extend(tests(&run.plan));
     items.extend(commands_of_pipelines(&run.plan));
-    items.extend(workplace.place_of_worktrees());
+    items.extend(workplace.worktree_base());
     items.extend(obeyed_at_starts(&workplace, &run.plan, brought)?);
     items.extend(supplied_by_sessions(&workplace, &brought.left)?);
     Ok(items)
@@ -55,12 +55,12 @@ fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
 
 /// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
 fn obeyed_at_starts(
-    workplace: &Workplace<'_>,
+    workplace: &TrustScope<'_>,
     plan: &TreePlan,
     brought: &PendingTrust,
 ) -> Result<Vec<TrustItem>, Error> {
     let worked: Vec<Pipeline> = plan.used_pipelines().collect();
-    let obeyed = |files| workplace.obeyed(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
+    let obeyed = |files| workplace.agent_files(files, worked.iter().flat_map(|pipeline| pipeline.nodes()));
     let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut items = Vec::new();
     for TaskBase { branch, files } in &brought.starts {
@@ -76,13 +76,13 @@ fn obeyed_at_starts(
 
 /// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
 /// records may have been fetched; all else they are worked with is this clone's.
-fn supplied_by_sessions(workplace: &Workplace<'_>, left: &[OpenSession]) -> Result<Vec<TrustItem>, Error> {
+fn supplied_by_sessions(workplace: &TrustScope<'_>, left: &[OpenSession]) -> Result<Vec<TrustItem>, Error> {
     let mut items = Vec::new();
     for OpenSession { session, task, path, pipeline, at } in left {
         items.extend(commands(pipeline, &format!("{path} as session {session} on {task} recorded it")));
         // Nobody works from a commit that cannot be read.
         for files in at.iter().filter_map(|at| workplace.repo.tree_of(*at).ok()) {
-            items.extend(workplace.obeyed(files, pipeline.agent_nodes())?);
+            items.extend(workplace.agent_files(files, pipeline.agent_nodes())?);
         }
     }
     Ok(items)

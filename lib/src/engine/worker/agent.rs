@@ -348,7 +348,7 @@ async fn report_turn(
         let paths = block(|| differing(worker, &then, &recorded.changes))?;
         if !paths.is_empty() {
             warnings.push(WarningCode::ReplayDiffers.with(format!(
-                "answered from the record, the agent left other files than before it was interrupted: {}",
+                "replayed from the record, the agent produced other files than before it was interrupted: {}",
                 listed(&paths, NAMED)
             )));
         }

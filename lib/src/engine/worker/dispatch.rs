@@ -91,7 +91,7 @@ async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Resu
             let task = tokio::spawn(async move { handler.run(*context).await });
             let outcome = match task.await {
                 Ok(outcome) => outcome,
-                Err(error) => Outcome::fail(format!("the handler of type `{kind}` broke: {error}")),
+                Err(error) => Outcome::fail(format!("the handler of type `{kind}` crashed: {error}")),
             };
             let outcome = worker.within_time(outcome, &cancel);
             if worker.cancel.is_killed() {

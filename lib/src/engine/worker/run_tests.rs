@@ -12,7 +12,7 @@ use crate::engine::task::StepReport;
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{self, Cancel, CommandLimits, CommandSpec, Exit, OutputStream, SpawnError};
-use crate::step::counts::Heard;
+use crate::step::counts::TestOutput;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
 /// The limit on what is kept of a test's output, per stream: one half from its beginning, one from its end.
@@ -139,7 +139,7 @@ async fn run_test(
     command.locks = worker.workspace.locks();
     let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
     command.sandbox = bounds.clone();
-    let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &worker.engine.redactor));
+    let mut heard = [0; 2].map(|_| TestOutput::new(test.framework.as_deref(), &worker.engine.redactor));
     let mut hear = |stream: OutputStream, bytes: &[u8]| heard[stream as usize].push(bytes);
     let output = match worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
         Ok(output) => output,
@@ -149,7 +149,7 @@ async fn run_test(
         }
         Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
     };
-    let (counts, mut failing) = Heard::told(heard);
+    let (counts, mut failing) = TestOutput::summarize(heard);
     if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
         // They are found in what it said.
         failing.clear();

@@ -85,7 +85,7 @@ impl Worker {
             if !undone.lost.is_empty() {
                 let lost = listed(&undone.lost);
                 warnings.push(WarningCode::ReadOnlyLost.with(format!(
-                    "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
+                    "`{node}` must not write, and changed uncommitted files: {lost} cannot be restored"
                 )));
             }
             warnings.extend(undone.warnings);
@@ -145,7 +145,7 @@ impl Worker {
         let after = block(|| self.workspace.look(&own, &kept))?;
         let mut trespass = before.compare(&after, &kept);
         let put_back = block(|| self.workspace.put_back(before, &after, &kept))?;
-        trespass.control.extend(put_back.iter().map(|name| format!("`{name}`, which was put back")));
+        trespass.control.extend(put_back.iter().map(|name| format!("`{name}`, which was restored")));
         self.name_foreign(&trespass.foreign, &mut end.warnings);
         self.tie(&mut end.warnings)?;
         // What was put back differs from what was seen.
@@ -175,7 +175,7 @@ impl Worker {
                 }));
             }
             Err(error) => {
-                warnings.push(WarningCode::SubmodulesUnreadable.with(format!("cannot look into submodules: {error}")))
+                warnings.push(WarningCode::SubmodulesUnreadable.with(format!("cannot check submodules: {error}")))
             }
         }
     }

@@ -104,7 +104,7 @@ async fn a_script_without_an_answer_says_so() {
     let script = Script::parse(SCRIPT).unwrap();
     let said = call(&script, &other, &request(vec![Message::user("task")]), Format::Chat, 1).await;
     let Scripted::Fail { status: 400, message, .. } = said else { panic!("{said:?}") };
-    assert!(message.contains("no script speaks"), "{message}");
+    assert!(message.contains("no script matches"), "{message}");
 }
 
 #[test]

@@ -91,13 +91,13 @@ pub enum Unusable {
     #[error("{0} has no address; set `providers.{0}.base_url`")]
     NoAddress(ProviderName),
     /// The format of its server is not configured.
-    #[error("it is not known what the server of {0} speaks; set `providers.{0}.kind`")]
+    #[error("the API of {0} is unknown; set `providers.{0}.kind`")]
     NoKind(ProviderName),
     /// Its address, or its proxy's, is none.
     #[error("{0}")]
     Address(String),
     /// Its key cannot be sent.
-    #[error("the key in {0} holds characters no key has")]
+    #[error("the key in {0} has invalid characters")]
     Key(String),
     /// One of its headers cannot be sent.
     #[error("the header `{header}` of {provider} cannot be sent: {why}")]
@@ -130,7 +130,7 @@ pub(super) enum FoundKey {
 /// A provider's server, as far as it is known without asking it.
 pub(super) struct ProviderEndpoint<'a> {
     name: &'a ProviderName,
-    given: &'a config::Provider,
+    given: &'a config::ServerSettings,
     environment: &'a Environment,
     known: Option<KnownProvider>,
     pub format: Format,
@@ -139,7 +139,7 @@ pub(super) struct ProviderEndpoint<'a> {
 impl<'a> ProviderEndpoint<'a> {
     pub fn new(
         name: &'a ProviderName,
-        given: &'a config::Provider,
+        given: &'a config::ServerSettings,
         environment: &'a Environment,
     ) -> Result<Self, Unusable> {
         let known = known(name);
@@ -227,7 +227,7 @@ impl<'a> ProviderEndpoint<'a> {
                 None => text.as_str(),
             };
             let value = HeaderValue::from_str(value);
-            let mut value = value.map_err(|_| wrong("its value holds characters no header has".into()))?;
+            let mut value = value.map_err(|_| wrong("its value has invalid characters".into()))?;
             value.set_sensitive(variable.is_some());
             headers.push((name, value));
         }

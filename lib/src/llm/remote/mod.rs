@@ -69,7 +69,7 @@ impl Remote {
     /// The provider of this name. `root` is where a command that prints the key is run.
     pub fn new(
         name: &ProviderName,
-        given: &config::Provider,
+        given: &config::ServerSettings,
         environment: &Environment,
         spawner: &Spawner,
         root: &Path,
@@ -371,8 +371,7 @@ impl RemoteInner {
             Format::Gemini => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
             Format::Responses | Format::Chat => (AUTHORIZATION, format!("Bearer {key}")),
         };
-        let wrong =
-            |_| LlmError::new(ErrorClass::Auth, format!("the key of {} holds characters no key has", self.name));
+        let wrong = |_| LlmError::new(ErrorClass::Auth, format!("the key of {} has invalid characters", self.name));
         let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
         value.set_sensitive(true);
         Ok((name, value))
@@ -389,7 +388,7 @@ impl RemoteInner {
             |name: HeaderName| answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let encoding = header(CONTENT_ENCODING);
         if !matches!(encoding, "" | "identity") {
-            let text = format!("{} answers packed as `{encoding}`, which was not asked for", self.name);
+            let text = format!("{} answered with encoding `{encoding}`, which was not requested", self.name);
             return Err(LlmError::new(ErrorClass::Terminal, text));
         }
         if header(CONTENT_TYPE).starts_with("text/event-stream") {
@@ -397,7 +396,7 @@ impl RemoteInner {
         }
         let body = answer.bytes(LONGEST).await.map_err(|error| failed(&error))?;
         let body: Value = serde_json::from_slice(&body)
-            .map_err(|error| malformed(format!("the answer of {} is no JSON: {error}", self.name)))?;
+            .map_err(|error| malformed(format!("the answer of {} is not JSON: {error}", self.name)))?;
         match self.format.reported_error(&body) {
             Some((kind, message)) => Err(self.refused(model).by_kind(&kind, &message)),
             None => Ok(body),
@@ -438,7 +437,12 @@ impl RemoteInner {
             let Some(chunk) = chunk else { break };
             size += chunk.len();
             if size > LONGEST {
-                let text = format!("the answer of {} has no end; it was left after {} MB", self.name, LONGEST >> 20);
+                let text = format!(
+                    "the answer of {} is too long; reading stopped after {} \
+                     MB",
+                    self.name,
+                    LONGEST >> 20
+                );
                 return Err(LlmError::new(ErrorClass::Terminal, text));
             }
             for event in reader.push(&chunk) {

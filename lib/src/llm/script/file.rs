@@ -176,7 +176,7 @@ fn read_step(step: Spanned<StepYaml>) -> Result<ScriptStep, ScriptError> {
         ));
     }
     if step.hang == Some(false) {
-        return Err(fault_at(&at, "`hang: false` is no step: leave it out"));
+        return Err(fault_at(&at, "`hang: false` is not a step; remove it"));
     }
     let delay = step.delay.as_ref().map(duration).transpose()?.unwrap_or_default();
     if replies {
@@ -257,6 +257,6 @@ fn duration(text: &Spanned<String>) -> Result<Duration, ScriptError> {
     };
     let millis = number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
     millis.map(Duration::from_millis).ok_or_else(|| {
-        fault_at(&text.referenced, format!("`{}` is no duration: write `250ms`, `3s` or `2m`", text.value))
+        fault_at(&text.referenced, format!("`{}` is not a duration; write `250ms`, `3s` or `2m`", text.value))
     })
 }

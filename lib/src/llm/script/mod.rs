@@ -132,7 +132,7 @@ impl Script {
         LlmError::new(
             ErrorClass::Terminal,
             format!(
-                "no script speaks for {}: the file has {}; add one whose `when` holds, or one without `when`",
+                "no script matches {}: the file has {}; add one whose `when` matches, or one without `when`",
                 if facts.is_empty() { "this task".into() } else { facts.join(", ") },
                 names.join(", ")
             ),

@@ -50,8 +50,8 @@ scripts:
     assert_eq!(error.class, ErrorClass::Terminal);
     assert_eq!(
         error.message,
-        "no script speaks for node `review`, visit `1`: the file has second visit, retry, marked, model, one; add one \
-         whose `when` holds, or one without `when`"
+        "no script matches node `review`, visit `1`: the file has second visit, retry, marked, model, one; add one \
+         whose `when` matches, or one without `when`"
     );
 }
 
@@ -197,13 +197,13 @@ fn errors_in_a_script_name_their_position() {
         ),
         ("scripts: [{name: a, steps: [{text: x, error: {status: 1}}]}]", "exactly one of"),
         ("scripts: [{name: a, steps: [{usage: {input: 1}}]}]", "exactly one of"),
-        ("scripts: [{name: a, steps: [{hang: false}]}]", "leave it out"),
+        ("scripts: [{name: a, steps: [{hang: false}]}]", "remove it"),
         ("scripts: [{name: a, steps: [{text: x, tries: 2}]}]", "not to an answer"),
         ("scripts: [{name: a, steps: [{hang: true, usage: {input: 1}}]}]", "belong to an answer"),
         ("scripts: [{name: a, steps: [{hang: true, tries: 0}]}]", "count from 1"),
         ("scripts: [{name: a, steps: [{error: {message: x}}]}]", "its `status` or whether it is `transient`"),
-        ("scripts: [{name: a, steps: [{text: x, delay: soon}]}]", "`soon` is no duration"),
-        ("scripts: [{name: a, steps: [{text: x, delay: 5}]}]", "`5` is no duration"),
+        ("scripts: [{name: a, steps: [{text: x, delay: soon}]}]", "`soon` is not a duration"),
+        ("scripts: [{name: a, steps: [{text: x, delay: 5}]}]", "`5` is not a duration"),
         ("scripts: [{name: a, steps: [{tools: [{a: {}, b: {}}]}]}]", "one per item"),
         ("scripts: [{name: a, steps: [{text: x, usage: {inputs: 1}}]}]", "unknown field `inputs`"),
         ("scripts: [{name: a, when: {nod: x}, steps: [{text: x}]}]", "unknown field `nod`"),
@@ -217,5 +217,5 @@ fn errors_in_a_script_name_their_position() {
         assert!(error.line > 0 || text == "scripts: []", "{text}\n{error}");
     }
     let error = Script::parse("scripts:\n  - name: a\n    steps:\n      - text: x\n        delay: soon\n").unwrap_err();
-    assert_eq!(error.to_string(), "line 5, column 16: `soon` is no duration: write `250ms`, `3s` or `2m`");
+    assert_eq!(error.to_string(), "line 5, column 16: `soon` is not a duration; write `250ms`, `3s` or `2m`");
 }

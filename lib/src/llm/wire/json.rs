@@ -35,7 +35,7 @@ pub(super) fn shape(text: impl Into<String>) -> WireError {
 pub(super) fn object(value: Value, what: &str) -> Result<JsonObject, WireError> {
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(shape(format!("{what} is no object but {}", kind_of(&other)))),
+        other => Err(shape(format!("{what} is not an object but {}", kind_of(&other)))),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn take_list(object: &mut JsonObject, key: &str) -> Result<Vec<Value>
     match object.shift_remove(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(other) => Err(shape(format!("`{key}` is no list but {}", kind_of(&other)))),
+        Some(other) => Err(shape(format!("`{key}` is not a list but {}", kind_of(&other)))),
     }
 }
 

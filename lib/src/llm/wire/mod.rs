@@ -45,6 +45,16 @@ impl Format {
         }
     }
 
+    /// The name of its API, for messages.
+    pub(crate) fn api(self) -> &'static str {
+        match self {
+            Self::Anthropic => "Anthropic Messages",
+            Self::Responses => "OpenAI Responses",
+            Self::Chat => "Chat Completions",
+            Self::Gemini => "Gemini",
+        }
+    }
+
     /// A request's body.
     pub fn encode_request(self, request: &Request, stream: bool) -> Value {
         match self {
@@ -153,7 +163,7 @@ impl Assembler {
             return Ok(());
         }
         let body: Value = serde_json::from_str(&event.data)
-            .map_err(|error| shape(format!("an event of the stream is no JSON: {error}")))?;
+            .map_err(|error| shape(format!("an event of the stream is not JSON: {error}")))?;
         if let Some((kind, message)) = self.format.reported_error(&body) {
             return Err(WireError::Reported { kind, message });
         }

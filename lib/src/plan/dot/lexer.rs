@@ -1,11 +1,11 @@
-//! Text to tokens. What a run of letters means depends on where it stands: after `=` dashes, dots and colons belong to
-//! a bare value, elsewhere `a->b` is three tokens. So the parser asks for one token at a time, in one of two modes.
+//! Text to tokens. What a run of letters means depends on where it is: after `=` dashes, dots and colons belong to a
+//! bare value, elsewhere `a->b` is three tokens. So the parser asks for one token at a time, in one of two modes.
 
 use super::{AttrValue, read_duration};
 use crate::plan::diagnostic::{Diagnostic, Span};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A name, possibly dotted; its text is the span's.
     Word,
     /// A quoted string, unescaped.
@@ -29,9 +29,9 @@ pub(super) enum Kind {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: Span,
-    /// Nothing but blanks and comments stand before it on its line.
+    /// Nothing but blanks and comments are before it on its line.
     pub first_on_line: bool,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Lexer<'s> {
     pub diagnostics: Vec<Diagnostic>,
     /// How many of them are errors.
     pub errors: usize,
-    /// What is read now is skipped anyway: mistakes in it are not told.
+    /// The parser is recovering: errors are not reported.
     pub skipping: bool,
-    /// A string or comment took the rest of the file: what is missing after it is no further mistake.
+    /// A string or comment took the rest of the file: what is missing after it is no further error.
     pub cut_short: bool,
 }
 
@@ -87,7 +87,7 @@ impl<'s> Lexer<'s> {
             self.skip_blanks();
             let start = self.at;
             let first_on_line = std::mem::replace(&mut self.first_on_line, false);
-            let Some(c) = self.peek() else { return self.token(Kind::End, start, first_on_line) };
+            let Some(c) = self.peek() else { return self.token(TokenKind::End, start, first_on_line) };
             let kind = match c {
                 '"' => self.quoted(),
                 _ if is_word(c) => self.word(),
@@ -97,7 +97,7 @@ impl<'s> Lexer<'s> {
                         self.bump_while(|c| !is_word(c) && !c.is_whitespace() && !"\"{}[]=,;:-/#".contains(c));
                         self.at = self.at.max(start + c.len_utf8());
                         let text = &self.source[start..self.at];
-                        self.error(start, self.at, format!("`{text}` has no meaning here"), None);
+                        self.error(start, self.at, format!("unexpected `{text}`"), None);
                         self.first_on_line = first_on_line;
                         continue;
                     }
@@ -124,12 +124,12 @@ impl<'s> Lexer<'s> {
         let token = self.token(kind, start, first_on_line);
         match token.kind {
             // A string without an end is known by its beginning; the rest of the file is no part of it.
-            Kind::Text(_) if self.cut_short => Token { span: Span { start, end: start + 1 }, ..token },
+            TokenKind::Text(_) if self.cut_short => Token { span: Span { start, end: start + 1 }, ..token },
             _ => token,
         }
     }
 
-    fn token(&self, kind: Kind, start: usize, first_on_line: bool) -> Token {
+    fn token(&self, kind: TokenKind, start: usize, first_on_line: bool) -> Token {
         Token { kind, span: Span { start, end: self.at }, first_on_line }
     }
 
@@ -150,7 +150,7 @@ impl<'s> Lexer<'s> {
                         let start = self.at;
                         self.at = self.source.len();
                         self.cut_short = true;
-                        self.error(start, start + 2, "this comment is never closed", Some("add `*/`".into()));
+                        self.error(start, start + 2, "unclosed comment", Some("add `*/`".into()));
                     }
                 }
             } else {
@@ -159,19 +159,19 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn punctuation(&mut self) -> Option<Kind> {
+    fn punctuation(&mut self) -> Option<TokenKind> {
         let rest = self.rest();
         let (kind, length) = match rest.as_bytes() {
-            [b'-', b'>', ..] => (Kind::Arrow, 2),
-            [b'-', b'-', ..] => (Kind::Undirected, 2),
-            [b'{', ..] => (Kind::OpenBrace, 1),
-            [b'}', ..] => (Kind::CloseBrace, 1),
-            [b'[', ..] => (Kind::OpenBracket, 1),
-            [b']', ..] => (Kind::CloseBracket, 1),
-            [b'=', ..] => (Kind::Equals, 1),
-            [b',', ..] => (Kind::Comma, 1),
-            [b';', ..] => (Kind::Semicolon, 1),
-            [b':', ..] => (Kind::Colon, 1),
+            [b'-', b'>', ..] => (TokenKind::Arrow, 2),
+            [b'-', b'-', ..] => (TokenKind::Undirected, 2),
+            [b'{', ..] => (TokenKind::OpenBrace, 1),
+            [b'}', ..] => (TokenKind::CloseBrace, 1),
+            [b'[', ..] => (TokenKind::OpenBracket, 1),
+            [b']', ..] => (TokenKind::CloseBracket, 1),
+            [b'=', ..] => (TokenKind::Equals, 1),
+            [b',', ..] => (TokenKind::Comma, 1),
+            [b';', ..] => (TokenKind::Semicolon, 1),
+            [b':', ..] => (TokenKind::Colon, 1),
             _ => return None,
         };
         self.at += length;
@@ -180,7 +180,7 @@ impl<'s> Lexer<'s> {
 
     /// A name, possibly dotted. What is almost a name is reported and still taken as one, so that the statement
     /// around it can be read.
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> TokenKind {
         let start = self.at;
         loop {
             self.bump_while(is_word);
@@ -199,10 +199,10 @@ impl<'s> Lexer<'s> {
             let message = format!("`{text}` is not a name: ASCII letters, digits and `_`, not starting with a digit");
             self.error(start, self.at, message, fix);
         }
-        Kind::Word
+        TokenKind::Word
     }
 
-    fn quoted(&mut self) -> Kind {
+    fn quoted(&mut self) -> TokenKind {
         let start = self.at;
         self.at += 1;
         let mut text = String::new();
@@ -216,19 +216,19 @@ impl<'s> Lexer<'s> {
                 (None, _) => {
                     self.cut_short = true;
                     let fix = "add the closing `\"`; a quote inside the string is written `\\\"`";
-                    self.error(start, start + 1, "this string is never closed", Some(fix.into()));
-                    return Kind::Text(text);
+                    self.error(start, start + 1, "unclosed string", Some(fix.into()));
+                    return TokenKind::Text(text);
                 }
                 (Some('"'), _) => {
                     self.at += 1;
-                    return Kind::Text(text);
+                    return TokenKind::Text(text);
                 }
                 (Some(_), escaped) => self.escape(escaped, &mut text),
             }
         }
     }
 
-    /// `at` stands on a backslash and `escaped` is the character after it.
+    /// `at` is on a backslash and `escaped` is the character after it.
     fn escape(&mut self, escaped: Option<char>, text: &mut String) {
         self.at += 1 + escaped.map_or(0, char::len_utf8);
         match escaped {
@@ -245,7 +245,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// Everything up to the next separator outside of `<…>`, or the rest of the line when a `<` is never closed.
-    fn html(&mut self) -> Kind {
+    fn html(&mut self) -> TokenKind {
         let mut depth = 0usize;
         for (offset, c) in self.rest().char_indices() {
             match c {
@@ -253,16 +253,16 @@ impl<'s> Lexer<'s> {
                 '>' => depth = depth.saturating_sub(1),
                 ',' | ';' | ']' | '}' | '\n' if depth == 0 => {
                     self.at += offset;
-                    return Kind::Html;
+                    return TokenKind::Html;
                 }
                 _ => {}
             }
         }
         self.bump_while(|c| c != '\n');
-        Kind::Html
+        TokenKind::Html
     }
 
-    fn bare_value(&mut self) -> Kind {
+    fn bare_value(&mut self) -> TokenKind {
         let start = self.at;
         loop {
             self.bump_while(|c| !c.is_whitespace() && !"{}[],;=\"/".contains(c));
@@ -275,11 +275,11 @@ impl<'s> Lexer<'s> {
         }
         let text = &self.source[start..self.at];
         if let Some(value) = read_bare(text) {
-            return Kind::Value(value);
+            return TokenKind::Value(value);
         }
         let end = self.at;
         self.error(start, end, format!("`{text}` is not a value"), Some(format!("write `\"{text}\"`")));
-        Kind::Value(AttrValue::Text(text.to_owned()))
+        TokenKind::Value(AttrValue::Text(text.to_owned()))
     }
 }
 

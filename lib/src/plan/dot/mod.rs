@@ -1,6 +1,6 @@
 //! The text of a pipeline as a document: what was written, in order, each piece with its place.
 //!
-//! [`parse`] never reads a file and never panics; it reports as many mistakes at once as it can tell apart. What the
+//! [`parse`] never reads a file and never panics; it reports as many errors at once as it can tell apart. What the
 //! statements *mean* (defaults, scopes, subgraph classes) is worked out in [`crate::plan::graph`].
 
 mod lexer;
@@ -48,22 +48,22 @@ impl fmt::Display for AttrValue {
 pub struct Ident {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Where it is.
     pub span: Span,
 }
 
 /// `key = value`, in a block or on its own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct AttrEntry {
     /// The name, dotted ones included.
     pub key: Ident,
     /// The value.
     pub value: AttrValue,
-    /// Where the value stands, quotes included.
+    /// Where the value is, quotes included.
     pub value_span: Span,
 }
 
-impl Entry {
+impl AttrEntry {
     /// From the first letter of the key to the end of the value.
     pub fn span(&self) -> Span {
         self.key.span.to(self.value_span)
@@ -72,7 +72,7 @@ impl Entry {
 
 /// What a default block is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum DefaultsFor {
     /// `graph [..]`
     Graph,
     /// `node [..]`
@@ -87,12 +87,12 @@ pub enum Statement {
     /// `graph [..]`, `node [..]`, `edge [..]`: what later declarations in this scope start from.
     Defaults {
         /// What they are for.
-        target: Target,
+        target: DefaultsFor,
         /// The attributes.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
     /// `key = value` on its own.
-    Attribute(Entry),
+    Attribute(AttrEntry),
     /// `subgraph Name { .. }`
     Subgraph {
         /// Its name, where it has one.
@@ -105,21 +105,21 @@ pub enum Statement {
         /// The node.
         id: Ident,
         /// The attributes.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
     /// `a -> b -> c [..]`
     Edge {
         /// The nodes in order, at least two.
         ids: Vec<Ident>,
         /// The attributes of every pair.
-        attrs: Vec<Entry>,
+        attrs: Vec<AttrEntry>,
     },
 }
 
 /// A whole file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    /// The graph's identifier; none when the file does not begin with `digraph Name`.
+    /// The graph's identifier; none when the file does not start with `digraph Name`.
     pub id: Option<Ident>,
     /// Its statements.
     pub statements: Vec<Statement>,

@@ -1,36 +1,37 @@
-//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its mistakes.
+//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so that all errors of a file are
+//! reported at once.
 
-use super::lexer::{Kind, Lexer, Token};
-use super::{Document, Entry, Ident, Statement, Target, is_identifier};
+use super::lexer::{Lexer, Token, TokenKind};
+use super::{AttrEntry, DefaultsFor, Document, Ident, Statement, is_identifier};
 use crate::plan::diagnostic::{Diagnostic, Span};
 
 /// Subgraphs inside subgraphs; far above what anyone writes, far below what overflows the stack.
 const MAX_DEPTH: usize = 64;
 
-/// After this many mistakes the rest is not worth reading.
+/// After this many errors the rest is not worth reading.
 const MAX_ERRORS: usize = 50;
 
 /// Reads a DOT file. The document holds whatever could be understood; it is only sound when no error is reported.
 pub fn parse(source: &str) -> (Document, Vec<Diagnostic>) {
     let mut lexer = Lexer::new(source);
     let token = lexer.next();
-    let mut parser = Parser { source, lexer, token, depth: 0, left_over: None };
+    let mut parser = DotParser { source, lexer, token, depth: 0, left_over: None };
     let document = parser.document();
     let mut diagnostics = parser.lexer.diagnostics;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
     (document, diagnostics)
 }
 
-struct Parser<'s> {
+struct DotParser<'s> {
     source: &'s str,
     lexer: Lexer<'s>,
     token: Token,
     depth: usize,
-    /// A name that was read as an attribute's and turned out to begin the next statement.
+    /// A name that was read as an attribute's and turned out to start the next statement.
     left_over: Option<Span>,
 }
 
-impl Parser<'_> {
+impl DotParser<'_> {
     fn advance(&mut self) -> Token {
         let next = self.lexer.next();
         std::mem::replace(&mut self.token, next)
@@ -41,7 +42,7 @@ impl Parser<'_> {
     }
 
     fn is_word(&self, word: &str) -> bool {
-        self.token.kind == Kind::Word && self.text(self.token.span) == word
+        self.token.kind == TokenKind::Word && self.text(self.token.span) == word
     }
 
     fn error(&mut self, span: Span, message: impl Into<String>) {
@@ -58,11 +59,11 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands at the current token, for a message.
+    /// The current token, for a message.
     fn found(&self) -> String {
         match &self.token.kind {
-            Kind::End => "the end of the file".into(),
-            Kind::Text(_) => "a quoted string".into(),
+            TokenKind::End => "the end of the file".into(),
+            TokenKind::Text(_) => "a quoted string".into(),
             _ => format!("`{}`", self.text(self.token.span)),
         }
     }
@@ -78,24 +79,21 @@ impl Parser<'_> {
         } else if self.is_word("digraph") {
             self.advance();
         } else {
-            let message = format!("a pipeline begins with `digraph Name {{`, found {}", self.found());
+            let message = format!("expected `digraph Name {{`, found {}", self.found());
             self.error(self.token.span, message);
             return Document::default();
         }
         let id = self.graph_id();
-        if self.token.kind != Kind::OpenBrace {
-            let message = format!("`{{` is missing after the graph's name, found {}", self.found());
+        if self.token.kind != TokenKind::OpenBrace {
+            let message = format!("expected `{{` after the graph's name, found {}", self.found());
             self.error(self.token.span, message);
             return Document { id, ..Document::default() };
         }
         let (statements, close) = self.block();
-        if self.token.kind != Kind::End {
+        if self.token.kind != TokenKind::End {
             let again = ["strict", "graph", "digraph"].into_iter().any(|word| self.is_word(word));
-            let message = if again {
-                "a file holds one graph; this is a second one"
-            } else {
-                "nothing may follow the graph's closing `}`"
-            };
+            let message =
+                if again { "a file holds only one graph" } else { "unexpected text after the graph's closing `}`" };
             self.error(self.token.span, message);
         }
         Document { id, statements, close }
@@ -104,23 +102,23 @@ impl Parser<'_> {
     fn graph_id(&mut self) -> Option<Ident> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word if !self.text(span).contains('.') => {
+            TokenKind::Word if !self.text(span).contains('.') => {
                 self.advance();
                 Some(Ident { text: self.text(span).to_owned(), span })
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 let fix = suggest_name(&text, "Pipeline");
                 self.error_with_fix(span, "the graph's name is not quoted", format!("write `digraph {fix} {{`"));
                 Some(Ident { text: fix, span })
             }
             _ => {
-                let message = format!("the graph has no name, found {}", self.found());
+                let message = format!("expected a graph name, found {}", self.found());
                 self.error_with_fix(span, message, "write `digraph Name {`");
-                if self.token.kind == Kind::Word {
+                if self.token.kind == TokenKind::Word {
                     self.advance();
                 }
-                // A stand-in, so that the statements are read and their mistakes told as well.
+                // A are-in, so that the statements are read and their errors told as well.
                 Some(Ident { text: "Pipeline".into(), span })
             }
         }
@@ -136,20 +134,20 @@ impl Parser<'_> {
                     let statement = self.left_over.take().and_then(|span| self.named(span));
                     statements.extend(statement);
                 }
-                Kind::CloseBrace => {
+                TokenKind::CloseBrace => {
                     let close = self.advance().span;
                     return (statements, Some(close));
                 }
-                Kind::End => {
-                    self.unclosed(open, "this `{` is never closed", "add `}`");
+                TokenKind::End => {
+                    self.unclosed(open, "unclosed `{`", "add `}`");
                     return (statements, None);
                 }
-                Kind::Semicolon => {
+                TokenKind::Semicolon => {
                     self.advance();
                 }
                 _ if self.lexer.errors >= MAX_ERRORS => {
                     // Drain, so that the callers see the end as well.
-                    while self.token.kind != Kind::End {
+                    while self.token.kind != TokenKind::End {
                         self.advance();
                     }
                     return (statements, None);
@@ -160,7 +158,7 @@ impl Parser<'_> {
                         Some(statement) => statements.push(statement),
                         None => self.recover(),
                     }
-                    if self.token.span == before && self.token.kind != Kind::End {
+                    if self.token.span == before && self.token.kind != TokenKind::End {
                         self.advance();
                     }
                 }
@@ -168,18 +166,18 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips to where the next statement seems to begin.
+    /// Skips to where the next statement seems to start.
     fn recover(&mut self) {
         self.lexer.skipping = true;
         let mut depth = 0usize;
         let mut first = true;
         loop {
             match self.token.kind {
-                Kind::End => break,
-                Kind::Semicolon | Kind::CloseBrace if depth == 0 => break,
-                Kind::Word | Kind::Text(_) if depth == 0 && self.token.first_on_line && !first => break,
-                Kind::OpenBrace | Kind::OpenBracket => depth += 1,
-                Kind::CloseBrace | Kind::CloseBracket => depth = depth.saturating_sub(1),
+                TokenKind::End => break,
+                TokenKind::Semicolon | TokenKind::CloseBrace if depth == 0 => break,
+                TokenKind::Word | TokenKind::Text(_) if depth == 0 && self.token.first_on_line && !first => break,
+                TokenKind::OpenBrace | TokenKind::OpenBracket => depth += 1,
+                TokenKind::CloseBrace | TokenKind::CloseBracket => depth = depth.saturating_sub(1),
                 _ => {}
             }
             first = false;
@@ -191,7 +189,7 @@ impl Parser<'_> {
     /// One token on, in the mode that fits.
     fn skip(&mut self) {
         self.token = match self.token.kind {
-            Kind::Equals => self.lexer.value(),
+            TokenKind::Equals => self.lexer.value(),
             _ => self.lexer.next(),
         };
     }
@@ -200,13 +198,13 @@ impl Parser<'_> {
     fn statement(&mut self) -> Option<Statement> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word => match self.text(span) {
+            TokenKind::Word => match self.text(span) {
                 "subgraph" => self.subgraph(),
-                "graph" => self.defaults(Target::Graph),
-                "node" => self.defaults(Target::Node),
-                "edge" => self.defaults(Target::Edge),
+                "graph" => self.defaults(DefaultsFor::Graph),
+                "node" => self.defaults(DefaultsFor::Node),
+                "edge" => self.defaults(DefaultsFor::Edge),
                 "digraph" | "strict" => {
-                    self.error(span, "a graph inside a graph is written `subgraph`");
+                    self.error(span, "a nested graph is a `subgraph`");
                     None
                 }
                 _ => {
@@ -214,24 +212,24 @@ impl Parser<'_> {
                     self.named(span)
                 }
             },
-            Kind::Text(text) if self.source[span.end..].trim_start().starts_with('=') => {
+            TokenKind::Text(text) if self.source[span.end..].trim_start().starts_with('=') => {
                 self.advance();
                 self.quoted_key(span, text).and_then(|key| self.entry(key)).map(Statement::Attribute)
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.quoted_name(span, &text);
                 None
             }
-            Kind::OpenBrace => {
+            TokenKind::OpenBrace => {
                 self.error_with_fix(span, "a block on its own is not supported", "write `subgraph {`");
                 self.nested_block().map(|statements| Statement::Subgraph { id: None, statements })
             }
-            Kind::Undirected => {
+            TokenKind::Undirected => {
                 self.undirected(span);
                 None
             }
             _ => {
-                let message = format!("a statement cannot begin with {}", self.found());
+                let message = format!("expected a statement, found {}", self.found());
                 self.error(span, message);
                 None
             }
@@ -256,11 +254,11 @@ impl Parser<'_> {
         Some(Ident { text, span })
     }
 
-    fn defaults(&mut self, target: Target) -> Option<Statement> {
+    fn defaults(&mut self, target: DefaultsFor) -> Option<Statement> {
         let span = self.advance().span;
-        if self.token.kind != Kind::OpenBracket {
+        if self.token.kind != TokenKind::OpenBracket {
             let word = self.text(span).to_owned();
-            let message = format!("`{word}` is a keyword: `[` must follow it, found {}", self.found());
+            let message = format!("expected `[` after the keyword `{word}`, found {}", self.found());
             self.error(span, message);
             return None;
         }
@@ -271,12 +269,12 @@ impl Parser<'_> {
         self.advance();
         let span = self.token.span;
         let id = match self.token.kind.clone() {
-            Kind::OpenBrace => None,
-            Kind::Word => {
+            TokenKind::OpenBrace => None,
+            TokenKind::Word => {
                 self.advance();
                 Some(Ident { text: self.text(span).to_owned(), span })
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 let name = suggest_name(&text, "part");
                 let fix = format!("write `subgraph {name} {{` and `label=\"…\"` inside");
@@ -285,8 +283,8 @@ impl Parser<'_> {
             }
             _ => None,
         };
-        if self.token.kind != Kind::OpenBrace {
-            let message = format!("`{{` is missing after `subgraph`, found {}", self.found());
+        if self.token.kind != TokenKind::OpenBrace {
+            let message = format!("expected `{{` after `subgraph`, found {}", self.found());
             self.error(self.token.span, message);
             return None;
         }
@@ -304,9 +302,9 @@ impl Parser<'_> {
         Some(statements)
     }
 
-    /// A statement that begins with the name at `span`: an attribute, an edge or a node.
+    /// A statement that starts with the name at `span`: an attribute, an edge or a node.
     fn named(&mut self, span: Span) -> Option<Statement> {
-        if self.token.kind == Kind::Equals {
+        if self.token.kind == TokenKind::Equals {
             let key = Ident { text: self.text(span).to_owned(), span };
             return self.entry(key).map(Statement::Attribute);
         }
@@ -314,9 +312,9 @@ impl Parser<'_> {
         let mut ids = vec![first];
         loop {
             match self.token.kind {
-                Kind::Arrow => {}
-                Kind::Undirected => self.undirected(self.token.span),
-                Kind::Colon => {
+                TokenKind::Arrow => {}
+                TokenKind::Undirected => self.undirected(self.token.span),
+                TokenKind::Colon => {
                     let message = "ports are not supported: an edge joins whole nodes";
                     self.error_with_fix(self.token.span, message, "remove the `:` and what follows it");
                     return None;
@@ -327,9 +325,9 @@ impl Parser<'_> {
             ids.push(self.edge_end()?);
         }
         let mut attrs = Vec::new();
-        if self.token.kind == Kind::OpenBracket {
+        if self.token.kind == TokenKind::OpenBracket {
             attrs = self.attributes();
-            while self.token.kind == Kind::OpenBracket {
+            while self.token.kind == TokenKind::OpenBracket {
                 self.error_with_fix(self.token.span, "a statement has one attribute block", "join the two with `,`");
                 attrs.extend(self.attributes());
             }
@@ -353,7 +351,7 @@ impl Parser<'_> {
     fn edge_end(&mut self) -> Option<Ident> {
         let span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Word => {
+            TokenKind::Word => {
                 self.advance();
                 let text = self.text(span);
                 if ["graph", "node", "edge", "subgraph", "digraph", "strict"].contains(&text) {
@@ -362,17 +360,17 @@ impl Parser<'_> {
                 }
                 Some(self.node_id(span))
             }
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
                 self.quoted_name(span, &text);
                 Some(Ident { text: suggest_name(&text, "name"), span })
             }
-            Kind::OpenBrace => {
+            TokenKind::OpenBrace => {
                 self.error_with_fix(span, "an edge leads to one node, not to a group", "write one edge for each node");
                 None
             }
             _ => {
-                let message = format!("an arrow must point to a node, found {}", self.found());
+                let message = format!("expected a node after `->`, found {}", self.found());
                 self.error(span, message);
                 None
             }
@@ -380,10 +378,10 @@ impl Parser<'_> {
     }
 
     /// `[k=v, …]`; the current token is the bracket.
-    fn attributes(&mut self) -> Vec<Entry> {
+    fn attributes(&mut self) -> Vec<AttrEntry> {
         let open = self.advance().span;
         let mut entries = Vec::new();
-        if self.token.kind == Kind::CloseBracket {
+        if self.token.kind == TokenKind::CloseBracket {
             let close = self.advance().span;
             self.error_with_fix(open.to(close), "an attribute block cannot be empty", "remove `[]`");
             return entries;
@@ -392,15 +390,15 @@ impl Parser<'_> {
         loop {
             let (span, first_on_line) = (self.token.span, self.token.first_on_line);
             match self.token.kind.clone() {
-                Kind::CloseBracket => {
+                TokenKind::CloseBracket => {
                     self.advance();
                     return entries;
                 }
-                Kind::Word => {
+                TokenKind::Word => {
                     self.advance();
-                    if first_on_line && matches!(self.token.kind, Kind::Arrow | Kind::OpenBracket) {
+                    if first_on_line && matches!(self.token.kind, TokenKind::Arrow | TokenKind::OpenBracket) {
                         self.left_over = Some(span);
-                        self.unclosed(open, "this `[` is never closed", "add `]`");
+                        self.unclosed(open, "unclosed `[`", "add `]`");
                         return entries;
                     }
                     self.missing_comma(no_comma.take());
@@ -413,7 +411,7 @@ impl Parser<'_> {
                         None => self.recover_attribute(),
                     }
                 }
-                Kind::Text(text) => {
+                TokenKind::Text(text) => {
                     self.advance();
                     self.missing_comma(no_comma.take());
                     match self.quoted_key(span, text).and_then(|key| self.entry(key)) {
@@ -424,8 +422,8 @@ impl Parser<'_> {
                         None => self.recover_attribute(),
                     }
                 }
-                Kind::End | Kind::CloseBrace | Kind::Arrow => {
-                    self.unclosed(open, "this `[` is never closed", "add `]`");
+                TokenKind::End | TokenKind::CloseBrace | TokenKind::Arrow => {
+                    self.unclosed(open, "unclosed `[`", "add `]`");
                     return entries;
                 }
                 _ => {
@@ -441,29 +439,29 @@ impl Parser<'_> {
     /// A missing comma is common in the wild and cannot be misread, so it is only pointed out.
     fn missing_comma(&mut self, span: Option<Span>) {
         if let Some(span) = span {
-            let note = Diagnostic::note("syntax", "a comma is missing before this attribute", span);
+            let note = Diagnostic::note("syntax", "missing comma before this attribute", span);
             self.lexer.report(note.with_fix("add `,`"));
         }
     }
 
-    /// What stands between two attributes; the place of the next one when nothing does.
+    /// What is between two attributes; the place of the next one when nothing does.
     fn separator(&mut self) -> Option<Span> {
         let span = self.token.span;
         match self.token.kind {
-            Kind::Comma => {
+            TokenKind::Comma => {
                 self.advance();
-                if self.token.kind == Kind::CloseBracket {
-                    let note = Diagnostic::note("syntax", "the comma after the last attribute is not needed", span);
+                if self.token.kind == TokenKind::CloseBracket {
+                    let note = Diagnostic::note("syntax", "trailing comma after the last attribute", span);
                     self.lexer.report(note.with_fix("remove `,`"));
                 }
                 None
             }
-            Kind::Semicolon => {
+            TokenKind::Semicolon => {
                 self.advance();
                 self.error_with_fix(span, "attributes are separated by commas", "write `,`");
                 None
             }
-            Kind::Word | Kind::Text(_) => Some(span),
+            TokenKind::Word | TokenKind::Text(_) => Some(span),
             _ => None,
         }
     }
@@ -472,12 +470,12 @@ impl Parser<'_> {
         self.lexer.skipping = true;
         loop {
             match self.token.kind {
-                Kind::Comma | Kind::Semicolon => {
+                TokenKind::Comma | TokenKind::Semicolon => {
                     self.lexer.skipping = false;
                     self.advance();
                     return;
                 }
-                Kind::CloseBracket | Kind::CloseBrace | Kind::Arrow | Kind::End => break,
+                TokenKind::CloseBracket | TokenKind::CloseBrace | TokenKind::Arrow | TokenKind::End => break,
                 _ => self.skip(),
             }
         }
@@ -485,27 +483,27 @@ impl Parser<'_> {
     }
 
     /// `= value` after `key`; the current token is what follows the key.
-    fn entry(&mut self, key: Ident) -> Option<Entry> {
-        if self.token.kind != Kind::Equals {
-            let message = format!("`=` is missing after the attribute `{}`, found {}", key.text, self.found());
+    fn entry(&mut self, key: Ident) -> Option<AttrEntry> {
+        if self.token.kind != TokenKind::Equals {
+            let message = format!("expected `=` after the attribute `{}`, found {}", key.text, self.found());
             self.error(key.span, message);
             return None;
         }
         self.token = self.lexer.value();
         let value_span = self.token.span;
         match self.token.kind.clone() {
-            Kind::Text(text) => {
+            TokenKind::Text(text) => {
                 self.advance();
-                Some(Entry { key, value: super::AttrValue::Text(text), value_span })
+                Some(AttrEntry { key, value: super::AttrValue::Text(text), value_span })
             }
-            Kind::Value(value) => {
+            TokenKind::Value(value) => {
                 self.advance();
-                Some(Entry { key, value, value_span })
+                Some(AttrEntry { key, value, value_span })
             }
-            Kind::Html => {
+            TokenKind::Html => {
                 self.advance();
                 self.error_with_fix(value_span, "HTML values are not supported", "write a quoted string");
-                Some(Entry { key, value: super::AttrValue::Text(String::new()), value_span })
+                Some(AttrEntry { key, value: super::AttrValue::Text(String::new()), value_span })
             }
             _ => {
                 let message = format!("the attribute `{}` has no value", key.text);

@@ -160,7 +160,7 @@ fn spans_point_at_what_was_written() {
 }
 
 #[test]
-fn the_brace_that_closes_the_graph_is_told_from_all_others() {
+fn the_closing_brace_of_the_graph_is_found() {
     for (source, at) in [
         ("digraph G { a [label=\"}\"] }", 26),
         ("digraph G { subgraph s { a } }\n// the end of } G", 29),
@@ -227,7 +227,7 @@ fn what_the_dialect_leaves_out_is_named() {
         fix: write `digraph`
 
     digraph { a }
-    1:9 error syntax: the graph has no name, found `{`
+    1:9 error syntax: expected a graph name, found `{`
         fix: write `digraph Name {`
 
     digraph "my graph" { a }
@@ -235,19 +235,19 @@ fn what_the_dialect_leaves_out_is_named() {
         fix: write `digraph my_graph {`
 
     digraph G { a } digraph H { b }
-    1:17 error syntax: a file holds one graph; this is a second one
+    1:17 error syntax: a file holds only one graph
 
     digraph G { a } trailing
-    1:17 error syntax: nothing may follow the graph's closing `}`
+    1:17 error syntax: unexpected text after the graph's closing `}`
 
     digraph G
-    1:10 error syntax: `{` is missing after the graph's name, found the end of the file
+    1:10 error syntax: expected `{` after the graph's name, found the end of the file
 
     pipeline G {}
-    1:1 error syntax: a pipeline begins with `digraph Name {`, found `pipeline`
+    1:1 error syntax: expected `digraph Name {`, found `pipeline`
 
 
-    1:1 error syntax: a pipeline begins with `digraph Name {`, found the end of the file
+    1:1 error syntax: expected `digraph Name {`, found the end of the file
 
     digraph G { a -- b }
     1:15 error syntax: `--` joins nodes of an undirected graph
@@ -309,7 +309,7 @@ fn what_the_dialect_leaves_out_is_named() {
     1:16 error syntax: the name of an attribute cannot be empty
 
     digraph G { a [label] }
-    1:16 error syntax: `=` is missing after the attribute `label`, found `]`
+    1:16 error syntax: expected `=` after the attribute `label`, found `]`
 
     digraph G { a [label=] }
     1:16 error syntax: the attribute `label` has no value
@@ -342,18 +342,18 @@ fn what_the_dialect_leaves_out_is_named() {
     1:18 error syntax: `node` is a keyword, not a node
 
     digraph G { node -> a }
-    1:13 error syntax: `node` is a keyword: `[` must follow it, found `->`
+    1:13 error syntax: expected `[` after the keyword `node`, found `->`
 
     digraph G { a -> }
-    1:18 error syntax: an arrow must point to a node, found `}`
+    1:18 error syntax: expected a node after `->`, found `}`
 
     digraph G { a @ b }
-    1:15 error syntax: `@` has no meaning here
+    1:15 error syntax: unexpected `@`
     "##);
 }
 
 #[test]
-fn one_reading_tells_all_mistakes() {
+fn all_errors_are_reported_in_one_pass() {
     let source = r#"
 strict digraph G {
     a [label=<b>x</b>, timeout=9x, prompt="ok"]
@@ -379,9 +379,9 @@ strict digraph G {
         fix: write `c_d`, and the text as its `label`
     6:10 error syntax: an edge leads to one node, not to a group
         fix: write one edge for each node
-    8:7 error syntax: this `[` is never closed
+    8:7 error syntax: unclosed `[`
         fix: add `]`
-    10:15 error syntax: this string is never closed
+    10:15 error syntax: unclosed string
         fix: add the closing `"`; a quote inside the string is written `\"`
     "#);
     let (document, _) = parse(source);
@@ -393,9 +393,9 @@ strict digraph G {
 fn missing_and_trailing_commas_are_only_pointed_out() {
     let source = "digraph G { a [\n label=\"x\"\n prompt=\"y\",\n] }";
     assert_snapshot!(findings(source), @r"
-    3:2 note syntax: a comma is missing before this attribute
+    3:2 note syntax: missing comma before this attribute
         fix: add `,`
-    3:12 note syntax: the comma after the last attribute is not needed
+    3:12 note syntax: trailing comma after the last attribute
         fix: remove `,`
     ");
     let (document, _) = parse(source);

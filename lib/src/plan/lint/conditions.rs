@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::words::CORE_OUTCOMES;
+use super::attributes::CORE_OUTCOMES;
 use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::pipeline::{Edge, Pipeline};
@@ -59,7 +59,7 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) -> BTreeSe
     misspelt
 }
 
-/// Where the condition of an edge stands.
+/// Where the condition of an edge is.
 pub(super) fn place(edge: &Edge) -> Span {
     edge.attrs.get("condition").map_or(edge.span.0, |attr| attr.span)
 }
@@ -93,7 +93,7 @@ fn joining_word(edge: &Edge, key: &str, literal: &str) -> Option<(&'static str, 
     [("and", "&&"), ("or", "||"), ("&", "&&"), ("|", "||")].into_iter().find(|(word, _)| joins(word))
 }
 
-/// Whether a text begins with a key and an operator.
+/// Whether a text starts with a key and an operator.
 fn is_comparison(text: &str) -> bool {
     let rest = text.trim_start().trim_start_matches(|c: char| c.is_alphanumeric() || "_.-".contains(c));
     let has_key = rest.len() < text.trim_start().len();

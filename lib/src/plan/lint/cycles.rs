@@ -100,7 +100,6 @@ fn losing_edge(pipeline: &Pipeline, node: &Node) -> Option<Diagnostic> {
     Some(warning.at_edge(&loser.from, &loser.to).with_fix(fix))
 }
 
-/// Limits of 0.
 fn limits(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     let limit = |attrs: &Attrs, key: &str, value: Option<u32>, span: Span| {
         let span = attrs.get(key).map_or(span, |attr| attr.span);

@@ -67,7 +67,7 @@ fn ends(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
     }
     if pipeline.outgoing(&node.id).next().is_none() {
         let message = format!("`{}` has no outgoing edge", node.id);
-        let fix = "add an edge: a run ends well only at its exit";
+        let fix = "add an edge; a run succeeds only at its exit";
         found.push(Diagnostic::warning("dead_end", message, node.span.0).at_node(&node.id).with_fix(fix));
     }
 }

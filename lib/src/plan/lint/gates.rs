@@ -1,4 +1,4 @@
-//! Gates: choices that cannot be told apart, and defaults that are none of them.
+//! Gates: choices that cannot be distinguished, and defaults that are none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,41 +3,28 @@
 //! Rules about single attributes (`attribute_type`, `condition_syntax`, `stylesheet_syntax`, `fidelity_valid`,
 //! `edge_target_exists`, `alias`, …) report while the file is read, in [`crate::plan::load`].
 
+mod attributes;
 mod conditions;
 mod cycles;
 mod files;
 mod flow;
 mod gates;
+mod known_names;
 mod outcome;
 mod parallel;
 mod tasks;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub(super) use files::{child_file, missing_children};
 pub use tasks::task_pipeline;
 
-use std::collections::BTreeSet;
-
 use crate::plan::diagnostic::{Diagnostic, each_once};
 use crate::plan::pipeline::{HandlerKind, Pipeline};
 
-pub use words::CORE_OUTCOMES;
-
-/// What the embedding program has to offer. `None` means it does not know, and nothing is said about it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Agents that are configured or built in, by name.
-    pub agents: Option<BTreeSet<String>>,
-    /// Models that are configured, by name or role.
-    pub models: Option<BTreeSet<String>>,
-    /// Providers of models, by name.
-    pub providers: Option<BTreeSet<String>>,
-    /// Handlers registered for `type` attributes of one's own.
-    pub handlers: BTreeSet<String>,
-}
+pub use attributes::CORE_OUTCOMES;
+pub use known_names::KnownNames;
 
 /// A rule of the embedding program's own.
 pub trait LintRule {
@@ -49,7 +36,7 @@ pub trait LintRule {
 }
 
 /// Everything the built-in rules and `extra` find, in the order of the file.
-pub fn check(pipeline: &Pipeline, known: &Known, extra: &[&dyn LintRule]) -> Vec<Diagnostic> {
+pub fn check(pipeline: &Pipeline, known: &KnownNames, extra: &[&dyn LintRule]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     flow::check(pipeline, &mut found);
     cycles::check(pipeline, &mut found);
@@ -58,7 +45,7 @@ pub fn check(pipeline: &Pipeline, known: &Known, extra: &[&dyn LintRule]) -> Vec
     outcome::check(pipeline, &misspelt, &mut found);
     templates::check(pipeline, &mut found);
     parallel::check(pipeline, &mut found);
-    words::check(pipeline, known, &mut found);
+    attributes::check(pipeline, known, &mut found);
     for rule in extra {
         found.extend(rule.apply(pipeline));
     }

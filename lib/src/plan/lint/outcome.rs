@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attributes::CORE_OUTCOMES;
 use super::conditions::place;
-use super::words::CORE_OUTCOMES;
 use crate::ids::NodeId;
 use crate::plan::condition::{Condition, Expr, Op};
 use crate::plan::diagnostic::{Diagnostic, Span};
@@ -16,7 +16,7 @@ enum Outcomes {
     Of(BTreeSet<String>),
 }
 
-/// A set that grows past this says nothing a person would want to read.
+/// A larger set is not worth listing.
 const MAX_OUTCOMES: usize = 16;
 
 impl Outcomes {
@@ -66,7 +66,7 @@ pub(super) fn check(pipeline: &Pipeline, misspelt: &BTreeSet<Span>, found: &mut 
     }
 }
 
-/// A node that succeeds must have an edge to follow, unless it is known to say something else.
+/// A node that succeeds must have an edge to follow, unless its outcome is known to be another.
 fn success_leads_on(pipeline: &Pipeline, node: &Node) -> Option<Diagnostic> {
     let works = matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Conditional);
     let conditions: Vec<&Expr> =
@@ -111,7 +111,7 @@ fn sources<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Option<Vec<&'a Node>> 
     (!sources.is_empty()).then_some(sources)
 }
 
-/// Whether a node may end with one of these words: somebody tells its agent to, or its command can write them.
+/// Whether a node may end with one of these outcomes: its prompt names them, or its command can write them.
 fn may_say(node: &Node, words: &[&str]) -> bool {
     let own = || words.iter().filter(|word| !CORE_OUTCOMES.contains(*word));
     let names = |text: &str| own().any(|word| text.to_lowercase().contains(&word.to_lowercase()));
@@ -178,7 +178,7 @@ fn outcomes(pipeline: &Pipeline) -> BTreeMap<&NodeId, Outcomes> {
     let mut open: Vec<&NodeId> = pipeline.nodes().iter().map(|node| &node.id).collect();
     while let Some(id) = open.pop() {
         for edge in pipeline.outgoing(id).filter(|edge| is_branch(&edge.to)) {
-            let passed = passed_on(edge, &seen[id]);
+            let passed = outcomes_along(edge, &seen[id]);
             if seen.get_mut(&edge.to).is_some_and(|there| there.add(&passed)) {
                 open.push(&edge.to);
             }
@@ -188,7 +188,7 @@ fn outcomes(pipeline: &Pipeline) -> BTreeMap<&NodeId, Outcomes> {
 }
 
 /// The outcomes that can come along an edge: those its source has, or the one its condition asks for.
-fn passed_on(edge: &Edge, source: &Outcomes) -> Outcomes {
+fn outcomes_along(edge: &Edge, source: &Outcomes) -> Outcomes {
     let Some(condition) = &edge.condition else { return source.clone() };
     let parts = match condition.expr() {
         Expr::All(parts) => parts.as_slice(),
@@ -236,11 +236,11 @@ fn contradiction(parts: &[Expr]) -> Option<String> {
     }
     parts.iter().find_map(|part| match part {
         Expr::Compare { key, op: Op::NotEqual, literal } if required.get(key.as_str()) == Some(&literal.as_str()) => {
-            Some(format!("`{key}` cannot be `{literal}` and not be it"))
+            Some(format!("`{key}` cannot both be and not be `{literal}`"))
         }
         Expr::Not(inner) => match &**inner {
             Expr::Compare { key, op: Op::Equal, literal } if required.get(key.as_str()) == Some(&literal.as_str()) => {
-                Some(format!("`{key}` cannot be `{literal}` and not be it"))
+                Some(format!("`{key}` cannot both be and not be `{literal}`"))
             }
             _ => None,
         },

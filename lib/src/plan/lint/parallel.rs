@@ -30,7 +30,7 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
                 let inputs = pipeline.incoming(&node.id).count();
                 if inputs < 2 {
                     let has = if inputs == 0 { "no input" } else { "one input" };
-                    let message = format!("the fan-in `{}` has {has}: there is nothing to bring together", node.id);
+                    let message = format!("the fan-in `{}` has {has}: there is nothing to merge", node.id);
                     let fix = "lead every branch of the fan-out to it";
                     found.push(
                         Diagnostic::warning("fan_in_inputs", message, node.span.0).at_node(&node.id).with_fix(fix),

@@ -7,15 +7,15 @@ use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 /// Why nothing may lead back.
-const ONE_PASS: &str = "an attempt at a task is one pass without circles";
+const ONE_PASS: &str = "the pipeline of a task must not loop";
 
-/// What pleach calls steps of its own, and their ends.
+/// Reserved step names: pleach's own steps and their ends.
 const TAKEN: [&str; 5] = ["complete", "failed", "reset", "run-start", "skipped"];
 
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
 ///
-/// An attempt is one pass, so it must not go in circles: the run over the tree begins the next attempt, and counts it.
-/// A step has one node, because a task goes on behind it after an interruption.
+/// An attempt is one pass, so it must not go in circles: the run over the tree starts the next attempt, and counts it.
+/// A step has one node, because a task continues after it after an interruption.
 pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut steps: BTreeMap<&str, &Node> = BTreeMap::new();
@@ -27,17 +27,17 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
         } else if StepName::new(step).is_err() {
             found.push(refuse(format!("`{step}` cannot be the name of a step: use a-z, 0-9 and `-`")));
         } else if TAKEN.contains(&step) {
-            found.push(refuse(format!("`{step}` cannot be the name of a step: {} are taken", TAKEN.join(", "))));
+            found.push(refuse(format!("`{step}` cannot be the name of a step: {} are reserved", TAKEN.join(", "))));
         } else if let Some(other) = steps.insert(step, node) {
             found.push(refuse(format!("`{}` and `{}` are both the step `{step}`", other.id, node.id)));
         }
     }
     if steps.is_empty() {
-        let why = "no node has a `step`, so nothing of an attempt would be committed";
+        let why = "no node has a `step`, so an attempt would commit nothing";
         found.push(Diagnostic::error("task_steps", why, pipeline.span.0));
     }
-    if let Some(node) = circle(pipeline) {
-        let why = format!("the way leads back to `{}`; {ONE_PASS}", node.id);
+    if let Some(node) = find_cycle(pipeline) {
+        let why = format!("an edge leads back to `{}`; {ONE_PASS}", node.id);
         found.push(Diagnostic::error("task_acyclic", why, node.span.0).at_node(&node.id));
     }
     found.extend(jumps_back(pipeline));
@@ -59,7 +59,7 @@ pub(super) fn no_step(node: &Node) -> Option<String> {
     ))
 }
 
-/// Retry targets that lead back: they would begin the pass again where nobody counts it as an attempt.
+/// Retry targets that lead back: they would repeat the pass without counting an attempt.
 fn jumps_back(pipeline: &Pipeline) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (key, target) in
@@ -104,7 +104,7 @@ fn leads_to(pipeline: &Pipeline, from: &NodeId, to: &NodeId) -> bool {
 }
 
 /// A node the run could come to twice.
-fn circle(pipeline: &Pipeline) -> Option<&Node> {
+fn find_cycle(pipeline: &Pipeline) -> Option<&Node> {
     let mut waiting: BTreeMap<&NodeId, usize> =
         pipeline.nodes().iter().map(|node| (&node.id, pipeline.incoming(&node.id).count())).collect();
     let mut free: Vec<&NodeId> = waiting.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
@@ -119,7 +119,7 @@ fn circle(pipeline: &Pipeline) -> Option<&Node> {
             }
         }
     }
-    // What is left is in a circle or behind one. Against the edges the way leads into it, and round.
+    // What is left is in a circle or after one. Against the edges the way leads into it, and round.
     let mut at = *waiting.keys().next()?;
     let mut passed = BTreeSet::new();
     while passed.insert(at) {

@@ -7,10 +7,10 @@ use crate::plan::diagnostic::show;
 use crate::plan::{Inputs, validate};
 
 fn findings(source: &str) -> String {
-    findings_with(source, &Known::default())
+    findings_with(source, &KnownNames::default())
 }
 
-fn findings_with(source: &str, known: &Known) -> String {
+fn findings_with(source: &str, known: &KnownNames) -> String {
     let (_, diagnostics) = validate(source, &Inputs::default(), known);
     show(source, &diagnostics)
 }
@@ -43,7 +43,7 @@ fn there_is_one_start_and_one_exit() {
     1:9 error terminal_node: the pipeline has no exit node
         fix: add `exit [shape=Msquare]`
     1:13 warning dead_end [a]: `a` has no outgoing edge
-        fix: add an edge: a run ends well only at its exit
+        fix: add an edge; a run succeeds only at its exit
 
     digraph G { start -> end  start [label=s] end [label=e] }
 
@@ -109,7 +109,7 @@ a -> bb",
     );
     assert_snapshot!(findings(&source), @r#"
     5:1 warning dead_end [b]: `b` has no outgoing edge
-        fix: add an edge: a run ends well only at its exit
+        fix: add an edge; a run succeeds only at its exit
     7:1 warning one_edge_taken [a -> exit]: `a` has several edges without a condition; only the one to `b` is taken
         fix: give them conditions or labels, or run them side by side with `shape=component`
     8:1 error start_no_incoming [a -> start]: an edge leads back to the start node `start`
@@ -161,7 +161,7 @@ fork -> c -> exit
 join -> lonely -> exit",
     );
     assert_snapshot!(findings(&source), @r"
-    10:1 warning fan_in_inputs [lonely]: the fan-in `lonely` has one input: there is nothing to bring together
+    10:1 warning fan_in_inputs [lonely]: the fan-in `lonely` has one input: there is nothing to merge
         fix: lead every branch of the fan-out to it
     14:1 warning fan_out_joins [fork -> c]: the branch from `fork` to `c` never reaches a fan-in
         fix: lead it to a node with `shape=tripleoctagon`
@@ -223,7 +223,7 @@ q -> p",
     12:12 warning condition_can_hold [d -> exit]: the condition `outcome=approved` can never hold: the outcome here is `fail`, `partial_success`, `retry`, `skipped`, `success`
     15:12 warning condition_can_hold [e -> exit]: the condition `outcome=fail` can never hold: the outcome here is `success`
     17:12 warning condition_can_hold [p -> exit]: the condition `outcome=a && outcome=b` can never hold: `outcome` cannot be both `a` and `b`
-    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot be `1` and not be it
+    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot both be and not be `1`
     19:12 warning condition_can_hold [p -> exit]: the condition `(x=1 && x=2) || (y=1 && y=2)` can never hold: `y` cannot be both `1` and `2`
     ");
 }
@@ -246,7 +246,7 @@ a -> exit [conditon=\"outcome=success\", penwidth=2]",
 }
 
 #[test]
-fn misspelt_shapes_are_pointed_out_and_shapes_of_graphviz_are_not() {
+fn misspelt_shapes_are_reported_and_graphviz_shapes_are_not() {
     let source = around(
         "a [shape=parallelogramm, label=a]
 b [shape=hexagn, label=b]
@@ -314,7 +314,7 @@ c [prompt=x, agent=\"command:cat\"]
 e [prompt=x, type=special]
 start -> a -> b -> c -> e -> exit",
     );
-    let known = Known {
+    let known = KnownNames {
         agents: set(&["builtin", "claude"]),
         models: set(&["cheap", "smart"]),
         providers: set(&["gemini", "openai"]),
@@ -345,7 +345,7 @@ fn rules_of_ones_own_run_too() {
     }
     let source = around("t [shape=parallelogram, tool_command=ls]\nstart -> t -> exit");
     let (pipeline, _) = crate::plan::load(&source, &Inputs::default(), &[]);
-    let found = check(&pipeline.unwrap(), &Known::default(), &[&NoTools]);
+    let found = check(&pipeline.unwrap(), &KnownNames::default(), &[&NoTools]);
     assert_eq!(show(&source, &found), "4:1 error no_tools [t]: no tools here");
 }
 
@@ -363,7 +363,7 @@ fork -> a -> join
 fork -> b -> join
 join -> m -> exit",
     );
-    let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &Known::default());
+    let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &KnownNames::default());
     assert!(!diagnostics.iter().any(Diagnostic::is_error), "{}", show(&source, &diagnostics));
     assert_snapshot!(show(&source, &unsupported(&pipeline.unwrap())), @r"
     4:8 error unsupported: `tool_hooks.pre` cannot be run by this version of pleach yet
@@ -372,7 +372,7 @@ join -> m -> exit",
     8:1 error unsupported [join]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
     9:1 error unsupported [m]: a manager loop (`shape=house`) cannot be run by this version of pleach yet
     ");
-    let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &Known::default());
+    let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &KnownNames::default());
     assert_eq!(unsupported(&plain.unwrap()), []);
 }
 
@@ -399,7 +399,7 @@ start -> a -> b -> c -> d -> e -> exit",
         let found = found.iter().filter(|found| found.rule == rule);
         found.map(|found| found.message.split(": only agents").next().unwrap_or_default().to_owned()).collect()
     };
-    let (pipeline, warned) = validate(&source, &Inputs::default(), &Known::default());
+    let (pipeline, warned) = validate(&source, &Inputs::default(), &KnownNames::default());
     assert_eq!(told(&warned, "step_on_working_nodes"), expected);
     assert!(!warned.iter().any(Diagnostic::is_error), "{}", show(&source, &warned));
     let refused = task_pipeline(&pipeline.unwrap());
@@ -407,14 +407,14 @@ start -> a -> b -> c -> d -> e -> exit",
     assert!(refused.iter().all(Diagnostic::is_error), "{}", show(&source, &refused));
     // What is no step is none that would be committed.
     let asks = around("c [shape=hexagon, step=ask]\nstart -> c -> exit");
-    let (pipeline, _) = validate(&asks, &Inputs::default(), &Known::default());
+    let (pipeline, _) = validate(&asks, &Inputs::default(), &KnownNames::default());
     let refused = show(&asks, &task_pipeline(&pipeline.unwrap()));
     assert!(refused.contains("no node has a `step`"), "{refused}");
 }
 
 #[test]
-fn the_time_it_takes_grows_with_the_graph_and_no_faster() {
-    // Every node has a mistake that is looked up among all names; quadratic work would not go unnoticed.
+fn linting_time_grows_linearly_with_the_graph() {
+    // Every node has an error that is looked up among all names; quadratic work would not go unnoticed.
     let nodes = 5_000;
     let mut body = String::new();
     for n in 0..nodes {
@@ -422,6 +422,6 @@ fn the_time_it_takes_grows_with_the_graph_and_no_faster() {
         body.push_str(&format!("n{n} -> n{} [condition=\"outcome=o{n}\"]\n", n + 1));
         body.push_str(&format!("n{n} -> m{n}\n"));
     }
-    let (_, diagnostics) = validate(&around(&body), &Inputs::default(), &Known::default());
+    let (_, diagnostics) = validate(&around(&body), &Inputs::default(), &KnownNames::default());
     assert!(diagnostics.len() > nodes);
 }

@@ -2,81 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lines;
-use super::outline::{Outline, Place};
-use crate::ids::TaskId;
-
-/// That one thing is to be done before another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Link {
-    pub place: Place,
-    pub before: String,
-    pub after: String,
-}
+use super::dependency_line::Dependency;
+use super::location::SpecLocation;
+use super::outline::Outline;
 
 /// What each node waits for, in the order it was said, and the line that says so.
-pub(super) type Waits = BTreeMap<usize, Vec<(usize, Place)>>;
+pub(super) type DependencyMap = BTreeMap<usize, Vec<(usize, SpecLocation)>>;
 
-/// Reads one line. `A → B` puts A before B, `A -> B` lets A depend on B; both may have lists on either side and go on.
-pub(super) fn read(place: Place, line: &str) -> Result<Vec<Link>, String> {
-    let text = content(line);
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let arrow = match (text.contains('→'), text.contains("->")) {
-        (true, false) => "→",
-        (false, true) => "->",
-        (true, true) => {
-            return Err("`→` and `->` in one line: `A → B` puts A before B, `A -> B` lets A depend on B".to_owned());
-        }
-        (false, false) => return Err(format!("`{text}` is no dependency: write `A → B, C` to put A before B and C")),
-    };
-    let sides: Vec<Vec<String>> = text.split(arrow).map(side).collect::<Result<_, _>>()?;
-    let mut links = Vec::new();
-    for pair in sides.windows(2) {
-        let (before, after) = if arrow == "→" { (&pair[0], &pair[1]) } else { (&pair[1], &pair[0]) };
-        let each = after.iter().flat_map(|after| before.iter().map(move |before| (before.clone(), after.clone())));
-        links.extend(each.map(|(before, after)| Link { place, before, after }));
-    }
-    Ok(links)
-}
-
-/// A line without its bullet, marks and comment; nothing of it when it only orders the others for the eye.
-fn content(line: &str) -> &str {
-    let line = line.trim();
-    let mut marks = line.chars().filter(|c| *c != ' ').peekable();
-    let mark = marks.peek().copied().filter(|mark| "-*_".contains(*mark));
-    let is_rule = line.len() >= 3 && mark.is_some_and(|mark| marks.all(|c| c == mark));
-    if is_rule {
-        return "";
-    }
-    let line = ["- ", "* ", "+ "].into_iter().find_map(|bullet| line.strip_prefix(bullet)).unwrap_or(line);
-    let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with(char::is_whitespace) || *at == 0);
-    let line = comment.map_or(line, |(at, _)| &line[..at]).trim();
-    let caption = line.ends_with(':') && line.starts_with("Within ");
-    if caption { "" } else { line }
-}
-
-/// The ids on one side of an arrow.
-fn side(text: &str) -> Result<Vec<String>, String> {
-    let names = text.split(',').map(|name| name.trim().trim_matches(['*', '`']).trim());
-    let ids = names.map(|name| match lines::phase(name) {
-        Some((number, "")) => Ok(format!("phase{number}")),
-        _ if name.is_empty() => Err("a name is missing beside an arrow or a comma".to_owned()),
-        _ => TaskId::new(name).map(String::from).map_err(|_| {
-            format!("`{name}` is neither a task nor a phase: write `T001`, `Phase 1` or the like, with commas between")
-        }),
-    });
-    ids.collect()
-}
-
-/// Finds the nodes the links are about, and tells of those that are nowhere, and of what looks like a link and is none. What is finished neither waits nor is
-/// waited for.
-pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
-    let mut waits = Waits::new();
+/// Finds the nodes the links are about, and reports those that are nowhere, and of what looks like a link and is none.
+/// What is finished neither waits nor is waited for.
+pub(super) fn resolve(outline: &Outline) -> (DependencyMap, Vec<(SpecLocation, String)>) {
+    let mut waits = DependencyMap::new();
     let mut seen = BTreeSet::new();
     let mut unknown = BTreeSet::new();
-    for Link { place, before, after } in &outline.links {
+    for Dependency { place, before, after } in &outline.links {
         let ids = [before, after].map(|id| {
             let used = outline.ids.get(id);
             if used.is_none() {
@@ -90,10 +29,9 @@ pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
             waits.entry(after).or_default().push((before, *place));
         }
     }
-    let told =
-        unknown.into_iter().map(|(place, id)| (place, format!("there is no task, phase or group `{id}` in the spec")));
+    let told = unknown.into_iter().map(|(place, id)| (place, format!("the spec has no task, phase or group `{id}`")));
     // Of a line that names nothing of the spec nobody can say that it was meant so.
-    let is_known = |link: &Link| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
+    let is_known = |link: &Dependency| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
     let cut_off = outline.cut_off.iter().filter_map(|(links, message)| {
         let link = links.iter().find(|link| is_known(link))?;
         Some((link.place, message.clone()))

@@ -12,7 +12,7 @@ fn pattern(text: &str) -> Regex {
 
 /// How a line counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Text,
     /// The mark that opens a code fence.
     Opens,
@@ -23,26 +23,26 @@ pub(super) enum Kind {
     Comment,
 }
 
-pub(super) struct Line<'t> {
+pub(super) struct SpecLine<'t> {
     /// From 1.
     pub number: u64,
-    pub kind: Kind,
+    pub kind: LineKind,
     pub text: &'t str,
 }
 
-/// The lines of a text, with fences and comments told from the rest.
-pub(super) struct Lines<'t> {
+/// The lines of a text, with fences and comments distinguished from the rest.
+pub(super) struct SpecLines<'t> {
     lines: std::iter::Zip<std::ops::RangeFrom<u64>, std::str::Lines<'t>>,
-    open: Option<Open<'t>>,
+    open: Option<OpenBlock<'t>>,
 }
 
 /// What was opened and is not closed yet, and in which line.
-enum Open<'t> {
+enum OpenBlock<'t> {
     Fence(&'t str, u64),
     Comment(u64),
 }
 
-impl<'t> Lines<'t> {
+impl<'t> SpecLines<'t> {
     pub fn new(text: &'t str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self { lines: (1..).zip(text.lines()), open: None }
@@ -51,49 +51,49 @@ impl<'t> Lines<'t> {
     /// What is wrong at the end of the text: a fence or a comment that hides all the rest of it.
     pub fn never_closed(&self) -> Option<(u64, String)> {
         let (line, what) = match self.open.as_ref()? {
-            Open::Fence(_, line) => (line, "code fence"),
-            Open::Comment(line) => (line, "comment"),
+            OpenBlock::Fence(_, line) => (line, "code fence"),
+            OpenBlock::Comment(line) => (line, "comment"),
         };
-        Some((*line, format!("this {what} is never closed, so that everything below it is passed over")))
+        Some((*line, format!("unclosed {what}; everything below it is ignored")))
     }
 
-    fn kind(&mut self, number: u64, text: &'t str) -> Kind {
+    fn kind(&mut self, number: u64, text: &'t str) -> LineKind {
         let trimmed = text.trim();
         match self.open {
-            Some(Open::Fence(mark, _)) => {
+            Some(OpenBlock::Fence(mark, _)) => {
                 let closes = trimmed.starts_with(mark) && trimmed.trim_start_matches(&mark[..1]).is_empty();
                 if closes {
                     self.open = None;
                 }
-                if closes { Kind::Closes } else { Kind::Code }
+                if closes { LineKind::Closes } else { LineKind::Code }
             }
-            Some(Open::Comment(_)) => {
+            Some(OpenBlock::Comment(_)) => {
                 if trimmed.contains("-->") {
                     self.open = None;
                 }
-                Kind::Comment
+                LineKind::Comment
             }
             None => {
                 if let Some(mark) = fence(trimmed) {
-                    self.open = Some(Open::Fence(mark, number));
-                    return Kind::Opens;
+                    self.open = Some(OpenBlock::Fence(mark, number));
+                    return LineKind::Opens;
                 }
-                let Some(comment) = trimmed.strip_prefix("<!--") else { return Kind::Text };
+                let Some(comment) = trimmed.strip_prefix("<!--") else { return LineKind::Text };
                 if !comment.contains("-->") {
-                    self.open = Some(Open::Comment(number));
+                    self.open = Some(OpenBlock::Comment(number));
                 }
-                Kind::Comment
+                LineKind::Comment
             }
         }
     }
 }
 
-impl<'t> Iterator for Lines<'t> {
-    type Item = Line<'t>;
+impl<'t> Iterator for SpecLines<'t> {
+    type Item = SpecLine<'t>;
 
-    fn next(&mut self) -> Option<Line<'t>> {
+    fn next(&mut self) -> Option<SpecLine<'t>> {
         let (number, text) = self.lines.next()?;
-        Some(Line { number, kind: self.kind(number, text), text })
+        Some(SpecLine { number, kind: self.kind(number, text), text })
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn phase(title: &str) -> Option<(&str, &str)> {
     Some((number, name))
 }
 
-/// Whether a heading of the second level begins the dependencies.
+/// Whether a heading of the second level starts the dependencies.
 pub(super) fn is_dependencies(title: &str) -> bool {
     let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     first.eq_ignore_ascii_case("dependencies")
@@ -145,15 +145,15 @@ pub(super) fn is_like_dependencies(title: &str) -> bool {
 
 /// A line with a box.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Task<'t> {
+pub(super) struct TaskLine<'t> {
     pub done: bool,
     pub id: Option<TaskId>,
     pub title: &'t str,
 }
 
-/// The task a line is: an item of a list, with numbers or without, that begins with a box. An id has a digit in it, so that
-/// the first word of a title is not taken for one. No box is what a link begins with, or a type (`[]byte`).
-pub(super) fn task(line: &str) -> Option<Task<'_>> {
+/// The task a line is: an item of a list, with numbers or without, that starts with a box. An id has a digit in it, so
+/// that the first word of a title is not taken for one. No box is what a link starts with, or a type (`[]byte`).
+pub(super) fn task(line: &str) -> Option<TaskLine<'_>> {
     static TASK: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"^\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[(\s*|[xX])\](?:\s+(.*?)|([\p{Alphabetic}\p{Nd}*`_].*?))?\s*$")
     });
@@ -168,7 +168,7 @@ pub(super) fn task(line: &str) -> Option<Task<'_>> {
     let id = TaskId::new(word).ok().filter(|_| word.contains(|c: char| c.is_ascii_digit()));
     let title = title.trim_start();
     let title = title.strip_prefix("[P]").unwrap_or(title).trim_start();
-    Some(Task { done: !found[1].trim().is_empty(), id, title })
+    Some(TaskLine { done: !found[1].trim().is_empty(), id, title })
 }
 
 /// How far a line is indented; a tab goes to the next multiple of four.

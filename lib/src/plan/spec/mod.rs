@@ -10,20 +10,23 @@
 //! | below `## Dependencies`: `A → B, C` | B and C wait for A |
 //! | below `## Dependencies`: `A -> B, C` | A waits for B and C |
 //!
-//! Code fences and comments are passed over, except that dependencies may stand in a fence.
+//! Code fences and comments are skipped, except that dependencies may be in a fence.
 
 mod dependencies;
+mod dependency_line;
 mod lines;
+mod location;
 mod outline;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::tree::{Draft, DraftNode, Fault, Item, Parent, TaskTree, check};
-use dependencies::Waits;
+use crate::plan::tree::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskTree, check};
+use dependencies::DependencyMap;
 pub(in crate::plan) use lines::fence;
-use outline::{Outline, Place};
+use location::SpecLocation;
+use outline::Outline;
 
-/// A mistake in a spec and its place.
+/// An error in a spec and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct SpecError {
@@ -31,7 +34,7 @@ pub struct SpecError {
     pub file: String,
     /// The line, from 1.
     pub line: u64,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
@@ -42,9 +45,9 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let outline = Outline::read(&files);
     let (waits, unresolved) = dependencies::resolve(&outline);
-    let mut errors: Vec<(Place, String)> = outline.errors.iter().cloned().chain(unresolved).collect();
+    let mut errors: Vec<(SpecLocation, String)> = outline.errors.iter().cloned().chain(unresolved).collect();
     if errors.is_empty() && !outline.nodes.iter().any(|node| node.is_task) {
-        errors.push((Place { file: 0, line: 1 }, NO_TASK.to_owned()));
+        errors.push((SpecLocation { file: 0, line: 1 }, NO_TASK.to_owned()));
     }
     let (draft, places) = draft(&outline, &waits, &names);
     let checked = check(draft);
@@ -56,8 +59,11 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
         _ => {
             errors.sort_by_key(|(place, _)| *place);
             let file = |at: usize| names.get(at).copied().unwrap_or("spec").to_owned();
-            let told =
-                |(place, message): (Place, String)| SpecError { file: file(place.file), line: place.line, message };
+            let told = |(place, message): (SpecLocation, String)| SpecError {
+                file: file(place.file),
+                line: place.line,
+                message,
+            };
             Err(errors.into_iter().map(told).collect())
         }
     }
@@ -67,7 +73,7 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
 pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
     let mut files: Vec<&(String, String)> = files.iter().collect();
     files.sort_by(|a, b| a.0.cmp(&b.0));
-    let told = |(place, message): (Place, String)| SpecError {
+    let told = |(place, message): (SpecLocation, String)| SpecError {
         file: files.get(place.file).map_or("spec", |(name, _)| name).to_owned(),
         line: place.line,
         message,
@@ -75,28 +81,30 @@ pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
     Outline::read(&files).warnings.into_iter().map(told).collect()
 }
 
-const NO_TASK: &str = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
+const NO_TASK: &str = "the spec has no open tasks; write them as `- [ ] T001 Title`";
 
-/// Where a node stands, its own line and the line each of its dependencies is from.
+/// Where a node is, its own line and the line each of its dependencies is from.
 struct NodePlaces<'o> {
     id: &'o str,
-    own: Place,
-    depends_on: Vec<Place>,
+    own: SpecLocation,
+    depends_on: Vec<SpecLocation>,
 }
 
 /// Phases and groups without an open task are left out: taken for leaves, they would be worked as tasks.
-fn draft<'o>(outline: &'o Outline, waits: &Waits, names: &[&str]) -> (Draft, Vec<NodePlaces<'o>>) {
+fn draft<'o>(outline: &'o Outline, waits: &DependencyMap, names: &[&str]) -> (Draft, Vec<NodePlaces<'o>>) {
     let kept = outline.with_open_tasks();
     let mut draft = Draft { spec_files: names.iter().map(|name| (*name).to_owned()).collect(), ..Draft::default() };
     let mut places = Vec::new();
     for (at, node) in outline.nodes.iter().enumerate().filter(|(at, _)| kept[*at]) {
         let on: Vec<_> = waits.get(&at).into_iter().flatten().filter(|(other, _)| kept[*other]).collect();
-        let items = on.iter().enumerate().map(|(at, (other, _))| Item { at, id: outline.nodes[*other].id.clone() });
+        let items = on.iter().enumerate().map(|(at, (other, _))| ListItem { at, id: outline.nodes[*other].id.clone() });
         draft.nodes.push(DraftNode {
             id: node.id.clone(),
             name: Some(node.name.clone()),
             description: lines::unindented(&node.description),
-            parent: node.parent.map_or(Parent::None, |parent| Parent::Named(outline.nodes[parent].id.clone())),
+            parent: node
+                .parent
+                .map_or(ParentField::None, |parent| ParentField::Named(outline.nodes[parent].id.clone())),
             depends_on: items.collect(),
             source_file: Some(names[node.place.file].to_owned()),
             source_line: Some(node.place.line),
@@ -108,11 +116,11 @@ fn draft<'o>(outline: &'o Outline, waits: &Waits, names: &[&str]) -> (Draft, Vec
     (draft, places)
 }
 
-/// What the check of the whole found, at its line. That there is no task is told apart, in the words of a spec.
-fn placed(fault: &Fault, places: &[NodePlaces]) -> Option<(Place, String)> {
+/// What the check of the whole found, at its line. That there is no task is distinguished, in the words of a spec.
+fn placed(fault: &DraftError, places: &[NodePlaces]) -> Option<(SpecLocation, String)> {
     let node = &places[fault.node?];
     let message = match fault.field {
-        "name" => format!("`{}` has no title: say in a few words what it is", node.id),
+        "name" => format!("`{}` has no title; describe it in a few words", node.id),
         "depends_on" => format!("`{}`: {}", node.id, fault.message),
         _ => fault.message.clone(),
     };

@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::dependencies::{self, Link};
-use super::lines::{self, Kind, Lines, Task};
-
-/// A line of one of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub file: usize,
-    pub line: u64,
-}
+use super::dependency_line::{self, Dependency};
+use super::lines::{self, LineKind, SpecLines, TaskLine};
+use super::location::SpecLocation;
 
 /// A phase, a group or an open task.
-pub(super) struct Node {
-    pub place: Place,
+pub(super) struct OutlineNode {
+    pub place: SpecLocation,
     pub is_task: bool,
     pub id: String,
     pub name: String,
@@ -24,40 +18,40 @@ pub(super) struct Node {
 
 /// What an id stands for.
 pub(super) struct Used {
-    pub place: Place,
+    pub place: SpecLocation,
     /// None for a finished task.
     pub node: Option<usize>,
 }
 
 #[derive(Default)]
 pub(super) struct Outline {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<OutlineNode>,
     pub ids: BTreeMap<String, Used>,
-    pub links: Vec<Link>,
+    pub links: Vec<Dependency>,
     /// What looks like a dependency and is none, because a heading has ended those; with what to do about it.
-    pub cut_off: Vec<(Vec<Link>, String)>,
-    pub errors: Vec<(Place, String)>,
+    pub cut_off: Vec<(Vec<Dependency>, String)>,
+    pub errors: Vec<(SpecLocation, String)>,
     /// Headings that look like something they are not read as.
-    pub warnings: Vec<(Place, String)>,
+    pub warnings: Vec<(SpecLocation, String)>,
     files: Vec<String>,
     groups: usize,
 }
 
 /// Where in a file the reader is.
 #[derive(Default)]
-struct Position {
+struct OutlineCursor {
     /// The open headings: their levels and nodes.
     headings: Vec<(usize, usize)>,
     in_dependencies: bool,
     /// A heading of the first level that has ended the dependencies, until one of the second follows. It may have been meant as
     /// a comment.
     ended_by: Option<(u64, String)>,
-    /// The tasks whose descriptions may go on, each below the one before it: their nodes, and how far their lines are
-    /// indented. What belongs to one without a node, a finished one, is passed over.
+    /// The tasks whose descriptions may continue, each below the one before it: their nodes, and how far their lines
+    /// are indented. What belongs to one without a node, a finished one, is skipped.
     tasks: Vec<(Option<usize>, usize)>,
 }
 
-impl Position {
+impl OutlineCursor {
     fn node(&self) -> Option<usize> {
         self.headings.last().map(|(_, node)| *node)
     }
@@ -93,14 +87,14 @@ impl Outline {
     }
 
     fn file(&mut self, file: usize, text: &str) {
-        let mut position = Position::default();
-        let mut lines = Lines::new(text);
+        let mut position = OutlineCursor::default();
+        let mut lines = SpecLines::new(text);
         for line in lines.by_ref() {
-            let place = Place { file, line: line.number };
+            let place = SpecLocation { file, line: line.number };
             match line.kind {
-                Kind::Comment => {}
-                Kind::Code if position.in_dependencies => self.dependency(place, line.text),
-                Kind::Opens => {
+                LineKind::Comment => {}
+                LineKind::Code if position.in_dependencies => self.dependency(place, line.text),
+                LineKind::Opens => {
                     // Beside all tasks it ends none.
                     let indent = lines::indent(line.text);
                     if position.tasks.first().is_some_and(|(_, task)| *task < indent) {
@@ -108,11 +102,11 @@ impl Outline {
                     }
                     self.describe(&position, line.text);
                 }
-                Kind::Code | Kind::Closes => {
+                LineKind::Code | LineKind::Closes => {
                     self.describe(&position, line.text);
                     self.suspect(place, &position, line.text);
                 }
-                Kind::Text => {
+                LineKind::Text => {
                     if let Some((level, title)) = lines::heading(line.text) {
                         self.heading(place, &mut position, level, title);
                     } else if position.in_dependencies {
@@ -124,11 +118,11 @@ impl Outline {
             }
         }
         if let Some((line, message)) = lines.never_closed() {
-            self.errors.push((Place { file, line }, message));
+            self.errors.push((SpecLocation { file, line }, message));
         }
     }
 
-    fn heading(&mut self, place: Place, position: &mut Position, level: usize, title: &str) {
+    fn heading(&mut self, place: SpecLocation, position: &mut OutlineCursor, level: usize, title: &str) {
         self.warn_of_heading(place, position, level, title);
         position.tasks.clear();
         position.headings.retain(|(open, _)| *open < level);
@@ -153,8 +147,8 @@ impl Outline {
         }
     }
 
-    /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is none.
-    fn warn_of_heading(&mut self, place: Place, position: &Position, level: usize, title: &str) {
+    /// Warns of a heading that looks like a phase or the dependencies and is not.
+    fn warn_of_heading(&mut self, place: SpecLocation, position: &OutlineCursor, level: usize, title: &str) {
         let is_read = level == 2 && (lines::phase(title).is_some() || lines::is_dependencies(title));
         // Below the dependencies, deeper headings order them for the eye.
         if is_read || level > 2 && position.in_dependencies {
@@ -166,13 +160,13 @@ impl Outline {
             (false, false) => return,
         };
         let heading = format!("{} {title}", "#".repeat(level));
-        self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` if it is meant so")));
+        self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` to make it one")));
     }
 
     /// A line that is a task, belongs to one above, or is prose.
-    fn text(&mut self, place: Place, position: &mut Position, line: &str) {
+    fn text(&mut self, place: SpecLocation, position: &mut OutlineCursor, line: &str) {
         if line.trim().is_empty() {
-            // Whose text goes on behind it is not known yet. Around a description it is left out.
+            // Whose text continues after it is not known yet. Around a description it is left out.
             position
                 .tasks
                 .iter()
@@ -184,19 +178,21 @@ impl Outline {
         let beside = position.leave(indent);
         let described = position.tasks.last().is_some_and(|(node, _)| node.is_some());
         match lines::task(line) {
-            Some(Task { id: Some(id), done: true, .. }) => {
+            Some(TaskLine { id: Some(id), done: true, .. }) => {
                 self.claim(place, id.as_str(), None);
                 position.tasks.push((None, indent));
             }
-            Some(Task { id: Some(id), title, .. }) => {
+            Some(TaskLine { id: Some(id), title, .. }) => {
                 let node = self.add(place, id.into(), title, position.node(), true);
                 position.tasks.push((node, indent));
             }
             // Outside of all phases and groups it is somebody's checklist.
-            Some(Task { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
+            Some(TaskLine { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
                 let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
-                let message =
-                    format!("a task needs an id ({rule}), as in `- [ ] T001 Title`; take out the box if it is none");
+                let message = format!(
+                    "a task needs an id ({rule}), as in `- [ ] T001 Title`; remove the checkbox if it is not \
+                         a task"
+                );
                 self.errors.push((place, message));
             }
             _ => {
@@ -207,22 +203,22 @@ impl Outline {
     }
 
     /// Notes a line that would be a dependency if no heading had ended those. What describes a task is none.
-    fn suspect(&mut self, place: Place, position: &Position, line: &str) {
+    fn suspect(&mut self, place: SpecLocation, position: &OutlineCursor, line: &str) {
         let Some((ended, title)) = position.ended_by.as_ref().filter(|_| position.tasks.is_empty()) else { return };
-        if let Ok(links) = dependencies::read(place, line)
+        if let Ok(links) = dependency_line::read(place, line)
             && !links.is_empty()
         {
             let [one, three] = ["#", "###"].map(|marks| format!("{marks} {title}").trim_end().to_owned());
             let message = format!(
-                "the heading `{one}` in line {ended} has ended the dependencies, so that this would be none; write the \
-                 heading as `{three}`, or put this below a `## Dependencies` of its own"
+                "the heading `{one}` in line {ended} ends the dependencies, so this is not read as one; write the \
+                 heading as `{three}`, or put this below its own `## Dependencies`"
             );
             self.cut_off.push((links, message));
         }
     }
 
     /// Adds a line to the description of the innermost task, if it is indented below it.
-    fn describe(&mut self, position: &Position, line: &str) {
+    fn describe(&mut self, position: &OutlineCursor, line: &str) {
         if let Some((Some(node), indent)) = position.tasks.last()
             && (line.trim().is_empty() || lines::indent(line) > *indent)
         {
@@ -232,26 +228,40 @@ impl Outline {
         }
     }
 
-    fn dependency(&mut self, place: Place, line: &str) {
-        match dependencies::read(place, line) {
+    fn dependency(&mut self, place: SpecLocation, line: &str) {
+        match dependency_line::read(place, line) {
             Ok(links) => self.links.extend(links),
             Err(message) => self.errors.push((place, message)),
         }
     }
 
-    /// Adds a node; none when its id is taken, which is told.
-    fn add(&mut self, place: Place, id: String, name: &str, parent: Option<usize>, is_task: bool) -> Option<usize> {
+    /// Adds a node; none when its id is taken, which is reported.
+    fn add(
+        &mut self,
+        place: SpecLocation,
+        id: String,
+        name: &str,
+        parent: Option<usize>,
+        is_task: bool,
+    ) -> Option<usize> {
         let node = self.nodes.len();
         self.claim(place, &id, Some(node)).then(|| {
-            self.nodes.push(Node { place, is_task, id, name: name.to_owned(), description: String::new(), parent });
+            self.nodes.push(OutlineNode {
+                place,
+                is_task,
+                id,
+                name: name.to_owned(),
+                description: String::new(),
+                parent,
+            });
             node
         })
     }
 
-    fn claim(&mut self, place: Place, id: &str, node: Option<usize>) -> bool {
+    fn claim(&mut self, place: SpecLocation, id: &str, node: Option<usize>) -> bool {
         if let Some(first) = self.ids.get(id) {
             let (file, line) = (&self.files[first.place.file], first.place.line);
-            let message = format!("`{id}` is there already, at {file}:{line}; give one of them another id");
+            let message = format!("`{id}` is already defined at {file}:{line}; give one of them another id");
             self.errors.push((place, message));
             return false;
         }

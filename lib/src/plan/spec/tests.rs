@@ -62,7 +62,7 @@ fn phases_groups_and_tasks_become_a_tree() {
 }
 
 #[test]
-fn the_arrow_puts_left_before_right_and_the_ascii_one_says_depends() {
+fn the_arrow_means_before_and_the_ascii_arrow_depends() {
     let arrow = tree(&format!("{THREE}A1 → B1, C1"));
     assert_eq!(shown(&arrow), "A1 - [] a\nB1 - [A1] b\nC1 - [A1] c");
     let ascii = tree(&format!("{THREE}A1 -> B1, C1"));
@@ -79,10 +79,10 @@ fn arrows_chain_and_take_lists_on_both_sides() {
 }
 
 #[test]
-fn every_task_of_a_phase_waits_for_every_task_of_another() {
+fn every_task_of_a_phase_waits_for_another_phase() {
     let text = "## Phase 1: One\n- [ ] T1 a\n- [ ] T2 b\n## Phase 2: Two\n### G\n- [ ] T3 c\n- [ ] T4 d\n\
                 ## Dependencies\n```\nPhase 2 → Phase 1\n\nWithin Phase 1:\nT2 → T1\n```\n---\nT4 → group1x, T1\n";
-    assert_eq!(errors(&[("t.md", text)]), "t.md:16: there is no task, phase or group `group1x` in the spec");
+    assert_eq!(errors(&[("t.md", text)]), "t.md:16: the spec has no task, phase or group `group1x`");
     let tree = tree(&text.replace("group1x, ", ""));
     assert_eq!(order(&tree), "T3 T4 T2 T1");
     for leaf in ["T1", "T2"] {
@@ -103,7 +103,7 @@ fn finished_tasks_are_left_out_with_all_that_names_them() {
 }
 
 #[test]
-fn code_fences_and_comments_are_passed_over() {
+fn code_fences_and_comments_are_ignored() {
     let tree = tree(
         "## Phase 1: One\n```markdown\n## Phase 9: Not this\n- [ ] T9 nor this\n~~~\n```\n<!-- - [ ] T8 no -->\n<!--\n\
          - [ ] T7 no\n-->\n~~~~\n```\n- [ ] T6 no\n~~~\n~~~~\n- [ ] T1 yes\n```inline``` words\n- [ ] T2 yes\n",
@@ -111,11 +111,11 @@ fn code_fences_and_comments_are_passed_over() {
     assert_eq!(shown(&tree), "phase1 - [] One\nT1 phase1 [] yes\nT2 phase1 [] yes");
     let open = "## Phase 1: One\n- [ ] T1 a\n```\n- [ ] T2 b\n";
     insta::assert_snapshot!(errors(&[("t.md", open)]),
-        @"t.md:3: this code fence is never closed, so that everything below it is passed over");
+        @"t.md:3: unclosed code fence; everything below it is ignored");
 }
 
 #[test]
-fn what_is_indented_below_a_task_describes_it() {
+fn indented_text_below_a_task_describes_it() {
     let tree = tree(
         "## Phase 1: One\r\n- [ ] T1 Parser\r\n  Reads the file:\r\n\r\n  - keep spans\r\n    - [ ] nested note\r\n  ```\r\n  \
          - [ ] T9 code\r\n  ```\r\n\r\nProse of the phase.\r\n  not T1's any more\r\n- [ ] T2 Printer\r\n\t- [ ] T3 Below\r\n",
@@ -135,14 +135,14 @@ fn numbered_boxes_and_ids_right_behind_a_box_are_tasks() {
     assert_eq!(shown(&read), "phase1 - [] One\nT1 phase1 [] a\nT2 phase1 [] b\nT4 phase1 [] d\nT5 phase1 [] e");
     assert_eq!(read.nodes().nth(1).unwrap().description, "of T1");
     insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @r"
-    t.md:2: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
-    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
-    t.md:5: `T1` is there already, at t.md:4; give one of them another id
+    t.md:2: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
+    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
+    t.md:5: `T1` is already defined at t.md:4; give one of them another id
     ");
 }
 
 #[test]
-fn text_behind_a_nested_task_belongs_to_the_one_it_is_indented_below() {
+fn text_after_a_nested_task_belongs_to_its_parent() {
     let described = |text: &str| {
         let tree = tree(&format!("## Phase 1: One\n{text}"));
         let tasks = tree.nodes().filter(|node| node.is_leaf());
@@ -160,7 +160,7 @@ fn text_behind_a_nested_task_belongs_to_the_one_it_is_indented_below() {
         "T1=```\n    of T1\n\n```|T2=```\nof T2\n```"
     );
     assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n   ```\n"), "T1=|T2= ```\n of T2\n```");
-    // One that stands beside tasks is no note of the task above them.
+    // One that is beside tasks is no note of the task above them.
     let beside = "## Phase 1: One\n- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n";
     assert_eq!(errors(&[("t.md", beside)]).matches("a task needs an id").count(), 2);
 }
@@ -182,65 +182,65 @@ fn several_files_are_read_by_name_as_one() {
 }
 
 #[test]
-fn ids_that_are_there_twice_are_told_with_both_places() {
+fn duplicate_ids_are_reported_with_both_places() {
     let one = "## Phase 1: One\n- [ ] T1 a\n- [x] T2 b\n- [ ] T1 again\n";
     let two = "## Phase 1: One more\n- [ ] T2 b\n- [ ] phase1 c\n";
     insta::assert_snapshot!(errors(&[("a.md", one), ("b.md", two)]), @r"
-    a.md:4: `T1` is there already, at a.md:2; give one of them another id
-    b.md:1: `phase1` is there already, at a.md:1; give one of them another id
-    b.md:2: `T2` is there already, at a.md:3; give one of them another id
-    b.md:3: `phase1` is there already, at a.md:1; give one of them another id
+    a.md:4: `T1` is already defined at a.md:2; give one of them another id
+    b.md:1: `phase1` is already defined at a.md:1; give one of them another id
+    b.md:2: `T2` is already defined at a.md:3; give one of them another id
+    b.md:3: `phase1` is already defined at a.md:1; give one of them another id
     ");
 }
 
 #[test]
-fn a_line_of_the_dependencies_that_fits_nothing_is_an_error_with_its_place() {
+fn an_invalid_dependency_line_is_an_error_with_location() {
     let lines = "A1 before B1\nA1 → \nA1 → B1 -> C1\nA1 → B1 and C1\nPhase 7 → A1\nA1 → A1\nB1 → C1\nC1 → B1\n\n### Notes\n- just a note";
     insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
-    t.md:7: `A1 before B1` is no dependency: write `A → B, C` to put A before B and C
-    t.md:8: a name is missing beside an arrow or a comma
+    t.md:7: `A1 before B1` is not a dependency; write `A → B, C` to put A before B and C
+    t.md:8: missing name next to an arrow or a comma
     t.md:9: `→` and `->` in one line: `A → B` puts A before B, `A -> B` lets A depend on B
     t.md:10: `B1 and C1` is neither a task nor a phase: write `T001`, `Phase 1` or the like, with commas between
-    t.md:11: there is no task, phase or group `phase7` in the spec
+    t.md:11: the spec has no task, phase or group `phase7`
     t.md:12: `A1`: it cannot depend on itself
-    t.md:14: `B1`: a cycle, of which nothing can be first: `B1` depends on `C1`, `C1` depends on `B1`
-    t.md:17: `just a note` is no dependency: write `A → B, C` to put A before B and C
+    t.md:14: `B1`: dependency cycle: `B1` depends on `C1`, `C1` depends on `B1`
+    t.md:17: `just a note` is not a dependency; write `A → B, C` to put A before B and C
     ");
 }
 
 #[test]
-fn a_dependency_behind_a_heading_that_may_be_a_comment_is_told() {
+fn a_dependency_below_a_possible_comment_is_reported() {
     let lines = "A1 → B1\n# the rest\nB1 → C1\ngarbage\n```\nC1 → X9\n```\n#\n- C1 -> A1\n";
     insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
-    t.md:9: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
-    t.md:12: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
-    t.md:15: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
+    t.md:9: the heading `# the rest` in line 8 ends the dependencies, so this is not read as one; write the heading as `### the rest`, or put this below its own `## Dependencies`
+    t.md:12: the heading `# the rest` in line 8 ends the dependencies, so this is not read as one; write the heading as `### the rest`, or put this below its own `## Dependencies`
+    t.md:15: the heading `# the rest` in line 8 ends the dependencies, so this is not read as one; write the heading as `### the rest`, or put this below its own `## Dependencies`
     ");
     // In a fence it is a comment, and without a blank no heading.
     for lines in ["```\nA1 → B1\n# the rest\nB1 → C1\n```\n", "A1 → B1\n#the rest\nB1 → C1\n"] {
         assert_eq!(order(&tree(&format!("{THREE}{lines}"))), "A1 B1 C1");
     }
-    // What names nothing of the spec, describes a task or stands below another heading is prose as everywhere.
+    // What names nothing of the spec, describes a task or is below another heading is prose as everywhere.
     tree(&format!(
         "{THREE}A1 → B1\n# Part two\ninput -> output\n- [ ] D1 d\n  B1 → C1\n## Notes\nB1 → C1\n# More\nB1 → C1\n"
     ));
 }
 
 #[test]
-fn tasks_without_an_id_or_a_title_are_told() {
+fn tasks_without_id_or_title_are_reported() {
     let text = "- [ ] a checklist, not ours\n## Phase 1: One\n- [ ] Create the schema\n- [ ] T1\n- [ ] T2 [P]\n- [ ] T/3 c\n- [x] old\n### \n- [ ] T4 d\n";
     insta::assert_snapshot!(errors(&[("t.md", text)]), @r"
-    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
-    t.md:4: `T1` has no title: say in a few words what it is
-    t.md:5: `T2` has no title: say in a few words what it is
-    t.md:6: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
-    t.md:8: `group1` has no title: say in a few words what it is
+    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
+    t.md:4: `T1` has no title; describe it in a few words
+    t.md:5: `T2` has no title; describe it in a few words
+    t.md:6: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
+    t.md:8: `group1` has no title; describe it in a few words
     ");
 }
 
 #[test]
 fn a_spec_without_an_open_task_is_an_error() {
-    let none = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
+    let none = "the spec has no open tasks; write them as `- [ ] T001 Title`";
     assert_eq!(errors(&[("t.md", "## Phase 1: One\n- [x] T1 done\n")]), format!("t.md:1: {none}"));
     assert_eq!(errors(&[]), format!("spec:1: {none}"));
 }
@@ -262,7 +262,7 @@ proptest! {
 }
 
 #[test]
-fn headings_that_only_look_like_phases_or_dependencies_are_pointed_out() {
+fn headings_resembling_phases_or_dependencies_are_reported() {
     let text = "# Phase 1: Too high\n## Phase One: In words\n## Phase 2: Right\n### Phase 2a: Too deep\n- [ ] T001 Do\n\
                 ## Stage 3\n## Setup\n### Dependencies\n## Task dependencies\n```\n## Phase X\n```\n## Dependencies\n\
                 ### Phase dependencies\n";
@@ -271,12 +271,12 @@ fn headings_that_only_look_like_phases_or_dependencies_are_pointed_out() {
     assert_eq!(
         told,
         [
-            "spec.md:1: `# Phase 1: Too high` is not read as a phase; write `## Phase N: Title` if it is meant so",
-            "spec.md:2: `## Phase One: In words` is not read as a phase; write `## Phase N: Title` if it is meant so",
-            "spec.md:4: `### Phase 2a: Too deep` is not read as a phase; write `## Phase N: Title` if it is meant so",
-            "spec.md:6: `## Stage 3` is not read as a phase; write `## Phase N: Title` if it is meant so",
-            "spec.md:8: `### Dependencies` is not read as the dependencies; write `## Dependencies` if it is meant so",
-            "spec.md:9: `## Task dependencies` is not read as the dependencies; write `## Dependencies` if it is meant so",
+            "spec.md:1: `# Phase 1: Too high` is not read as a phase; write `## Phase N: Title` to make it one",
+            "spec.md:2: `## Phase One: In words` is not read as a phase; write `## Phase N: Title` to make it one",
+            "spec.md:4: `### Phase 2a: Too deep` is not read as a phase; write `## Phase N: Title` to make it one",
+            "spec.md:6: `## Stage 3` is not read as a phase; write `## Phase N: Title` to make it one",
+            "spec.md:8: `### Dependencies` is not read as the dependencies; write `## Dependencies` to make it one",
+            "spec.md:9: `## Task dependencies` is not read as the dependencies; write `## Dependencies` to make it one",
         ]
     );
 }

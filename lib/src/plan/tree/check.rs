@@ -1,26 +1,26 @@
-//! From what somebody wrote to a tree that holds together, or to everything that keeps it from doing so.
+//! From a draft to a valid tree, or to all its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{Link, Waits, components};
-use super::shape::Shape;
-use super::{Draft, DraftNode, Fault, Item, Parent, TaskNode, TaskTree};
+use super::graph::{CycleLink, DependencyGraph, components};
+use super::hierarchy::Hierarchy;
+use super::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskNode, TaskTree};
 use crate::ids::TaskId;
 
-/// How many links of a cycle a message tells.
+/// How many links of a cycle a message names.
 const LINKS_SHOWN: usize = 12;
 
 /// Checks a draft and orders its leaves.
-pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<Fault>> {
+pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<DraftError>> {
     let mut checker = Checker::new(&draft.nodes);
     let ids = checker.ids();
     checker.names();
     let parents = checker.parents();
     let children = checker.children(&parents);
     let roots = roots(&draft, &parents);
-    let shape = Shape::new(&roots, &parents, &children);
+    let shape = Hierarchy::new(&roots, &parents, &children);
     let depends_on = checker.dependencies(&shape);
-    let waits = Waits { parents: &parents, children: &children, depends_on: &depends_on };
+    let waits = DependencyGraph { parents: &parents, children: &children, depends_on: &depends_on };
     let mut order = waits.order(&shape.entered);
     let cyclic = order.len() < children.iter().filter(|children| children.is_empty()).count();
     if cyclic {
@@ -41,7 +41,7 @@ pub(in crate::plan) fn check(draft: Draft) -> Result<TaskTree, Vec<Fault>> {
 struct Checker<'d> {
     nodes: &'d [DraftNode],
     index: BTreeMap<&'d str, usize>,
-    faults: Vec<Fault>,
+    faults: Vec<DraftError>,
 }
 
 impl<'d> Checker<'d> {
@@ -54,7 +54,7 @@ impl<'d> Checker<'d> {
     }
 
     fn fault(&mut self, node: usize, field: &'static str, item: Option<usize>, message: String) {
-        self.faults.push(Fault { node: Some(node), field, item, message });
+        self.faults.push(DraftError { node: Some(node), field, item, message });
     }
 
     fn id(&self, node: usize) -> &'d str {
@@ -64,8 +64,8 @@ impl<'d> Checker<'d> {
     /// The ids, when all of them are good.
     fn ids(&mut self) -> Option<Vec<TaskId>> {
         if self.nodes.is_empty() {
-            let message = "there is no task in it: a tree needs at least one".to_owned();
-            self.faults.push(Fault { node: None, field: "nodes", item: None, message });
+            let message = "the tree has no tasks; add at least one".to_owned();
+            self.faults.push(DraftError { node: None, field: "nodes", item: None, message });
         }
         let mut ids = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
@@ -74,7 +74,7 @@ impl<'d> Checker<'d> {
                 Err(invalid) => self.fault(at, "id", None, invalid.to_string()),
             }
             if self.index[node.id.as_str()] != at {
-                self.fault(at, "id", None, format!("`{}` is there twice; give one of them another id", node.id));
+                self.fault(at, "id", None, format!("`{}` is given twice; give one of them another id", node.id));
             }
         }
         (ids.len() == self.nodes.len()).then_some(ids)
@@ -83,19 +83,25 @@ impl<'d> Checker<'d> {
     fn names(&mut self) {
         for (at, node) in self.nodes.iter().enumerate() {
             if node.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-                self.fault(at, "name", None, "is empty: say in a few words what it is".to_owned());
+                self.fault(at, "name", None, "is empty; describe it in a few words".to_owned());
             }
         }
     }
 
-    /// The node an item of a list names; told when there is none, or when an earlier item names it too.
-    fn named(&mut self, node: usize, field: &'static str, item: &'d Item, seen: &mut BTreeSet<usize>) -> Option<usize> {
+    /// The node an item of a list names; an error when there is none, or when an earlier item names it too.
+    fn named(
+        &mut self,
+        node: usize,
+        field: &'static str,
+        item: &'d ListItem,
+        seen: &mut BTreeSet<usize>,
+    ) -> Option<usize> {
         let Some(&other) = self.index.get(item.id.as_str()) else {
             self.fault(node, field, Some(item.at), format!("there is no node `{}`", item.id));
             return None;
         };
         if !seen.insert(other) {
-            self.fault(node, field, Some(item.at), format!("`{}` is there twice; keep one", item.id));
+            self.fault(node, field, Some(item.at), format!("`{}` is given twice; keep one", item.id));
             return None;
         }
         Some(other)
@@ -117,7 +123,7 @@ impl<'d> Checker<'d> {
                 && self.nodes[parent].children.is_some()
                 && !listed_by[child].iter().any(|(by, _)| *by == parent)
             {
-                let message = format!("`{}` does not have it among its `children`; make them agree", self.id(parent));
+                let message = format!("`{}` does not list it in `children`; make them agree", self.id(parent));
                 self.fault(child, "parent", None, message);
             }
             parents[child] = named.or(listed_by[child].first().map(|(by, _)| *by));
@@ -146,7 +152,7 @@ impl<'d> Checker<'d> {
     }
 
     fn named_parent(&mut self, child: usize) -> Option<usize> {
-        let Parent::Named(name) = &self.nodes[child].parent else { return None };
+        let ParentField::Named(name) = &self.nodes[child].parent else { return None };
         match self.index.get(name.as_str()) {
             Some(&parent) if parent != child => Some(parent),
             Some(_) => {
@@ -162,27 +168,26 @@ impl<'d> Checker<'d> {
 
     fn other_parents(&mut self, child: usize, parent: Option<usize>, listed_by: &[(usize, usize)]) {
         let id = self.id(child);
-        let orphan = self.nodes[child].parent == Parent::None;
+        let orphan = self.nodes[child].parent == ParentField::None;
         for &(by, item) in listed_by.iter().filter(|(by, _)| orphan || Some(*by) != parent) {
             let message = match parent {
                 Some(parent) if !orphan => {
                     format!("`{id}` is part of `{}` already; a node has one parent", self.id(parent))
                 }
-                _ => format!("`{id}` says that it has no parent; make them agree"),
+                _ => format!("`{id}` has no `parent`; make them agree"),
             };
             self.fault(by, "children", Some(item), message);
         }
     }
 
-    /// Tells of nodes that are inside of themselves and makes them roots.
+    /// Reports nodes that contain themselves and makes them roots.
     fn unravel(&mut self, parents: &mut [Option<usize>]) {
         let edges: Vec<Vec<usize>> = parents.iter().map(|parent| parent.iter().copied().collect()).collect();
         for cycle in components(&edges).into_iter().filter(|component| component.len() > 1) {
             let up = std::iter::successors(Some(cycle[0]), |node| parents[*node]).take(cycle.len().min(LINKS_SHOWN));
             let names: Vec<String> = up.map(|node| format!("`{}`", self.id(node))).collect();
             let more = if cycle.len() > LINKS_SHOWN { ", …" } else { "" };
-            let message =
-                format!("it is inside of itself: {}{more}, and again `{}`", names.join(", "), self.id(cycle[0]));
+            let message = format!("it contains itself: {}{more}, and again `{}`", names.join(", "), self.id(cycle[0]));
             self.fault(cycle[0], "parent", None, message);
             cycle.into_iter().for_each(|node| parents[node] = None);
         }
@@ -208,7 +213,7 @@ impl<'d> Checker<'d> {
     }
 
     /// What each node depends on, without what could never be.
-    fn dependencies(&mut self, shape: &Shape) -> Vec<Vec<usize>> {
+    fn dependencies(&mut self, shape: &Hierarchy) -> Vec<Vec<usize>> {
         let mut depends_on = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {
             let mut seen = BTreeSet::new();
@@ -230,30 +235,25 @@ impl<'d> Checker<'d> {
         depends_on
     }
 
-    fn cycles(&mut self, cycles: &[Vec<Link>]) {
+    fn cycles(&mut self, cycles: &[Vec<CycleLink>]) {
         for cycle in cycles {
-            let Some(&Link::DependsOn(node, on)) = cycle.first() else { continue };
+            let Some(&CycleLink::DependsOn(node, on)) = cycle.first() else { continue };
             let words = cycle.iter().take(LINKS_SHOWN).map(|link| match *link {
-                Link::DependsOn(from, to) => format!("`{}` depends on `{}`", self.id(from), self.id(to)),
-                Link::PartOf(from, to) => format!("`{}` is part of `{}`", self.id(from), self.id(to)),
-                Link::Holds(from, to) => format!("`{}` holds `{}`", self.id(from), self.id(to)),
+                CycleLink::DependsOn(from, to) => format!("`{}` depends on `{}`", self.id(from), self.id(to)),
+                CycleLink::PartOf(from, to) => format!("`{}` is part of `{}`", self.id(from), self.id(to)),
+                CycleLink::Holds(from, to) => format!("`{}` holds `{}`", self.id(from), self.id(to)),
             });
             let mut words: Vec<String> = words.collect();
             if cycle.len() > LINKS_SHOWN {
                 words.push(format!("and {} more", cycle.len() - LINKS_SHOWN));
             }
             let item = self.nodes[node].depends_on.iter().find(|item| item.id == self.id(on)).map(|item| item.at);
-            self.fault(
-                node,
-                "depends_on",
-                item,
-                format!("a cycle, of which nothing can be first: {}", words.join(", ")),
-            );
+            self.fault(node, "depends_on", item, format!("dependency cycle: {}", words.join(", ")));
         }
     }
 
     /// The leaves in the order that was given.
-    fn given_order(&mut self, given: &[Item], children: &[Vec<usize>]) -> Vec<usize> {
+    fn given_order(&mut self, given: &[ListItem], children: &[Vec<usize>]) -> Vec<usize> {
         let mut seen = BTreeSet::new();
         let mut order = Vec::with_capacity(given.len());
         for item in given {
@@ -263,19 +263,19 @@ impl<'d> Checker<'d> {
                 Some(node) if !children[*node].is_empty() => {
                     format!("`{id}` has children: only leaves are worked, so name those")
                 }
-                Some(node) if !seen.insert(*node) => format!("`{id}` is there twice; keep one"),
+                Some(node) if !seen.insert(*node) => format!("`{id}` is given twice; keep one"),
                 Some(node) => {
                     order.push(*node);
                     continue;
                 }
             };
-            self.faults.push(Fault { node: None, field: "execution_order", item: Some(item.at), message });
+            self.faults.push(DraftError { node: None, field: "execution_order", item: Some(item.at), message });
         }
         order
     }
 
-    /// Tells where a given order puts something before what it depends on.
-    fn contradictions(&mut self, given: &[Item], order: &[usize], shape: &Shape, depends_on: &[Vec<usize>]) {
+    /// Reports where a given order puts something before what it depends on.
+    fn contradictions(&mut self, given: &[ListItem], order: &[usize], shape: &Hierarchy, depends_on: &[Vec<usize>]) {
         let (first, last) = shape.span(order);
         for (node, others) in depends_on.iter().enumerate() {
             for &other in others {
@@ -289,8 +289,8 @@ impl<'d> Checker<'d> {
                     if order[begin] == node { String::new() } else { format!(" (through `{}`)", self.id(node)) };
                 let of = if order[end] == other { String::new() } else { format!(", of `{}`", self.id(other)) };
                 let message =
-                    format!("`{early}` stands before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
-                self.faults.push(Fault { node: None, field: "execution_order", item, message });
+                    format!("`{early}` comes before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
+                self.faults.push(DraftError { node: None, field: "execution_order", item, message });
             }
         }
     }

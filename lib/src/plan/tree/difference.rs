@@ -53,7 +53,7 @@ fn changes(old: &TaskNode, new: &TaskNode, lines: &mut Vec<String>) {
         lines.push(format!("{id} moved: {} → {}", shown(&old.parent), shown(&new.parent)));
     }
     if old.is_leaf() != new.is_leaf() {
-        lines.push(format!("{id} {}", if new.is_leaf() { "is a task now" } else { "is no task of its own any more" }));
+        lines.push(format!("{id} {}", if new.is_leaf() { "is a task now" } else { "is no longer a task" }));
     }
     for other in new.depends_on.iter().filter(|other| !old.depends_on.contains(other)) {
         lines.push(format!("{id} depends on {other} now"));

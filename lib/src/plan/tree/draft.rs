@@ -1,18 +1,18 @@
-//! A tree as somebody wrote it, before anything about it is known to hold.
+//! A tree as written, before it is checked.
 
 use serde_json::{Map, Value};
 
-use super::json::{Item, member};
-use super::{TestCommand, Unknown};
+use super::json::{ListItem, member};
+use super::{TestCommand, UnknownFields};
 
 /// A tree that is still to be checked.
 #[derive(Debug, Clone, Default)]
 pub(in crate::plan) struct Draft {
     pub nodes: Vec<DraftNode>,
-    /// What the text says the roots are.
+    /// The roots as written.
     pub roots: Vec<String>,
-    /// What the text says the order is; none at all when it is empty.
-    pub order: Vec<Item>,
+    /// The order as written; none when it is empty.
+    pub order: Vec<ListItem>,
     pub spec_files: Vec<String>,
     pub unknown: Map<String, Value>,
 }
@@ -22,35 +22,35 @@ pub(in crate::plan) struct Draft {
 pub(in crate::plan) struct DraftNode {
     /// The name it goes by in the text, valid or not.
     pub id: String,
-    /// None when what is there was already told to be wrong.
+    /// None when it was already reported as wrong.
     pub name: Option<String>,
     pub description: String,
-    pub parent: Parent,
-    /// None when the text does not say: then those count that name this node as their parent.
-    pub children: Option<Vec<Item>>,
-    pub depends_on: Vec<Item>,
+    pub parent: ParentField,
+    /// None when not given: then the nodes count that name this one as their parent.
+    pub children: Option<Vec<ListItem>>,
+    pub depends_on: Vec<ListItem>,
     pub source_file: Option<String>,
     pub source_line: Option<u64>,
     pub test_commands: Vec<TestCommand>,
     pub pipeline: Option<String>,
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
-/// What a node says about its parent.
+/// The `parent` field of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::plan) enum Parent {
-    /// Nothing: whoever lists it as a child is.
+pub(in crate::plan) enum ParentField {
+    /// Not given: the node that lists it as a child is its parent.
     #[default]
     Unsaid,
-    /// That it has none.
+    /// Explicitly none.
     None,
     /// Its name.
     Named(String),
 }
 
-/// A mistake, before it is known what its place is called in the text.
+/// An error, before it is known what its place is called in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Fault {
+pub(in crate::plan) struct DraftError {
     /// The index of the node it is in; none for the tree itself.
     pub node: Option<usize>,
     pub field: &'static str,
@@ -58,7 +58,7 @@ pub(in crate::plan) struct Fault {
     pub message: String,
 }
 
-impl Fault {
+impl DraftError {
     /// Its JSON path, when the nodes are at `places`.
     pub fn path(&self, places: &[String]) -> String {
         let path = member(self.node.map_or("", |node| &places[node]), self.field);

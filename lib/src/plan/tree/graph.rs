@@ -69,7 +69,7 @@ pub(super) fn shortest_cycle(edges: &[Vec<usize>], component: &[usize], start: u
 }
 
 /// A hierarchy and what its nodes depend on.
-pub(super) struct Waits<'a> {
+pub(super) struct DependencyGraph<'a> {
     pub parents: &'a [Option<usize>],
     pub children: &'a [Vec<usize>],
     /// What each node depends on, apart from what it is part of and what it holds.
@@ -78,7 +78,7 @@ pub(super) struct Waits<'a> {
 
 /// One link of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum CycleLink {
     /// The first waits for the second.
     DependsOn(usize, usize),
     /// The first cannot start before the second does.
@@ -98,7 +98,7 @@ fn done(node: usize) -> usize {
     2 * node + 1
 }
 
-impl Waits<'_> {
+impl DependencyGraph<'_> {
     /// What each vertex waits for.
     fn before(&self) -> Vec<Vec<usize>> {
         let mut before = vec![Vec::new(); 2 * self.parents.len()];
@@ -152,7 +152,7 @@ impl Waits<'_> {
     }
 
     /// One cycle for each group of nodes that wait for each other, beginning with a dependency.
-    pub fn cycles(&self) -> Vec<Vec<Link>> {
+    pub fn cycles(&self) -> Vec<Vec<CycleLink>> {
         let before = self.before();
         let groups = components(&before).into_iter().filter(|group| group.len() > 1);
         let cycles = groups.map(|group| {
@@ -162,19 +162,19 @@ impl Waits<'_> {
             };
             let first = group.iter().find(depends).copied().unwrap_or(group[0]);
             let mut links = self.links(&shortest_cycle(&before, &group, first));
-            let begin = links.iter().position(|link| matches!(link, Link::DependsOn(..))).unwrap_or(0);
+            let begin = links.iter().position(|link| matches!(link, CycleLink::DependsOn(..))).unwrap_or(0);
             links.rotate_left(begin);
             links
         });
         cycles.collect()
     }
 
-    fn links(&self, cycle: &[usize]) -> Vec<Link> {
+    fn links(&self, cycle: &[usize]) -> Vec<CycleLink> {
         let next = cycle.iter().cycle().skip(1);
         let links = cycle.iter().zip(next).filter_map(|(from, to)| match (from % 2, to % 2) {
-            (0, 1) => Some(Link::DependsOn(from / 2, to / 2)),
-            (0, _) => Some(Link::PartOf(from / 2, to / 2)),
-            (_, 1) => Some(Link::Holds(from / 2, to / 2)),
+            (0, 1) => Some(CycleLink::DependsOn(from / 2, to / 2)),
+            (0, _) => Some(CycleLink::PartOf(from / 2, to / 2)),
+            (_, 1) => Some(CycleLink::Holds(from / 2, to / 2)),
             // A leaf is done when it was started: the same node.
             _ => None,
         });

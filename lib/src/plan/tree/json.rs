@@ -17,13 +17,13 @@ pub(in crate::plan) enum Json {
 }
 
 impl Json {
-    /// What it is, for a message.
+    /// Its kind, for a message.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Scalar(Value::Null) => "null",
             Self::Scalar(Value::Bool(_)) => "a boolean",
             Self::Scalar(Value::Number(_)) => "a number",
-            Self::Scalar(_) => "a text",
+            Self::Scalar(_) => "a string",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
         }
@@ -33,7 +33,7 @@ impl Json {
         matches!(self, Self::Scalar(Value::Null))
     }
 
-    /// As an ordinary value; keys that are there twice are told.
+    /// As an ordinary value; duplicate keys are reported.
     fn into_value(self, path: &str, errors: &mut Vec<TreeError>) -> Value {
         match self {
             Self::Scalar(value) => value,
@@ -41,14 +41,14 @@ impl Json {
                 let items = items.into_iter().enumerate();
                 Value::Array(items.map(|(at, item)| item.into_value(&format!("{path}[{at}]"), errors)).collect())
             }
-            Self::Object(entries) => Value::Object(Fields::new(path.to_owned(), entries, errors).rest()),
+            Self::Object(entries) => Value::Object(ObjectFields::new(path.to_owned(), entries, errors).rest()),
         }
     }
 }
 
 /// An id in a list, and its index there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Item {
+pub(in crate::plan) struct ListItem {
     pub at: usize,
     pub id: String,
 }
@@ -63,15 +63,15 @@ pub(in crate::plan) fn member(path: &str, key: &str) -> String {
     }
 }
 
-/// The fields of one object, taken out one by one. What is of the wrong type is told and counts as left out; `null` is
+/// The fields of one object, taken out one by one. What has the wrong type is reported and counts as missing; `null` is
 /// the same as leaving a field out.
-pub(in crate::plan) struct Fields<'e> {
+pub(in crate::plan) struct ObjectFields<'e> {
     pub path: String,
     entries: Vec<(String, Json)>,
     errors: &'e mut Vec<TreeError>,
 }
 
-impl<'e> Fields<'e> {
+impl<'e> ObjectFields<'e> {
     pub fn new(path: String, entries: Vec<(String, Json)>, errors: &'e mut Vec<TreeError>) -> Self {
         let first = first_of_their_name(&entries);
         let mut kept = Vec::with_capacity(entries.len());
@@ -79,7 +79,7 @@ impl<'e> Fields<'e> {
             if is_first {
                 kept.push((key, value));
             } else {
-                let message = format!("`{key}` is there twice; keep one");
+                let message = format!("`{key}` is given twice; keep one");
                 errors.push(TreeError { path: member(&path, &key), message });
             }
         }
@@ -91,7 +91,7 @@ impl<'e> Fields<'e> {
     }
 
     fn wrong(&mut self, key: &str, expected: &str, found: &Json) {
-        self.error(key, format!("must be {expected}, and is {}", found.kind()));
+        self.error(key, format!("must be {expected}, not {}", found.kind()));
     }
 
     /// The field as it is, `null` included.
@@ -108,7 +108,7 @@ impl<'e> Fields<'e> {
         match self.take_some(key)? {
             Json::Scalar(Value::String(text)) => Some(text),
             other => {
-                self.wrong(key, "a text", &other);
+                self.wrong(key, "a string", &other);
                 None
             }
         }
@@ -129,7 +129,7 @@ impl<'e> Fields<'e> {
         match &value {
             Json::Scalar(number) if number.as_u64().is_some() => number.as_u64(),
             Json::Scalar(Value::Number(number)) => {
-                self.error(key, format!("must be a whole number from 0, and is {number}"));
+                self.error(key, format!("must be a whole number from 0, not {number}"));
                 None
             }
             other => {
@@ -160,15 +160,15 @@ impl<'e> Fields<'e> {
         }
     }
 
-    /// A list of texts; those of another type are told and left out.
-    pub fn texts(&mut self, key: &str) -> Option<Vec<Item>> {
+    /// A list of strings; other types are reported and left out.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<ListItem>> {
         let mut texts = Vec::new();
         for (at, item) in self.list(key)?.into_iter().enumerate() {
             match item {
-                Json::Scalar(Value::String(text)) => texts.push(Item { at, id: text }),
+                Json::Scalar(Value::String(text)) => texts.push(ListItem { at, id: text }),
                 other => {
                     let path = format!("{}[{at}]", member(&self.path, key));
-                    let message = format!("must be a text, and is {}", other.kind());
+                    let message = format!("must be a string, not {}", other.kind());
                     self.errors.push(TreeError { path, message });
                 }
             }
@@ -187,23 +187,23 @@ impl<'e> Fields<'e> {
     }
 
     /// The fields of the object that is at `place` in this one.
-    pub fn inner(&mut self, place: &str, value: Json) -> Option<Fields<'_>> {
+    pub fn inner(&mut self, place: &str, value: Json) -> Option<ObjectFields<'_>> {
         let path = format!("{}.{place}", self.path);
         match value {
-            Json::Object(entries) => Some(Fields::new(path, entries, self.errors)),
+            Json::Object(entries) => Some(ObjectFields::new(path, entries, self.errors)),
             other => {
-                self.errors.push(TreeError { path, message: format!("must be an object, and is {}", other.kind()) });
+                self.errors.push(TreeError { path, message: format!("must be an object, not {}", other.kind()) });
                 None
             }
         }
     }
 
-    /// What was not taken, as it was written.
+    /// The remaining entries, as written.
     pub fn into_entries(self) -> Vec<(String, Json)> {
         self.entries
     }
 
-    /// What was not taken.
+    /// The remaining fields.
     pub fn rest(self) -> Map<String, Value> {
         let Self { path, entries, errors } = self;
         let values = entries.into_iter().map(|(key, value)| {

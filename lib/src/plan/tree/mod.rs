@@ -1,15 +1,15 @@
 //! The task tree: phases, groups and tasks, what each waits for, and the order the tasks are worked in.
 //!
 //! A [`TaskTree`] is sound by construction: [`TaskTree::read`] gives one without cycles, unknown ids or orphans, or all
-//! the mistakes at once. Later code never checks again.
+//! the errors at once. Later code never checks again.
 
 mod check;
 mod difference;
 mod draft;
 mod graph;
+mod hierarchy;
 mod json;
 mod read;
-mod shape;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -24,8 +24,8 @@ use serde_json::{Map, Value};
 
 use crate::ids::TaskId;
 pub(in crate::plan) use check::check;
-pub(in crate::plan) use draft::{Draft, DraftNode, Fault, Parent};
-pub(in crate::plan) use json::{Fields, Item, Json};
+pub(in crate::plan) use draft::{Draft, DraftError, DraftNode, ParentField};
+pub(in crate::plan) use json::{Json, ListItem, ObjectFields};
 pub(in crate::plan) use read::{node_fields, tree_errors};
 
 /// A checked task tree.
@@ -66,12 +66,12 @@ pub struct TaskNode {
     pub test_commands: Vec<TestCommand>,
     /// The pipeline file that takes the place of the built-in one.
     pub pipeline: Option<String>,
-    unknown: Unknown,
+    unknown: UnknownFields,
 }
 
 /// Fields of a node that mean nothing here and are written back as they were.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::plan) struct Unknown {
+pub(in crate::plan) struct UnknownFields {
     pub fields: Map<String, Value>,
     /// Those of the test commands, by their index.
     pub tests: Vec<Map<String, Value>>,
@@ -86,12 +86,12 @@ pub struct TestCommand {
     pub command: String,
     /// The test framework whose output it prints.
     pub framework: Option<String>,
-    /// How long it may take; none when it does not say.
+    /// How long it may take; none for the default.
     pub timeout: Option<Duration>,
 }
 
 impl TestCommand {
-    /// How long a command may take when nobody says.
+    /// The default timeout of a command.
     pub const TIMEOUT: Duration = Duration::from_secs(300);
 }
 
@@ -139,23 +139,23 @@ impl fmt::Display for TestKind {
 
 /// A word that is no kind of test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of test command: use unit, integration, e2e, setup or teardown")]
-pub struct UnknownKind(String);
+#[error("`{0}` is not a type of test command: use unit, integration, e2e, setup or teardown")]
+pub struct UnknownTestKind(String);
 
 impl FromStr for TestKind {
-    type Err = UnknownKind;
-    fn from_str(word: &str) -> Result<Self, UnknownKind> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| UnknownKind(word.to_owned()))
+    type Err = UnknownTestKind;
+    fn from_str(word: &str) -> Result<Self, UnknownTestKind> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| UnknownTestKind(word.to_owned()))
     }
 }
 
-/// One mistake in a tree, and where it is.
+/// One error in a tree, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}{message}", if .path.is_empty() { "" } else { ": " })]
 pub struct TreeError {
     /// The JSON path, as in `nodes.T001.depends_on[0]`; empty when it is about the whole text.
     pub path: String,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
@@ -232,7 +232,7 @@ impl TaskTree {
         self.nodes.iter().filter(gates).filter(|node| !self.leaves_below(&node.id).is_empty()).collect()
     }
 
-    /// The inner nodes with unit tests, which nobody runs: those are of tasks.
+    /// The inner nodes with unit tests, which never run: only tasks have those.
     pub fn with_idle_tests(&self) -> Vec<&TaskId> {
         let is_idle =
             |node: &&TaskNode| !node.is_leaf() && node.test_commands.iter().any(|test| test.kind == TestKind::Unit);

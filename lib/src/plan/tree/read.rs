@@ -5,19 +5,21 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::json::member;
-use super::{Draft, DraftNode, Fault, Fields, Json, Parent, TaskTree, TestCommand, TestKind, TreeError, check};
+use super::{
+    Draft, DraftError, DraftNode, Json, ObjectFields, ParentField, TaskTree, TestCommand, TestKind, TreeError, check,
+};
 
 /// The longest a test command may be given: past a year a number is a slip.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
 
 impl TaskTree {
-    /// Reads a tree, or tells everything that is wrong with it.
+    /// Reads a tree, or returns all its errors.
     pub fn read(json: &str) -> Result<Self, Vec<TreeError>> {
         let whole = |message: String| vec![TreeError { path: String::new(), message }];
         let json = json.strip_prefix('\u{feff}').unwrap_or(json);
         let text = serde_json::from_str(json).map_err(|error| whole(format!("this is not JSON: {error}")))?;
         let Json::Object(entries) = text else {
-            return Err(whole(format!("a task tree is an object with `nodes`, and this is {}", text.kind())));
+            return Err(whole(format!("a task tree must be an object with `nodes`, not {}", text.kind())));
         };
         let mut errors = Vec::new();
         let (draft, places) = draft(entries, &mut errors);
@@ -35,14 +37,14 @@ impl TaskTree {
     }
 }
 
-/// The mistakes with the names of their places.
-pub(in crate::plan) fn tree_errors(faults: Vec<Fault>, places: &[String]) -> Vec<TreeError> {
+/// The errors with the names of their places.
+pub(in crate::plan) fn tree_errors(faults: Vec<DraftError>, places: &[String]) -> Vec<TreeError> {
     faults.into_iter().map(|fault| TreeError { path: fault.path(places), message: fault.message }).collect()
 }
 
-/// The draft and where its nodes stand.
+/// The draft and where its nodes are.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
-    let mut fields = Fields::new(String::new(), entries, errors);
+    let mut fields = ObjectFields::new(String::new(), entries, errors);
     let given = fields.object("nodes").unwrap_or_default();
     let roots = fields.texts("root_ids").unwrap_or_default();
     let order = fields.texts("execution_order").unwrap_or_default();
@@ -56,13 +58,13 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
         unknown,
     };
     let mut places = Vec::with_capacity(given.len());
-    for (key, value) in Fields::new("nodes".to_owned(), given, errors).into_entries() {
+    for (key, value) in ObjectFields::new("nodes".to_owned(), given, errors).into_entries() {
         let place = member("nodes", &key);
         match value {
             Json::Object(entries) => {
-                let mut fields = Fields::new(place.clone(), entries, errors);
+                let mut fields = ObjectFields::new(place.clone(), entries, errors);
                 if let Some(id) = fields.needed_text("id").filter(|id| *id != key) {
-                    fields.error("id", format!("is `{id}`, and the key is `{key}`: they must be the same"));
+                    fields.error("id", format!("is `{id}`, but the key is `{key}`; make them the same"));
                 }
                 let name = fields.needed_text("name");
                 draft.nodes.push(DraftNode { id: key, name, ..node_fields(fields) });
@@ -70,7 +72,7 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
             other => {
                 errors.push(TreeError {
                     path: place.clone(),
-                    message: format!("must be an object, and is {}", other.kind()),
+                    message: format!("must be an object, not {}", other.kind()),
                 });
                 draft.nodes.push(DraftNode { id: key, ..DraftNode::default() });
             }
@@ -80,15 +82,15 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     (draft, places)
 }
 
-/// What a node has beside its id and its name.
-pub(in crate::plan) fn node_fields(mut fields: Fields<'_>) -> DraftNode {
+/// The fields of a node besides its id and name.
+pub(in crate::plan) fn node_fields(mut fields: ObjectFields<'_>) -> DraftNode {
     let parent = match fields.take("parent") {
-        None => Parent::Unsaid,
-        Some(Json::Scalar(Value::Null)) => Parent::None,
-        Some(Json::Scalar(Value::String(id))) => Parent::Named(id),
+        None => ParentField::Unsaid,
+        Some(Json::Scalar(Value::Null)) => ParentField::None,
+        Some(Json::Scalar(Value::String(id))) => ParentField::Named(id),
         Some(other) => {
-            fields.error("parent", format!("must be a text or null, and is {}", other.kind()));
-            Parent::Unsaid
+            fields.error("parent", format!("must be a string or null, not {}", other.kind()));
+            ParentField::Unsaid
         }
     };
     let mut node = DraftNode {
@@ -115,7 +117,7 @@ pub(in crate::plan) fn node_fields(mut fields: Fields<'_>) -> DraftNode {
     node
 }
 
-fn test_command(node: &mut Fields<'_>, at: usize, test: Json) -> Option<(TestCommand, Map<String, Value>)> {
+fn test_command(node: &mut ObjectFields<'_>, at: usize, test: Json) -> Option<(TestCommand, Map<String, Value>)> {
     let mut fields = node.inner(&format!("test_commands[{at}]"), test)?;
     let kind = fields.text("type").map_or(Some(TestKind::Unit), |word| match word.parse() {
         Ok(kind) => Some(kind),

@@ -12,7 +12,7 @@ fn read(tree: Value) -> TaskTree {
     TaskTree::read(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"))
 }
 
-/// The mistakes as `path: message`.
+/// The errors as `path: message`.
 fn errors(text: &str) -> Vec<String> {
     TaskTree::read(text).expect_err(text).iter().map(TreeError::to_string).collect()
 }
@@ -89,7 +89,7 @@ const FULL: &str = r#"{
 "#;
 
 #[test]
-fn the_documented_tree_is_read_and_written_back_byte_for_byte() {
+fn the_documented_tree_round_trips_byte_for_byte() {
     let tree = TaskTree::read(FULL).unwrap();
     assert_eq!(tree.write(), FULL);
     let task = tree.node(&id("T001")).unwrap();
@@ -186,7 +186,7 @@ fn nested_groups_are_walked_in_depth() {
 }
 
 #[test]
-fn what_a_task_frees_queues_up_behind_what_is_free_already() {
+fn unblocked_tasks_queue_after_ready_ones() {
     let tree = tree("Z - A\nC - B\nA - -\nB - -");
     assert_eq!(shown(tree.order()), "A B Z C");
 }
@@ -221,7 +221,7 @@ fn a_given_order_limits_and_orders_the_leaves() {
 }
 
 #[test]
-fn a_given_order_must_name_leaves_once_and_after_what_they_wait_for() {
+fn an_order_names_leaves_once_after_their_dependencies() {
     let mut text = nodes("p - -\nA p -\nB p A\nq - p\nC q -\nD q -");
     text["execution_order"] = json!(["D", "x", "p", "B", "A", "A", "C"]);
     assert_eq!(
@@ -229,9 +229,9 @@ fn a_given_order_must_name_leaves_once_and_after_what_they_wait_for() {
         [
             "execution_order[1]: there is no node `x`",
             "execution_order[2]: `p` has children: only leaves are worked, so name those",
-            "execution_order[5]: `A` is there twice; keep one",
-            "execution_order[3]: `B` stands before `A`, which it depends on",
-            "execution_order[0]: `D` stands before `A`, of `p`, which it depends on (through `q`)",
+            "execution_order[5]: `A` is given twice; keep one",
+            "execution_order[3]: `B` comes before `A`, which it depends on",
+            "execution_order[0]: `D` comes before `A`, of `p`, which it depends on (through `q`)",
         ]
     );
     text["execution_order"] = json!(["D", "C"]);
@@ -239,7 +239,7 @@ fn a_given_order_must_name_leaves_once_and_after_what_they_wait_for() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_its_path() {
+fn every_error_is_reported_at_once_with_its_path() {
     let text = r#"{
       "nodes": {
         "p":   {"id": "p", "name": "P", "children": ["T1", "T1", "ghost", "p", "T2"]},
@@ -260,53 +260,54 @@ fn every_mistake_is_told_at_once_with_its_path() {
       "root_ids": "p", "nodes": {}, "spec_files": [1]
     }"#;
     insta::assert_snapshot!(errors(text).join("\n"), @r#"
-    nodes: `nodes` is there twice; keep one
-    root_ids: must be a list, and is a text
-    spec_files[0]: must be a text, and is a number
-    nodes.T6: `T6` is there twice; keep one
-    nodes.T1.depends_on[5]: must be a text, and is a number
-    nodes.T4.id: is `T5`, and the key is `T4`: they must be the same
+    nodes: `nodes` is given twice; keep one
+    root_ids: must be a list, not a string
+    spec_files[0]: must be a string, not a number
+    nodes.T6: `T6` is given twice; keep one
+    nodes.T1.depends_on[5]: must be a string, not a number
+    nodes.T4.id: is `T5`, but the key is `T4`; make them the same
     nodes.T6.id: is missing
-    nodes.T6.name: must be a text, and is a number
-    nodes.T6.source_line: must be a whole number from 0, and is -1
-    nodes.T6.test_commands[0].type: `smoke` is no kind of test command: use unit, integration, e2e, setup or teardown
+    nodes.T6.name: must be a string, not a number
+    nodes.T6.source_line: must be a whole number from 0, not -1
+    nodes.T6.test_commands[0].type: `smoke` is not a type of test command: use unit, integration, e2e, setup or teardown
     nodes.T6.test_commands[1].command: is empty: give a line for the shell
     nodes.T6.test_commands[1].timeout: must be more than 0 and at most a year, in seconds
-    nodes.T6.test_commands[2]: must be an object, and is a text
+    nodes.T6.test_commands[2]: must be an object, not a string
     nodes.T6.test_commands[3].command: is missing
-    nodes.T6.test_commands[3].timeout: must be a number, and is a text
-    nodes["x.lock"].name: `name` is there twice; keep one
-    nodes["x.lock"].own.k: `k` is there twice; keep one
-    nodes.T7: must be an object, and is a list
-    nodes.T8.children: must be a list, and is an object
+    nodes.T6.test_commands[3].timeout: must be a number, not a string
+    nodes["x.lock"].name: `name` is given twice; keep one
+    nodes["x.lock"].own.k: `k` is given twice; keep one
+    nodes.T7: must be an object, not a list
+    nodes.T8.children: must be a list, not an object
     nodes.T8.pipeline: is empty: name a file, or leave it out
     nodes["a b"].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
     nodes[""].id: `` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
     nodes["x.lock"].id: `x.lock` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
-    nodes.T1.name: is empty: say in a few words what it is
-    nodes.p.children[1]: `T1` is there twice; keep one
+    nodes.T1.name: is empty; describe it in a few words
+    nodes.p.children[1]: `T1` is given twice; keep one
     nodes.p.children[2]: there is no node `ghost`
     nodes.p.children[3]: it cannot be its own child
     nodes.p.children[4]: `T2` is part of `q` already; a node has one parent
-    nodes.q.children[1]: `T3` says that it has no parent; make them agree
+    nodes.q.children[1]: `T3` has no `parent`; make them agree
     nodes.T4.parent: there is no node `away`
-    nodes.T6.parent: `p` does not have it among its `children`; make them agree
+    nodes.T6.parent: `p` does not list it in `children`; make them agree
     nodes.T8.parent: it cannot be its own parent
     nodes.T1.depends_on[0]: it cannot depend on itself
     nodes.T1.depends_on[1]: there is no node `nope`
     nodes.T1.depends_on[2]: it is part of `p`, which cannot be done before it
-    nodes.T1.depends_on[4]: `T2` is there twice; keep one
+    nodes.T1.depends_on[4]: `T2` is given twice; keep one
     "#);
 }
 
 #[test]
-fn cycles_are_told_link_by_link() {
+fn cycles_are_reported_link_by_link() {
     let found = |lines: &str| errors(&nodes(lines).to_string()).join("\n");
     insta::assert_snapshot!(found("A - C\nB - A\nC - B\nX - Y\nY - X\nZ - X"), @r#"
-    nodes.A.depends_on[0]: a cycle, of which nothing can be first: `A` depends on `C`, `C` depends on `B`, `B` depends on `A`
-    nodes.X.depends_on[0]: a cycle, of which nothing can be first: `X` depends on `Y`, `Y` depends on `X`
+    nodes.A.depends_on[0]: dependency cycle: `A` depends on `C`, `C` depends on `B`, `B` depends on `A`
+    nodes.X.depends_on[0]: dependency cycle: `X` depends on `Y`, `Y` depends on `X`
     "#);
-    insta::assert_snapshot!(found("p - -\nA p C\nq - p\nC q -"), @"nodes.A.depends_on[0]: a cycle, of which nothing can be first: `A` depends on `C`, `C` is part of `q`, `q` depends on `p`, `p` holds `A`");
+    insta::assert_snapshot!(found("p - -\nA p C\nq - p\nC q -"), @"nodes.A.depends_on[0]: dependency cycle: `A` \
+         depends on `C`, `C` is part of `q`, `q` depends on `p`, `p` holds `A`");
     insta::assert_snapshot!(found("p - A\nA p -\nB - B"), @r#"
     nodes.p.depends_on[0]: `A` is part of it and cannot be done before it starts
     nodes.B.depends_on[0]: it cannot depend on itself
@@ -316,17 +317,17 @@ fn cycles_are_told_link_by_link() {
 }
 
 #[test]
-fn a_node_inside_of_itself_is_told() {
+fn a_node_containing_itself_is_reported() {
     let found = errors(&nodes("a c -\nb a -\nc b -\nd a -").to_string());
-    assert_eq!(found, ["nodes.a.parent: it is inside of itself: `a`, `c`, `b`, and again `a`"]);
+    assert_eq!(found, ["nodes.a.parent: it contains itself: `a`, `c`, `b`, and again `a`"]);
 }
 
 #[test]
-fn what_is_no_tree_at_all_is_said_so() {
-    assert_eq!(errors("[]"), ["a task tree is an object with `nodes`, and this is a list"]);
-    assert_eq!(errors("{}"), ["nodes: there is no task in it: a tree needs at least one"]);
-    assert_eq!(errors(r#"{"nodes":{}}"#), ["nodes: there is no task in it: a tree needs at least one"]);
-    assert_eq!(errors(r#"{"nodes":[]}"#), ["nodes: must be an object, and is a list"]);
+fn a_file_without_a_tree_is_reported() {
+    assert_eq!(errors("[]"), ["a task tree must be an object with `nodes`, not a list"]);
+    assert_eq!(errors("{}"), ["nodes: the tree has no tasks; add at least one"]);
+    assert_eq!(errors(r#"{"nodes":{}}"#), ["nodes: the tree has no tasks; add at least one"]);
+    assert_eq!(errors(r#"{"nodes":[]}"#), ["nodes: must be an object, not a list"]);
     assert_eq!(errors("{\n,"), ["this is not JSON: key must be a string at line 2 column 1"]);
 }
 

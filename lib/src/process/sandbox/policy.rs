@@ -56,7 +56,7 @@ pub struct SandboxScope<'a> {
 
 /// Decides how commands are bound. Bubblewrap is only tried where Landlock does not suffice.
 pub fn choose(
-    settings: &config::Sandbox,
+    settings: &config::SandboxSettings,
     environment: &Environment,
     available: Availability,
 ) -> Result<SandboxChoice, SandboxUnavailable> {
@@ -122,7 +122,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 impl SandboxPolicy {
-    fn new(settings: &config::Sandbox, environment: &Environment, by: Availability) -> Self {
+    fn new(settings: &config::SandboxSettings, environment: &Environment, by: Availability) -> Self {
         let mut write = caches::find(environment);
         write.extend(settings.rw.iter().cloned());
         let read = (!settings.ro.is_empty()).then(|| {
@@ -134,7 +134,7 @@ impl SandboxPolicy {
         let leading_to = write.iter().map(|path| real(path)).collect();
         let own_caches = caches::linked(environment, &settings.rw);
         let hide = settings.hide.iter().flat_map(|path| path.places(environment)).collect();
-        let config::Sandbox { network, hide_from, .. } = *settings;
+        let config::SandboxSettings { network, hide_from, .. } = *settings;
         Self { by, write, leading_to, read, hide, hide_from, network, own_caches }
     }
 
@@ -210,11 +210,11 @@ mod tests {
         Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap: None, filters: true }
     }
 
-    fn settings(mode: SandboxMode, network: Network) -> config::Sandbox {
-        config::Sandbox { mode, network, ..config::Sandbox::default() }
+    fn settings(mode: SandboxMode, network: Network) -> config::SandboxSettings {
+        config::SandboxSettings { mode, network, ..config::SandboxSettings::default() }
     }
 
-    fn chosen(settings: &config::Sandbox, abi: u32) -> String {
+    fn chosen(settings: &config::SandboxSettings, abi: u32) -> String {
         match choose(settings, &Environment::default(), by(abi)) {
             Ok(SandboxChoice::Off) => "off".into(),
             Ok(SandboxChoice::Nothing(missing)) => format!("nothing: {missing}"),
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn agents_are_bound_to_their_place() {
-        let settings = config::Sandbox { rw: vec!["/more".into()], ..config::Sandbox::default() };
+        let settings = config::SandboxSettings { rw: vec!["/more".into()], ..config::SandboxSettings::default() };
         let policy = SandboxPolicy::new(&settings, &Environment::default(), by(7));
         let own = ["/tmp/x".into()];
         let place = SandboxScope {
@@ -288,7 +288,7 @@ mod tests {
         }
         assert!(!SandboxPolicy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
 
-        let settings = config::Sandbox { ro: vec!["/data".into()], network: Network::Open, ..settings };
+        let settings = config::SandboxSettings { ro: vec!["/data".into()], network: Network::Open, ..settings };
         let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
         let agent = SandboxPolicy::new(&settings, &environment, by(7)).of_agent(place);
         let read = agent.read.unwrap();
@@ -304,17 +304,20 @@ mod tests {
     fn keys_are_hidden_from_commands_only_if_configured() {
         let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
         let place = SandboxScope { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
-        let bounds = |settings: &config::Sandbox| {
+        let bounds = |settings: &config::SandboxSettings| {
             let policy = SandboxPolicy::new(settings, &environment, by(7));
             [policy.of_agent(place).hide, policy.of_command(place).hide]
         };
-        let [agent, command] = bounds(&config::Sandbox::default());
+        let [agent, command] = bounds(&config::SandboxSettings::default());
         for path in ["/h/.ssh", "/h/.aws", "/h/.gnupg", "/h/.config/gh", "/h/.mozilla", "/s/pleach"] {
             assert!(agent.contains(&path.into()), "{path}: {agent:?}");
         }
         assert_eq!(command, Vec::<PathBuf>::new());
-        let settings =
-            config::Sandbox { hide: vec!["~/x".into()], hide_from: HideFrom::All, ..config::Sandbox::default() };
+        let settings = config::SandboxSettings {
+            hide: vec!["~/x".into()],
+            hide_from: HideFrom::All,
+            ..config::SandboxSettings::default()
+        };
         assert_eq!(bounds(&settings), [["/h/x"], ["/h/x"]].map(|paths| paths.map(PathBuf::from)));
     }
 }

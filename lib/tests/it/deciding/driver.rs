@@ -11,7 +11,7 @@ use pleach::ids::{CommitId, NodeId, RepoName, TurnId};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, Inputs};
-use pleach::route::{self, Action, Left};
+use pleach::route::{self, Action, AttemptOutput};
 use pleach::state::{Phase, State, Visit};
 
 /// What the script has a handler do.
@@ -144,7 +144,7 @@ pub fn next(state: &State, now: Timestamp) -> Vec<Action> {
 }
 
 impl Play {
-    /// A run that has just begun.
+    /// A run that has just started.
     pub fn begin(dot: &str) -> Self {
         let pipeline = pipeline(dot);
         let state = State::new(pipeline.start().unwrap().id.clone());
@@ -313,7 +313,7 @@ impl Play {
     fn end_node(&mut self, visit: &Visit, done: Done) {
         self.trees += 1;
         let trees = snapshot(done.tree.map_or(self.trees, u64::from));
-        let left = Left { trees: &trees, output: done.output.as_deref() };
+        let left = AttemptOutput { trees: &trees, output: done.output.as_deref() };
         let decision = route::decide(&self.pipeline, &self.state, visit, done.outcome.clone(), left);
         let again = route::decide(&self.pipeline, &self.state, visit, done.outcome, left);
         assert_eq!(decision, again, "the same question has one answer");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{Outcome, Status};
-use pleach::route::{accelerator, behind, normalise_label, select_edge};
+use pleach::route::{accelerator, entry_after, normalise_label, select_edge};
 use pleach::state::State;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn conditions_that_do_not_hold_never_lead_on() {
     let edges = r#"a -> b [condition="outcome=fail"] a -> c [condition="context.x=1"]"#;
     assert_eq!(chosen(edges, &Outcome::success()), "-");
     let play = Play::run(&graph(&format!("start -> a {edges} b -> exit c -> exit")), Script::new());
-    assert_eq!(play.ending(), "no edge leads on from `a` with outcome `success`");
+    assert_eq!(play.ending(), "`a` has no edge for outcome `success`");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn context_keys_are_found_with_and_without_their_prefix() {
 }
 
 #[test]
-fn conditions_see_the_context_with_the_nodes_own_outcome_in_it() {
+fn conditions_see_the_nodes_own_outcome() {
     let before = [("outcome", json!("fail")), ("preferred_label", json!("old")), ("k", json!("old"))];
     let before = [before.as_slice(), &[("current_node", json!("start"))]].concat();
     let told = BTreeMap::from([("k".to_owned(), json!("new"))]);
@@ -274,12 +274,12 @@ fn context_visible_downstream_and_in_checkpoints() {
 }
 
 #[test]
-fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() {
-    let behind = |edges: &str| {
+fn a_fresh_run_starts_after_a_node_if_deterministic() {
+    let entry_after = |edges: &str| {
         let dot = graph(&format!("start -> a {edges} b -> exit c -> exit d -> exit e [shape=diamond]"));
         let pipeline = pipeline(&dot);
         let from = pipeline.node(&node("a")).unwrap();
-        behind(&pipeline, from).map_or("-".into(), ToString::to_string)
+        entry_after(&pipeline, from).map_or("-".into(), ToString::to_string)
     };
     for (edges, at) in [
         ("a -> b", "b"),
@@ -297,6 +297,6 @@ fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() 
         (r#"a -> b -> c c -> d [condition="last_stage"]"#, "-"),
         (r#"a -> e e -> b [condition="outcome=success"] e -> c"#, "-"),
     ] {
-        assert_eq!(behind(edges), at, "{edges}");
+        assert_eq!(entry_after(edges), at, "{edges}");
     }
 }

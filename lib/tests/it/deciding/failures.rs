@@ -1,7 +1,7 @@
 //! Where a failure leads.
 
 use pleach::event::{Outcome, Route};
-use pleach::route::{Left, decide, select_edge};
+use pleach::route::{AttemptOutput, decide, select_edge};
 use pleach::state::{State, Visit};
 
 use super::driver::{Play, Script, graph, node, outcome, pipeline, snapshot};
@@ -78,7 +78,7 @@ fn a_failure_reaches_a_branch_point_and_leaves_it() {
 }
 
 #[test]
-fn a_target_that_is_no_node_fails_the_run_and_names_it() {
+fn an_unknown_target_fails_the_run_by_name() {
     let play = failing_once("start -> a a [retry_target=gone] a -> exit");
     assert_eq!(play.ending(), "`a` leads to `gone`, which is not a node");
 }
@@ -95,13 +95,13 @@ fn a_failed_jump_is_bounded_by_visits() {
 fn a_node_the_pipeline_does_not_have_fails_the_run() {
     let pipeline = pipeline(&graph("start -> exit"));
     let visit = Visit { node: node("ghost"), visit: 1, attempt: 1, from: None };
-    let left = Left { trees: &snapshot(1), output: None };
+    let left = AttemptOutput { trees: &snapshot(1), output: None };
     let decision = decide(&pipeline, &State::new(node("start")), &visit, Outcome::success(), left);
     assert_eq!(decision.route, Route::Fail { reason: "the pipeline has no node `ghost`".into() });
 }
 
 #[test]
-fn a_pass_over_several_outcomes_never_gives_a_failure_a_plain_edge() {
+fn a_failure_never_takes_a_plain_edge() {
     let pipeline = pipeline(&graph("start -> a a -> b a -> exit b -> exit"));
     let state = State::new(node("start"));
     let from = pipeline.node(&node("a")).unwrap();
@@ -112,7 +112,7 @@ fn a_pass_over_several_outcomes_never_gives_a_failure_a_plain_edge() {
 }
 
 #[test]
-fn an_outcome_nobody_asks_for_is_a_failure() {
+fn an_outcome_without_edge_is_a_failure() {
     for word in ["failure", "rejected", "done"] {
         let said = Outcome { notes: Some("why".into()), ..outcome(word) };
         let play = Play::run(&graph("start -> a -> exit"), Script::new().node("a", [said]));

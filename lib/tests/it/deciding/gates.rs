@@ -44,7 +44,7 @@ fn gate_blocks_exit() {
 }
 
 #[test]
-fn a_gate_the_run_has_not_come_to_does_not_block() {
+fn a_gate_not_reached_yet_does_not_block() {
     let inner = r#"start -> a -> exit a -> check [condition="outcome=again"] check [goal_gate=true] check -> exit"#;
     assert_eq!(Play::run(&graph(inner), Script::new()).ending(), "done");
 }
@@ -97,7 +97,7 @@ fn a_gate_that_is_gone_round_is_bounded_too() {
 }
 
 #[test]
-fn a_gate_that_sent_the_run_back_must_be_run_again_itself() {
+fn a_gate_that_sent_back_must_run_again() {
     // `check` was green at first. What sends the run back is `second`, and the way back skips it.
     let inner = r#"start -> check -> second
         check [goal_gate=true]
@@ -114,7 +114,7 @@ fn a_gate_that_sent_the_run_back_must_be_run_again_itself() {
 }
 
 #[test]
-fn the_first_gate_in_the_file_sends_the_run_back_first() {
+fn the_first_gate_in_the_file_sends_back_first() {
     let inner = r#"start -> one -> two
         one [goal_gate=true, retry_target=one] two [goal_gate=true, retry_target=two]
         one -> two [condition="outcome=fail"] two -> exit [condition="outcome!=nothing"]"#;
@@ -158,7 +158,7 @@ fn a_failing_exit_fails_the_run() {
     let pipeline = super::driver::pipeline(&graph("start -> exit"));
     let state = pleach::state::State::new(node("exit"));
     let visit = pleach::state::Visit { node: node("exit"), visit: 1, attempt: 1, from: None };
-    let left = pleach::route::Left { trees: &super::driver::snapshot(1), output: None };
+    let left = pleach::route::AttemptOutput { trees: &super::driver::snapshot(1), output: None };
     let decision = pleach::route::decide(&pipeline, &state, &visit, Outcome::fail("disk full"), left);
     assert_eq!(decision.route, Route::Fail { reason: "disk full".into() });
 }

@@ -229,7 +229,7 @@ fn a_context_forks_once_and_its_turns_are_its_own() {
 }
 
 #[test]
-fn a_retry_is_set_once_and_only_where_one_is_due() {
+fn a_retry_is_set_once_where_due() {
     let retrying = || vec![begin(), start("start", 1, 1), end("start", Route::Retry)];
     refused(vec![begin()], retry_at("start", 1), "no retry is due");
     refused(vec![begin(), start("start", 1, 1)], retry_at("start", 2), "no retry is due");
@@ -241,7 +241,7 @@ fn a_retry_is_set_once_and_only_where_one_is_due() {
 }
 
 #[test]
-fn a_checkpoint_says_what_the_events_say() {
+fn a_checkpoint_matches_the_events() {
     let between = || vec![begin(), start("start", 1, 1), end("start", to("a"))];
     let wrong = [
         (checkpoint("start", &["start"], Some("exit"), None), "next node"),
@@ -302,8 +302,8 @@ fn a_pause_is_followed_by_a_resume() {
 fn a_run_goes_back_only_to_where_it_has_been() {
     let failed = || vec![begin(), start("start", 1, 1), end("start", to("a")), start("a", 1, 1), fail()];
     refused(failed(), resume(), "the session is failed");
-    refused(failed(), resume_at("b"), "the run has not come to `b`");
-    refused(vec![begin(), start("start", 1, 1)], resume_at("a"), "the run has not come to `a`");
+    refused(failed(), resume_at("b"), "the run has not reached `b`");
+    refused(vec![begin(), start("start", 1, 1)], resume_at("a"), "the run has not reached `a`");
     let done = [vec![begin(), start("start", 1, 1), end("start", Route::Complete)], vec![complete()]].concat();
     refused(done, resume_at("start"), "the session is done");
     let again = [failed(), vec![resume_at("a")]].concat();

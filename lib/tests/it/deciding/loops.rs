@@ -30,7 +30,7 @@ fn max_visits_of_the_graph() {
 }
 
 #[test]
-fn twenty_five_visits_when_nothing_is_said() {
+fn the_default_limit_is_twenty_five_visits() {
     let play = Play::run(&graph(ROUND), Script::new().node("b", [Outcome::fail("red")]));
     assert_eq!((play.runs("a"), play.runs("b")), (25, 25));
     assert!(play.ending().starts_with("`a` reached its visit limit of 25: "), "{}", play.ending());
@@ -45,12 +45,12 @@ fn a_node_that_leads_to_itself_is_bounded() {
 }
 
 #[test]
-fn the_third_same_result_on_the_same_tree_fails_and_shows_the_cycle() {
+fn the_third_identical_result_fails_with_its_cycle() {
     let play = Play::run(&graph(ROUND), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
     assert_eq!(play.path(), "start a b a b a b");
     assert_eq!(
         play.ending(),
-        "`b` ended 3 times with the same result and output on the same files; the run goes in circles: b → a → b; \
+        "`b` ended 3 times with the same result and output on the same files; the run is looping: b → a → b; \
          set `max_visits` on a node of this cycle to allow more rounds"
     );
 }
@@ -80,7 +80,7 @@ fn changed_output_starts_the_count_again() {
 }
 
 #[test]
-fn a_cycle_that_waits_or_has_a_limit_is_left_to_that() {
+fn a_waiting_or_limited_cycle_is_left_alone() {
     let counted = [
         ("a [max_visits=7]", 7),
         ("b [max_visits=7]", 7),
@@ -99,7 +99,7 @@ fn a_cycle_that_waits_or_has_a_limit_is_left_to_that() {
 }
 
 #[test]
-fn conditions_read_how_often_the_run_has_come_to_a_node() {
+fn conditions_read_visit_counts() {
     let inner = r#"start -> a -> b
         b -> exit [condition="context.internal.node_visit_count>=4 && internal.node_visit_count.a=4", weight=1]
         b -> a [condition="outcome=fail"]"#;
@@ -137,7 +137,7 @@ fn a_persons_answer_starts_the_count_again() {
 }
 
 #[test]
-fn what_stands_in_for_a_person_does_not() {
+fn an_automatic_answer_does_not_reset_the_count() {
     for source in ["auto-approve", "default"] {
         let play = asked(source, 6);
         assert_eq!(play.runs("a"), 3, "{source}");
@@ -200,7 +200,7 @@ fn an_edge_limit_holds_over_a_restart() {
 }
 
 #[test]
-fn a_failed_run_that_is_resumed_counts_anew() {
+fn a_resumed_failed_run_resets_its_counts() {
     let inner = r#"start -> a a [max_visits=2] a -> a [condition="outcome=again"] a -> exit"#;
     let mut play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
     assert_eq!((play.runs("a"), play.state.failed_node()), (2, Some(&node("a"))));

@@ -88,7 +88,7 @@ proptest! {
                     let next = next(&resumed, now);
                     let [Action::Continue(visit)] = &next[..] else { panic!("{next:?}") };
                     prop_assert_eq!(&(visit.node.clone(), visit.visit, visit.attempt), pass);
-                    // Taken up, it stands where it stood.
+                    // Taken up, it is where it was.
                     let restart = play.batches[..=index].iter().rfind(|batch| matches!(batch[0].event, Event::NodeStarted(_)));
                     resumed.apply(&restart.unwrap()[0]).unwrap();
                     if !matches!(batch[0].event, Event::Resumed(_)) {
@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(share(12))]
 
     #[test]
-    fn the_fold_is_the_same_for_any_split_into_two_runs(dot in random_dot(), answers in answers()) {
+    fn the_fold_is_the_same_for_any_split(dot in random_dot(), answers in answers()) {
         let play = play(&dot, &answers);
         // Through the record and back, as a later process sees them.
         let json: Vec<String> = play.events().iter().map(|event| event.to_json().to_string()).collect();

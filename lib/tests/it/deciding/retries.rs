@@ -113,7 +113,7 @@ fn partial_results_are_taken_when_the_node_allows_it() {
 }
 
 #[test]
-fn written_retries_are_for_failures_and_inherited_ones_for_bad_luck() {
+fn explicit_retries_are_for_failures_inherited_for_transient_ones() {
     let ends = |dot: &str, first: Outcome| {
         let play = Play::run(dot, Script::new().node("a", [first, Outcome::success()]));
         (play.runs("a"), play.ending().to_owned())
@@ -208,7 +208,7 @@ fn a_node_that_continues_keeps_its_turns_and_its_work() {
 }
 
 #[test]
-fn a_node_that_starts_over_forgets_its_turns_but_not_their_numbers() {
+fn a_restarted_node_forgets_turns_but_not_numbers() {
     let (mut play, visit) = interrupted_in_a();
     let restored = snapshot(77);
     let event = NodeStarted { starts_over: true, base: restored.clone(), ..play.node_started(&visit) };

@@ -76,7 +76,7 @@ impl Client {
         let _ = self.stream.flush().await;
     }
 
-    /// Says that nothing more comes, and goes on listening.
+    /// Says that nothing more comes, and continues listening.
     pub async fn half_close(&mut self) {
         self.stream.get_mut().shutdown().await.expect("an open socket");
     }

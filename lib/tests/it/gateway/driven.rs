@@ -150,7 +150,7 @@ async fn turns_are_exact_in_every_language() {
 async fn the_next_call_may_come_before_the_stream_has_ended() {
     let format = Format::Anthropic;
     let log = Log::default();
-    // The first answer is whole, but its stream stays open for ever.
+    // The first answer is whole, but its stream stays open forever.
     let server = Server::start(|_, before| match before {
         0 => Play::Stall(events(Format::Anthropic, writes("c-1", "a"))),
         _ => stream(Format::Anthropic, says("Done.")),
@@ -182,7 +182,7 @@ async fn the_next_call_may_come_before_the_stream_has_ended() {
 }
 
 #[tokio::test]
-async fn answers_in_one_piece_are_known_before_the_client_has_them() {
+async fn answers_in_one_piece_are_recorded_before_delivery() {
     for (name, format, path) in ALL {
         let path = path.replace(":streamGenerateContent?alt=sse", ":generateContent");
         let lines = three_turns();
@@ -219,7 +219,7 @@ async fn answers_in_one_piece_are_known_before_the_client_has_them() {
 }
 
 #[tokio::test]
-async fn a_cost_that_is_told_after_the_last_word_counts() {
+async fn a_cost_reported_after_the_answer_counts() {
     let format = Format::Chat;
     // The counts come after the end of the words, and the stream stays open.
     let server = Server::start(move |_, _| Play::Stall(events(format, says("Done."))));
@@ -494,7 +494,7 @@ async fn no_way_of_asking_goes_past_the_budget() {
 }
 
 #[tokio::test]
-async fn what_is_on_record_is_answered_again_for_nothing() {
+async fn recorded_answers_are_replayed_for_free() {
     for (name, format, path) in ALL {
         // The first run, which is interrupted after two turns.
         let log = Log::default();
@@ -513,7 +513,7 @@ async fn what_is_on_record_is_answered_again_for_nothing() {
         let recorded: Vec<Message> = turns.into_iter().flat_map(|turn| turn.messages).collect();
         // Records are JSON.
         let recorded: Vec<Message> = serde_json::from_value(serde_json::to_value(recorded).unwrap()).unwrap();
-        // The second goes on live where the record ends.
+        // The second continues live where the record ends.
         let log = Log::default();
         let second = server(format, &log, vec![says("unused"), says("unused"), says("Done this time.")]);
         let upstream = remote(&second, &name, |_| {});

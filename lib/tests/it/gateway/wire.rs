@@ -66,7 +66,7 @@ async fn every_language_goes_through_with_the_real_key() {
 }
 
 #[tokio::test]
-async fn nobody_without_the_secret_gets_through() {
+async fn no_request_without_the_secret_passes() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, _arrivals) = open(&server, ANTHROPIC.0).await;
     let host = format!("http://127.0.0.1:{}", gateway.port());
@@ -122,7 +122,7 @@ async fn the_key_opens_the_address_everybody_may_know() {
 }
 
 #[tokio::test]
-async fn nothing_goes_on_before_the_gate_is_opened() {
+async fn nothing_is_forwarded_before_the_gate_opens() {
     let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
     let (gateway, mut arrivals) = open(&server, ANTHROPIC.0).await;
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
@@ -161,7 +161,7 @@ async fn nothing_goes_on_before_the_gate_is_opened() {
 }
 
 #[tokio::test]
-async fn pieces_go_on_as_they_come() {
+async fn chunks_are_forwarded_as_they_arrive() {
     let pieces = events(Format::Anthropic, says("Hello."));
     let first = pieces[0].clone();
     let server = Server::start(move |_, _| Play::Stall(vec![first.clone()]));
@@ -173,7 +173,7 @@ async fn pieces_go_on_as_they_come() {
     assert_eq!(client.head().await.unwrap().status, 200);
     let piece = client.piece().await.unwrap();
     assert_eq!(String::from_utf8(piece).unwrap(), pieces[0], "though the server has not said all");
-    // The client goes; the call goes on until the gateway is closed.
+    // The client goes; the call continues until the gateway is closed.
     drop(client);
     let rest = gateway.close().await;
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
@@ -205,7 +205,7 @@ async fn a_call_that_closing_cuts_off_is_paid_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_while_it_is_held_was_never_there() {
+async fn a_client_leaving_while_held_never_counted() {
     let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
     let (gateway, mut arrivals) = open(&server, ANTHROPIC.0).await;
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
@@ -220,7 +220,7 @@ async fn a_client_that_goes_while_it_is_held_was_never_there() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_its_half_is_taken_to_be_gone() {
+async fn a_client_closing_its_half_counts_as_gone() {
     let server = Server::start(|_, _| Play::Hang);
     let (gateway, arrivals) = open(&server, ANTHROPIC.0).await;
     let_through(arrivals);
@@ -235,7 +235,7 @@ async fn a_client_that_closes_its_half_is_taken_to_be_gone() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+async fn a_silent_server_times_out() {
     let pieces = events(Format::Anthropic, says("Hello."));
     let server = Server::start(move |_, before| match before {
         0 => Play::Hang,
@@ -250,7 +250,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     let ask = body(Format::Anthropic, &task());
     let got = post(&url, &ask).await;
     assert_eq!(got.status, 504, "{}", got.text());
-    assert!(got.json()["error"]["message"].as_str().unwrap().contains("said nothing for 3 s"));
+    assert!(got.json()["error"]["message"].as_str().unwrap().contains("sent nothing for 3 s"));
     let mut client = Client::connect(&url).await;
     assert!(client.ask(&url, &[], ask.to_string().as_bytes()).await.is_none(), "the stream breaks off");
     let got = post(&url, &ask).await;
@@ -306,7 +306,7 @@ async fn a_hundred_megabytes_go_through_and_are_not_kept() {
     let mut client = Client::connect(&url).await;
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     assert_eq!(client.head().await.unwrap().status, 200);
-    // Nobody reads, so that the server cannot go on: what it has sent lies in the buffers between.
+    // Nobody reads, so that the server cannot continue: what it has sent is in the buffers between.
     let mut before = usize::MAX;
     while server.sent() != before {
         before = server.sent();
@@ -409,7 +409,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
+async fn a_possible_background_response_is_refused() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, _arrivals) = open(&server, ProviderName::OPENAI).await;
     let url = format!("{}/responses", gateway.base_url(Format::Responses));
@@ -423,7 +423,7 @@ async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
 }
 
 #[tokio::test]
-async fn an_agent_of_another_language_is_told_so() {
+async fn an_agent_of_another_api_gets_an_error() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, arrivals) = open(&server, ProviderName::OPENAI).await;
     let_through(arrivals);
@@ -435,7 +435,7 @@ async fn an_agent_of_another_language_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_is_around_model_calls_is_passed_on() {
+async fn requests_around_model_calls_are_forwarded() {
     let server = Server::start(|seen, _| {
         let body = if seen.line.contains("count_tokens") { r#"{"input_tokens":7}"# } else { r#"{"data":[]}"# };
         Play::Answer(200, vec![("content-type", "application/json".into())], body.into())

@@ -95,7 +95,7 @@ impl World {
         assert!(!self.sandbox.path(checkout).join("run.sh").exists());
     }
 
-    /// Opens the repository anew with a git that runs `script` before it does what it is called for. The script knows
+    /// Opens the repository again with a git that runs `script` before it does what it is called for. The script knows
     /// `$command`, its number `$n` among those of the command, `$repo`, and the real `$git`.
     fn with_git_that(mut self, script: &str) -> Self {
         let variables = self.sandbox.variables();
@@ -294,7 +294,7 @@ fn a_directory_in_place_of_a_file_counts_by_content() {
         fs::remove_file(world.sandbox.path("repo/a.txt")).unwrap();
         world
     };
-    // What git has come to write of it, and what it was about to.
+    // What git has written of it so far, and what it was about to.
     for written in [&[][..], &["one"], &["in/two"], &["one", "in/two"]] {
         let world = begun();
         fs::create_dir_all(world.sandbox.path("repo/a.txt/in")).unwrap();
@@ -364,7 +364,7 @@ fn all_blocking_files_are_found_beyond_those_git_names() {
 }
 
 #[test]
-fn what_is_staged_alone_is_not_overwritten() {
+fn staged_changes_are_not_overwritten() {
     type Arrange = fn(&World);
     let cases: [(&str, Arrange, &[&str]); 4] = [
         (
@@ -442,7 +442,7 @@ fn a_half_written_checkout_is_reported_with_its_undo() {
     assert!(matches!(error, LandError::Git(pleach::git::Error::BrokenOff(_))), "{error:?}");
     let words = error.to_string();
     assert!(
-        words.contains("half written") && words.contains("No space left") && words.contains("`the/work`"),
+        words.contains("may be incomplete") && words.contains("No space left") && words.contains("`the/work`"),
         "{words}"
     );
     assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`, and by deleting"), "{words}");
@@ -461,7 +461,7 @@ fn a_half_written_checkout_is_reported_with_its_undo() {
     world.sandbox.git("repo", &["config", "filter.broken.smudge", "false"]);
     world.sandbox.git("repo", &["config", "filter.broken.required", "true"]);
     let words = world.land_at_once().unwrap_err().to_string();
-    assert!(words.contains("half written") && words.contains(&world.to.to_string()), "{words}");
+    assert!(words.contains("may be incomplete") && words.contains(&world.to.to_string()), "{words}");
     assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`"), "{words}");
 
     // What the user has changed before is no trace of git.
@@ -472,10 +472,10 @@ fn a_half_written_checkout_is_reported_with_its_undo() {
     std::thread::sleep(SHORT);
     world.sandbox.git("repo", &["branch", "the/work", &world.to.to_string()]);
     let words = world.land_at_once().unwrap_err().to_string();
-    assert!(words.contains("out of memory") && !words.contains("half written"), "{words}");
+    assert!(words.contains("out of memory") && !words.contains("may be incomplete"), "{words}");
     // Where the work is, is told all the same.
     assert!(words.starts_with("git could not move `main`, which is checked out in `"), "{words}");
-    assert!(words.ends_with("; the work is whole, at `the/work`; mend what git names and run again"), "{words}");
+    assert!(words.ends_with("; no work is lost, it is at `the/work`; fix what git reports, then run again"), "{words}");
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn a_lock_that_stays_ends_the_waiting() {
 }
 
 #[test]
-fn what_the_user_has_begun_is_waited_for() {
+fn operations_of_the_user_are_waited_for() {
     let begin = |world: &World, command: &[&str]| {
         let sandbox = &world.sandbox;
         sandbox.git("repo", &["switch", "-q", "-c", "side"]);
@@ -619,7 +619,7 @@ fn a_linked_worktree_that_has_the_branch_moves_with_it() {
 }
 
 #[test]
-fn a_branch_nobody_has_checked_out_is_swapped() {
+fn a_branch_without_checkout_is_swapped() {
     let detach: &[&str] = &["switch", "-q", "--detach"];
     let switch: &[&str] = &["switch", "-q", "-c", "other"];
     for leave in [detach, switch] {
@@ -748,7 +748,7 @@ fn loose(world: &World, revision: &str) -> PathBuf {
     world.sandbox.path(&format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]))
 }
 
-/// Puts another blob in the place of an object.
+/// Puts another blob in place of an object.
 fn overwrite(world: &World, place: &Path) {
     world.sandbox.write("evil", "evil\n");
     let evil = world.sandbox.path("evil");
@@ -1051,7 +1051,7 @@ fn settings_of_the_user_make_no_difference() {
 }
 
 #[test]
-fn nobody_needs_a_name_to_land() {
+fn landing_needs_no_user_name() {
     let world = World::new();
     world.sandbox.git("repo", &["config", "user.useConfigOnly", "true"]);
     let variables =
@@ -1105,7 +1105,7 @@ fn a_lock_that_git_may_not_make_is_no_lock() {
     let world = world.with_git_that(&script);
     let words = world.land().unwrap_err().to_string();
     assert!(words.contains("has all files there up to date already (exit 128: fatal: cannot lock ref"), "{words}");
-    assert!(words.ends_with("; mend what git names and run again") && !words.contains("restore"), "{words}");
+    assert!(words.ends_with("; fix what git reports, then run again") && !words.contains("restore"), "{words}");
     world.land().unwrap();
     world.assert_landed_in("repo");
 }

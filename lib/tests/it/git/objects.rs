@@ -185,7 +185,7 @@ fn a_flush_that_fails_can_be_repeated() {
 }
 
 #[test]
-fn an_object_that_is_not_what_its_id_says_is_not_read() {
+fn an_object_not_matching_its_id_is_not_read() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut writer = repo.writer();

@@ -85,7 +85,7 @@ fn branches_get_a_reflog_with_the_reason() {
 }
 
 #[test]
-fn what_is_no_log_stands_in_nobody_s_way() {
+fn a_broken_reflog_blocks_nothing() {
     let sandbox = Sandbox::new();
     sandbox.git("repo", &["config", "core.logAllRefUpdates", "false"]);
     let repo = sandbox.open("repo");

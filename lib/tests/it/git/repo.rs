@@ -15,7 +15,7 @@ fn refusal(sandbox: &Sandbox, dir: &str) -> Error {
 }
 
 #[test]
-fn repositories_are_found_wherever_one_stands() {
+fn repositories_are_found_from_any_directory() {
     let sandbox = Sandbox::new();
     sandbox.git("repo", &["worktree", "add", "-q", "--detach", "../linked"]);
     sandbox.git(".", &["clone", "-q", "--bare", "repo", "bare.git"]);
@@ -52,7 +52,7 @@ fn variables_that_point_at_another_repository_are_ignored() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_with_one_clear_sentence() {
+fn unsupported_features_are_refused_in_one_sentence() {
     let sandbox = Sandbox::new();
     assert!(matches!(refusal(&sandbox, "home"), Error::NotARepository { .. }));
     assert!(refusal(&sandbox, "nowhere").to_string().contains("is not in a git repository; run `git init`"));
@@ -155,7 +155,7 @@ fn replaced_objects_are_ignored() {
 }
 
 #[test]
-fn ancestors_are_told_from_strangers() {
+fn ancestors_are_distinguished_from_unrelated_commits() {
     let sandbox = Sandbox::new();
     sandbox.git("repo", &["checkout", "-q", "-b", "side"]);
     sandbox.commit("repo", "side");
@@ -172,7 +172,7 @@ fn ancestors_are_told_from_strangers() {
 }
 
 #[test]
-fn differences_are_told_path_by_path() {
+fn differences_are_reported_path_by_path() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/was-dir/x", "x\n");
     sandbox.write("repo/was-file", "f\n");

@@ -86,7 +86,7 @@ fn swap_something(root: &Path, random: &mut fastrand::Rng) -> String {
 }
 
 #[test]
-fn whatever_setup_and_work_swap_commits_have_the_work_alone() {
+fn commits_have_only_work_whatever_the_setup_swaps() {
     let mut random = fastrand::Rng::with_seed(49);
     for world in 0..16 {
         let sandbox = Sandbox::new();

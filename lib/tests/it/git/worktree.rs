@@ -346,7 +346,7 @@ fn named_paths_give_what_a_full_scan_gives() {
 }
 
 #[test]
-fn what_is_not_accepted_is_found_again() {
+fn changes_not_accepted_are_found_again() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -361,7 +361,7 @@ fn what_is_not_accepted_is_found_again() {
 }
 
 #[test]
-fn what_is_too_much_is_held_back() {
+fn files_over_a_limit_are_held_back() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -500,7 +500,7 @@ fn submodule_links_are_left_alone() {
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
     );
-    // The place of one that is removed can be brought back; its files are git's to fetch.
+    // The place of one that is removed can be restored; its files are git's to fetch.
     fs::remove_dir_all(root.join("lib")).unwrap();
     let gone = record(&repo, &mut worktree);
     assert_eq!(
@@ -511,7 +511,7 @@ fn submodule_links_are_left_alone() {
     assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty() && root.join("lib").is_dir());
 }
 
-/// What is told of held back files that lie where submodules belong.
+/// What is reported held back files that lie where submodules belong.
 fn in_the_place(files: &[&str]) -> Vec<String> {
     let why = "it is in the directory of a submodule, whose recorded commit does not change";
     files.iter().map(|file| format!("file-held-back: `{file}` is not committed: {why}")).collect()

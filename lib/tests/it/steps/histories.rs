@@ -2,7 +2,7 @@
 
 use pleach::ids::BranchName;
 use pleach::plan::tree::TaskTree;
-use pleach::progress::{Place, Status};
+use pleach::progress::{StepPlace, TaskStatus};
 use pleach::step::{Feedback, FeedbackKind};
 
 use super::world::{TREE, World, git, old, open, run_start, step, step_of, task};
@@ -10,20 +10,20 @@ use super::world::{TREE, World, git, old, open, run_start, step, step_of, task};
 #[test]
 fn the_newest_step_is_the_state() {
     let table = [
-        ("implement-pass", Status::Implementing),
-        ("implement-fail", Status::Implementing),
-        ("lint-fail", Status::Implementing),
-        ("test-pass", Status::Testing),
-        ("test-fail", Status::Testing),
-        ("review-approved", Status::Reviewing),
-        ("review-rejected", Status::Reviewing),
-        ("complete", Status::Complete),
-        ("skipped", Status::Complete),
-        ("failed", Status::Failed),
-        ("reset", Status::Pending),
+        ("implement-pass", TaskStatus::Implementing),
+        ("implement-fail", TaskStatus::Implementing),
+        ("lint-fail", TaskStatus::Implementing),
+        ("test-pass", TaskStatus::Testing),
+        ("test-fail", TaskStatus::Testing),
+        ("review-approved", TaskStatus::Reviewing),
+        ("review-rejected", TaskStatus::Reviewing),
+        ("complete", TaskStatus::Complete),
+        ("skipped", TaskStatus::Complete),
+        ("failed", TaskStatus::Failed),
+        ("reset", TaskStatus::Pending),
     ];
     let world = World::new();
-    assert_eq!(world.status("main", "T001"), Status::Pending);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending);
     for (status, expected) in table {
         world.say("main", step("main", "T001", status, 0));
         world.say("main", "something else");
@@ -33,7 +33,7 @@ fn the_newest_step_is_the_state() {
     let steps = world.task("main", "T001").steps;
     assert_eq!(steps.len(), table.len(), "the latest wins, and the others are still told");
     world.say("main", "task(main@T002@complete): complete \"N\"\n\nArborist-Step: complete\n");
-    assert_eq!(world.status("main", "T002"), Status::Complete, "no result is a good one");
+    assert_eq!(world.status("main", "T002"), TaskStatus::Complete, "no result is a good one");
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn ids_are_compared_whole() {
     let world = World::new();
     world.say("main", step("main", "T0010", "complete", 0));
     world.say("main", old("T00100", "complete", "Arborist-Result: pass"));
-    assert_eq!(world.status("main", "T001"), Status::Pending);
-    assert_eq!(world.status("main", "T0010"), Status::Complete);
-    assert_eq!(world.status("main", "T00100"), Status::Complete);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending);
+    assert_eq!(world.status("main", "T0010"), TaskStatus::Complete);
+    assert_eq!(world.status("main", "T00100"), TaskStatus::Complete);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_hundred_and_thirty_tasks_on_main_are_all_found() {
     }
     for again in ["cold", "from the cache"] {
         let progress = world.progress("main");
-        let complete = progress.tasks().filter(|(_, state)| state.status == Status::Complete).count();
+        let complete = progress.tasks().filter(|(_, state)| state.status == TaskStatus::Complete).count();
         assert_eq!(complete, 130, "{again}");
         assert_eq!(progress.task(&task("T99")).attempts, 1);
         assert_eq!(world.cache_files().len(), 1);
@@ -67,11 +67,11 @@ fn a_repository_without_main_works_too() {
     let world = World::on("master");
     world.say("master", step("master", "T001", "complete", 0));
     world.say("master", old("T002", "complete", "Arborist-Result: fail"));
-    assert_eq!(world.status("master", "T001"), Status::Complete);
-    assert_eq!(world.status("master", "T002"), Status::Failed);
+    assert_eq!(world.status("master", "T001"), TaskStatus::Complete);
+    assert_eq!(world.status("master", "T002"), TaskStatus::Failed);
     let trunk = World::on("trunk");
     trunk.say("trunk", old("T002", "complete", "Arborist-Result: pass"));
-    assert_eq!(trunk.status("trunk", "T002"), Status::Complete, "without a base branch all history counts");
+    assert_eq!(trunk.status("trunk", "T002"), TaskStatus::Complete, "without a base branch all history counts");
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn a_feature_branch_keeps_its_steps_when_it_was_merged() {
     world.say("feature/x", old("T002", "complete", "Arborist-Result: pass"));
     world.say("main", "meanwhile");
     let both = |branch| [world.status(branch, "T001"), world.status(branch, "T002")];
-    assert_eq!(both("feature/x"), [Status::Complete, Status::Complete]);
-    assert_eq!(both("main"), [Status::Pending, Status::Pending]);
+    assert_eq!(both("feature/x"), [TaskStatus::Complete, TaskStatus::Complete]);
+    assert_eq!(both("main"), [TaskStatus::Pending, TaskStatus::Pending]);
     world.merge("main", "feature/x");
     // The older form is the base branch's from now on, and no longer what the feature branch is ahead by.
-    assert_eq!(both("feature/x"), [Status::Complete, Status::Pending]);
-    assert_eq!(both("main"), [Status::Pending, Status::Complete]);
+    assert_eq!(both("feature/x"), [TaskStatus::Complete, TaskStatus::Pending]);
+    assert_eq!(both("main"), [TaskStatus::Pending, TaskStatus::Complete]);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn the_older_form_counts_since_the_base_branch_was_left() {
     world.say("main", old("T001", "complete", "Arborist-Result: pass"));
     world.place("feature", world.tip("main"));
     world.say("feature", old("T002", "complete", "Arborist-Result: pass"));
-    assert_eq!(world.status("feature", "T001"), Status::Pending);
-    assert_eq!(world.status("feature", "T002"), Status::Complete);
+    assert_eq!(world.status("feature", "T001"), TaskStatus::Pending);
+    assert_eq!(world.status("feature", "T002"), TaskStatus::Complete);
     world.say("main", old("T003", "complete", "Arborist-Result: pass"));
     world.merge("feature", "main");
     world.say("feature", old("T004", "test", "Arborist-Test: pass"));
@@ -129,7 +129,7 @@ fn the_older_form_counts_since_the_base_branch_was_left() {
 }
 
 #[test]
-fn the_branch_the_remote_begins_on_is_the_base() {
+fn the_remotes_default_branch_is_the_base() {
     let world = World::on("trunk");
     world.say("trunk", old("T001", "complete", "Arborist-Result: pass"));
     world.place("feature", world.tip("trunk"));
@@ -158,7 +158,7 @@ fn tree_of(id: &str) -> TaskTree {
 }
 
 #[test]
-fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
+fn work_on_a_closed_phase_is_found_on_task_branches() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let (phase, one) = ("pleach/phase/main/P1", "pleach/tasks/main/T001");
@@ -172,12 +172,12 @@ fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
     let taken = world.repo.commit(two).unwrap();
     let copy = world.commit(&[world.tip("main")], taken.message, taken.at.as_second());
     world.place("main", copy);
-    assert_eq!(world.status("main", "T001"), Status::Complete);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Complete);
     assert!(!world.task("main", "T001").landed);
 }
 
 #[test]
-fn what_failed_on_one_phase_is_older_than_what_is_done_on_another() {
+fn a_failure_on_one_phase_precedes_later_work() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let (failed_on, done_on) = ("pleach/phase/main/P2", "pleach/phase/main/P1");
@@ -187,17 +187,17 @@ fn what_failed_on_one_phase_is_older_than_what_is_done_on_another() {
         "task(main@T001@failed): failed \"A\" after 1 retries\n\nArborist-Step: complete\nArborist-Result: fail\n";
     let failed = world.repo.commit(world.say(failed_on, failed)).unwrap();
     let progress = world.progress("main");
-    assert_eq!(progress.task(&task("T001")).status, Status::Failed);
+    assert_eq!(progress.task(&task("T001")).status, TaskStatus::Failed);
     assert_eq!(progress.not_before().as_second(), failed.at.as_second() + 1);
     // As early as it may be: the branch of the phase it moved to is read first.
     let at = progress.not_before().as_second();
     let done = world.commit(&[world.tip(done_on)], step("main", "T001", "complete", 1), at);
     world.place(done_on, done);
-    assert_eq!(world.status("main", "T001"), Status::Complete);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Complete);
 }
 
 #[test]
-fn a_run_that_was_begun_twice_is_one_run() {
+fn a_run_started_twice_is_one_run() {
     let world = World::new();
     world.place("other", world.tip("main"));
     world.say("main", run_start("main", TREE));
@@ -206,12 +206,12 @@ fn a_run_that_was_begun_twice_is_one_run() {
     world.say("other", step("main", "T002", "complete", 0));
     world.merge("main", "other");
     let done = |ids: &[&str]| ids.iter().map(|id| world.status("main", id)).collect::<Vec<_>>();
-    assert_eq!(done(&["T001", "T002"]), [Status::Complete, Status::Complete]);
+    assert_eq!(done(&["T001", "T002"]), [TaskStatus::Complete, TaskStatus::Complete]);
     world.say("main", step("main", "T003", "complete", 0));
-    assert_eq!(done(&["T001", "T002", "T003"]), [Status::Complete; 3]);
+    assert_eq!(done(&["T001", "T002", "T003"]), [TaskStatus::Complete; 3]);
     // Begun again by who knew of both.
     world.say("main", run_start("main", TREE));
-    assert_eq!(done(&["T001", "T002", "T003"]), [Status::Pending; 3]);
+    assert_eq!(done(&["T001", "T002", "T003"]), [TaskStatus::Pending; 3]);
 }
 
 #[test]
@@ -223,38 +223,38 @@ fn each_tree_has_its_own_run() {
     world.say("main", step_of("two.json", "main", "T001", "test-fail", 0));
     world.say("main", step_of("one.json", "main", "T002", "implement-pass", 0));
     let status = |tree: &str, id: &str| world.read("main", tree, None).unwrap().task(&task(id)).status;
-    assert_eq!(status("one.json", "T001"), Status::Complete);
-    assert_eq!(status("one.json", "T002"), Status::Implementing);
-    assert_eq!(status("two.json", "T001"), Status::Testing);
-    assert_eq!(status("two.json", "T002"), Status::Pending);
+    assert_eq!(status("one.json", "T001"), TaskStatus::Complete);
+    assert_eq!(status("one.json", "T002"), TaskStatus::Implementing);
+    assert_eq!(status("two.json", "T001"), TaskStatus::Testing);
+    assert_eq!(status("two.json", "T002"), TaskStatus::Pending);
     assert!(!world.read("main", "three.json", None).unwrap().is_begun(&tree_of("T001")));
     // Started over: what was before is before.
     let again = world.say("main", run_start("main", "one.json"));
-    assert_eq!(status("one.json", "T001"), Status::Pending);
-    assert_eq!(status("two.json", "T001"), Status::Testing);
+    assert_eq!(status("one.json", "T001"), TaskStatus::Pending);
+    assert_eq!(status("two.json", "T001"), TaskStatus::Testing);
     assert_eq!(world.read("main", "one.json", None).unwrap().run_start().unwrap().commit, again);
     // One that names no tree is a start for all.
     world.say("main", "task(main@@run-start): run started\n\nArborist-Step: run-start\n");
-    assert_eq!(status("two.json", "T001"), Status::Pending);
+    assert_eq!(status("two.json", "T001"), TaskStatus::Pending);
     world.say("main", "task(main@T001@complete): complete \"N\"\n\nArborist-Step: complete\n");
-    assert_eq!(status("two.json", "T001"), Status::Complete);
-    assert_eq!(status("one.json", "T001"), Status::Complete);
+    assert_eq!(status("two.json", "T001"), TaskStatus::Complete);
+    assert_eq!(status("one.json", "T001"), TaskStatus::Complete);
 }
 
 #[test]
-fn a_step_from_before_the_run_counts_not_even_when_it_is_merged_later() {
+fn a_step_from_before_the_run_never_counts() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T001", "complete", 0));
     world.say("main", run_start("main", TREE));
     world.merge("main", "side");
-    assert_eq!(world.status("main", "T001"), Status::Pending);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending);
     world.say("main", step("main", "T002", "complete", 0));
-    assert_eq!(world.status("main", "T002"), Status::Complete);
+    assert_eq!(world.status("main", "T002"), TaskStatus::Complete);
 }
 
 #[test]
-fn histories_of_the_original_are_gone_on_with() {
+fn histories_of_arborist_are_continued() {
     let world = World::new();
     world.say("main", "task(main@T001@test-fail): tests fail for \"A\" (attempt 1/5)\n\nArborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\n");
     world.say("main", "task(main@T001@complete): complete \"A\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
@@ -262,10 +262,10 @@ fn histories_of_the_original_are_gone_on_with() {
     let progress = world.progress("main");
     assert!(progress.is_begun(&tree_of("T001")) && progress.run_start().is_none());
     assert!(!progress.is_begun(&tree_of("T003")), "steps that name no tree may be of another one");
-    assert_eq!(progress.task(&task("T001")).status, Status::Complete);
-    assert_eq!(progress.task(&task("T002")).status, Status::Implementing);
+    assert_eq!(progress.task(&task("T001")).status, TaskStatus::Complete);
+    assert_eq!(progress.task(&task("T002")).status, TaskStatus::Implementing);
     world.say("main", step("main", "T002", "complete", 0));
-    assert_eq!(world.status("main", "T002"), Status::Complete);
+    assert_eq!(world.status("main", "T002"), TaskStatus::Complete);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn messages_are_read_however_they_were_written() {
     world.say("main", format!("\n\ntask(main@T004@test-fail): t\n\n\n\n{trailers}\n\n"));
     for id in ["T001", "T002", "T003", "T004"] {
         let state = world.task("main", id);
-        assert_eq!((state.status, state.attempts), (Status::Testing, 1), "{id}");
+        assert_eq!((state.status, state.attempts), (TaskStatus::Testing, 1), "{id}");
     }
     let feedback = told(&world, "T001");
     assert_eq!(feedback, told(&world, "T002"));
@@ -290,7 +290,7 @@ fn messages_are_read_however_they_were_written() {
 
 /// What the commits of a task tell its next attempt.
 fn told(world: &World, id: &str) -> Vec<Feedback> {
-    world.task("main", id).telling().iter().filter_map(|found| found.feedback()).collect()
+    world.task("main", id).feedback_steps().iter().filter_map(|found| found.feedback()).collect()
 }
 
 /// One letter a step: implement, test, review, complete, failed, reset; capital letters went wrong.
@@ -340,7 +340,7 @@ fn attempts_are_counted_by_their_results() {
         // The landing finds the completed task broken: still the same attempt's result.
         ("itr0 c T0", 1, 1, 0),
         ("itr0 c T0 i1", 1, 1, 1),
-        // Somebody changes what is complete, and it is looked at again.
+        // Somebody changes what is complete, and it is checked again.
         ("iT0 itr1 c t1", 1, 1, 5),
         ("iT0 itr1 c tr1 c", 2, 2, 0),
         ("iT0 itr1 c tR1", 2, 2, 0),
@@ -359,7 +359,7 @@ fn attempts_are_counted_by_their_results() {
 }
 
 #[test]
-fn feedback_is_told_until_the_task_is_complete_or_reset() {
+fn feedback_lasts_until_the_task_completes_or_resets() {
     let world = World::new();
     let kinds = || told(&world, "T1").iter().map(|told| told.kind).collect::<Vec<_>>();
     work(&world, "main", "T1", "I0 iT1 itR2 F");
@@ -375,7 +375,7 @@ fn feedback_is_told_until_the_task_is_complete_or_reset() {
 }
 
 #[test]
-fn a_task_branch_is_read_until_its_newest_step_is_on_the_target() {
+fn a_task_branch_is_read_until_it_has_landed() {
     let world = World::new();
     world.say("main", run_start("main", TREE));
     let branch = "pleach/tasks/main/T001";
@@ -383,8 +383,8 @@ fn a_task_branch_is_read_until_its_newest_step_is_on_the_target() {
     work(&world, branch, "T001", "iT0 itr1");
     let progress = world.progress("main");
     let state = progress.task(&task("T001"));
-    assert_eq!((state.status, state.landed, state.attempts), (Status::Reviewing, false, 1));
-    assert_eq!(state.newest().unwrap().on, Place::Task(task("T001")));
+    assert_eq!((state.status, state.landed, state.attempts), (TaskStatus::Reviewing, false, 1));
+    assert_eq!(state.newest().unwrap().on, StepPlace::Task(task("T001")));
     assert_eq!(progress.open[0].name, BranchName::new(branch).unwrap());
     assert!(progress.waiting_to_land().is_empty(), "it is not done");
     work(&world, branch, "T001", "c1");
@@ -414,13 +414,13 @@ fn copies_of_steps_count_once() {
     let progress = world.progress("main");
     let state = progress.task(&task("T001"));
     assert_eq!((state.steps.len(), state.attempts, state.landed), (6, 2, true));
-    assert!(state.steps.iter().all(|found| found.on == Place::Target));
+    assert!(state.steps.iter().all(|found| found.on == StepPlace::Target));
     assert!(progress.open.is_empty(), "the branch is closed");
     // Merged beside its originals after all, by somebody who wanted to be sure.
     work(&world, "main", "T001", "z");
     world.merge("main", branch);
     let state = world.task("main", "T001");
-    assert_eq!((state.steps.len(), state.status), (7, Status::Pending));
+    assert_eq!((state.steps.len(), state.status), (7, TaskStatus::Pending));
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn a_closed_branch_is_left_alone_whatever_else_it_has() {
     assert_eq!(world.task("main", "T001").steps.len(), 1);
     // A step after it opens the branch again.
     work(&world, branch, "T001", "i1");
-    assert_eq!(world.status("main", "T001"), Status::Implementing);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Implementing);
 }
 
 #[test]
@@ -453,37 +453,37 @@ fn branches_of_other_targets_and_runs_are_not_read() {
     world.place("pleach/tasks/main/T001", world.tip("main"));
     world.say("pleach/tasks/main/T001", step("main", "T001", "complete", 0));
     world.say("main", run_start("main", TREE));
-    assert_eq!(world.status("feature/x", "T001"), Status::Testing);
-    assert_eq!(world.status("main", "T001"), Status::Pending, "its branch is of a run before this one");
+    assert_eq!(world.status("feature/x", "T001"), TaskStatus::Testing);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending, "its branch is of a run before this one");
     world.merge("pleach/tasks/main/T001", "main");
-    assert_eq!(world.status("main", "T001"), Status::Pending, "and stays so");
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending, "and stays so");
     world.say("pleach/tasks/main/T001", step("main", "T001", "implement-pass", 1));
-    assert_eq!(world.status("main", "T001"), Status::Implementing);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Implementing);
     assert_eq!(world.task("main", "T001").steps.len(), 1);
 }
 
 #[test]
-fn a_reset_is_newer_than_the_branch_it_speaks_of() {
+fn a_reset_is_newer_than_its_branch() {
     let world = World::new();
     let branch = "pleach/tasks/main/T001";
     world.place(branch, world.tip("main"));
     work(&world, branch, "T001", "itr0 c0");
     world.now.set(world.now.get() - 1);
     work(&world, "main", "T001", "z");
-    assert_eq!(world.status("main", "T001"), Status::Pending, "also in the same second");
+    assert_eq!(world.status("main", "T001"), TaskStatus::Pending, "also in the same second");
     work(&world, branch, "T001", "T1");
-    assert_eq!(world.status("main", "T001"), Status::Testing);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Testing);
 }
 
 #[test]
-fn a_branch_is_newer_than_what_it_was_built_on_whatever_the_clock_says() {
+fn a_branch_is_newer_than_its_base_whatever_dates() {
     let world = World::new();
     work(&world, "main", "T001", "iT0 F");
     world.now.set(1_500_000_000);
     let branch = "pleach/tasks/main/T001";
     world.place(branch, world.tip("main"));
     work(&world, branch, "T001", "i1");
-    assert_eq!(world.status("main", "T001"), Status::Implementing);
+    assert_eq!(world.status("main", "T001"), TaskStatus::Implementing);
 }
 
 #[test]
@@ -499,13 +499,13 @@ fn tasks_land_on_their_phase_first() {
     world.place(phase, world.tip(branch));
     let progress = world.progress("main");
     let state = progress.task(&task("T001"));
-    assert_eq!((state.landed, state.newest().unwrap().on.clone()), (true, Place::Phase(task("phase1"))));
+    assert_eq!((state.landed, state.newest().unwrap().on.clone()), (true, StepPlace::Phase(task("phase1"))));
     assert_eq!(progress.open.iter().map(|open| open.name.as_str()).collect::<Vec<_>>(), [phase]);
     work(&world, phase, "phase1", "t0");
     assert!(world.progress("main").gate(&task("phase1"), [&task("T001")]).green);
     world.merge("main", phase);
     let progress = world.progress("main");
-    assert_eq!(progress.task(&task("T001")).newest().unwrap().on, Place::Target);
+    assert_eq!(progress.task(&task("T001")).newest().unwrap().on, StepPlace::Target);
     assert!(progress.gate(&task("phase1"), [&task("T001")]).green);
 }
 
@@ -530,7 +530,7 @@ fn a_gate_is_green_until_something_below_it_changes() {
 }
 
 #[test]
-fn a_task_tells_the_name_it_had() {
+fn a_task_keeps_the_name_it_had() {
     let world = World::new();
     work(&world, "main", "T1", "itr0 c0");
     assert_eq!(world.task("main", "T1").name_then.as_deref(), Some("Name"));
@@ -542,7 +542,7 @@ fn a_task_tells_the_name_it_had() {
 }
 
 #[test]
-fn a_cut_off_history_is_read_as_far_as_it_goes() {
+fn a_shallow_history_is_read_as_far_as_possible() {
     let world = World::new();
     work(&world, "main", "T1", "itr0 c0");
     work(&world, "main", "T2", "i0");
@@ -562,7 +562,7 @@ fn a_cut_off_history_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_cached_is_not_read_again() {
+fn cached_steps_are_not_read_again() {
     let world = World::new();
     let start = world.tip("main");
     work(&world, "main", "T1", "iT0 itr1 c1");
@@ -606,5 +606,5 @@ fn the_cache_may_be_deleted_or_damaged_at_any_time() {
     assert_eq!(std::fs::read(&file).unwrap(), good);
     // A target that was moved back has not done what the cache knows.
     world.git(&["update-ref", "refs/heads/main", &first.task(&task("T1")).steps[1].commit.to_string()]);
-    assert_eq!(world.status("main", "T1"), Status::Testing);
+    assert_eq!(world.status("main", "T1"), TaskStatus::Testing);
 }

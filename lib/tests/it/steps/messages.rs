@@ -5,8 +5,10 @@ use std::time::Duration;
 use pleach::ids::{SessionId, StepName, TaskId};
 use pleach::redact::Redactor;
 use pleach::step::text::Body;
-use pleach::step::{Attempt, Counts, FeedbackKind, RanTest, Step, StepKind, TestFacts, TestKind, shown_name, text};
-use pleach::trailer::Message;
+use pleach::step::{
+    AttemptNumber, Counts, FeedbackKind, RanTest, Step, StepKind, TestFacts, TestKind, shown_name, text,
+};
+use pleach::trailer::CommitMessage;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -18,8 +20,8 @@ fn task(id: &str) -> Option<TaskId> {
     Some(TaskId::new(id).unwrap())
 }
 
-fn examples() -> Vec<Message> {
-    read("lib/tests/golden/step-commits.txt").split("%%\n").map(Message::read).collect()
+fn examples() -> Vec<CommitMessage> {
+    read("lib/tests/golden/step-commits.txt").split("%%\n").map(CommitMessage::read).collect()
 }
 
 /// What of a step an example shows: task, word of the step, passed, retry, counts, runtime in ms, path.
@@ -94,7 +96,7 @@ fn lint() -> StepKind {
 
 #[test]
 fn subjects_say_what_happened() {
-    let attempt = Some(Attempt { number: 1, of: 5 });
+    let attempt = Some(AttemptNumber { number: 1, of: 5 });
     let skipped = Step { skipped: true, ..step(StepKind::Complete, true) };
     let table = [
         (step(StepKind::Implement, true), "implement-pass", "implement \"N\""),
@@ -170,8 +172,8 @@ fn trailers_come_in_their_order() {
     assert_eq!(keys(&skipped), "Arborist-Step Arborist-Result Pleach-Skipped");
 }
 
-fn complete(subject: &str) -> Message {
-    Message::read(&format!("{subject}\n\nArborist-Step: complete\nArborist-Result: pass\n"))
+fn complete(subject: &str) -> CommitMessage {
+    CommitMessage::read(&format!("{subject}\n\nArborist-Step: complete\nArborist-Result: pass\n"))
 }
 
 #[test]
@@ -213,11 +215,11 @@ fn the_older_form_names_no_branch() {
 
 #[test]
 fn only_commits_with_a_step_count() {
-    let without = Message::read("task(main@T001@complete): complete \"N\"\n\nArborist-Result: pass\n");
+    let without = CommitMessage::read("task(main@T001@complete): complete \"N\"\n\nArborist-Result: pass\n");
     assert_eq!(Step::read(&without, "main"), None);
     let in_body = "task(main@T001@test-fail): x\n\nArborist-Step: complete\nArborist-Result: pass\n\nmore words\n";
-    assert_eq!(Step::read(&Message::read(in_body), "main"), None);
-    let start = Message::read("task(main@@run-start): run started\n\nArborist-Step: run-start\n");
+    assert_eq!(Step::read(&CommitMessage::read(in_body), "main"), None);
+    let start = CommitMessage::read("task(main@@run-start): run started\n\nArborist-Step: run-start\n");
     assert_eq!(Step::read(&start, "main").map(|step| (step.kind, step.tree)), Some((StepKind::RunStart, None)));
 }
 
@@ -226,12 +228,12 @@ fn unknown_trailers_are_kept_and_odd_values_do_no_harm() {
     let text = "task(main@T1@test-pass): t\r\n\r\nArborist-Step: test\r\nArborist-Test: pass\r\nArborist-Retry: many\r\n\
                 Arborist-Weather: sunny\r\nArborist-Test-Runtime: -3\r\nArborist-Test-Type: smoke\r\nPleach-Session: ?\r\n\
                 arborist-cost: 3 EUR\r\n";
-    let step = Step::read(&Message::read(text), "main").unwrap();
+    let step = Step::read(&CommitMessage::read(text), "main").unwrap();
     let extra = [("Arborist-Weather", "sunny"), ("arborist-cost", "3 EUR")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!((step.extra.clone(), step.retry, step.session.clone()), (extra.to_vec(), None, None));
     let facts = step.test.clone().unwrap();
     assert_eq!((facts.kind, facts.counts, facts.runtime), (TestKind::Unit, None, None));
-    let again = Step::read(&Message::read(&step.message("main", "t", None, "").write()), "main").unwrap();
+    let again = Step::read(&CommitMessage::read(&step.message("main", "t", None, "").write()), "main").unwrap();
     assert_eq!(again.extra, extra);
 }
 
@@ -242,13 +244,13 @@ fn names_are_shown_on_one_line_and_cut() {
     assert_eq!(shown_name(&fifty), fifty);
     assert_eq!(shown_name(&format!("{fifty}x")), format!("{}...", "\u{e4}".repeat(47)));
     let step = step(StepKind::Implement, false);
-    let message = step.message("main", "Say \"hi\"\n\"there\"", Some(Attempt { number: 2, of: 5 }), "");
-    let read = Step::read(&Message::read(&message.write()), "main").unwrap();
+    let message = step.message("main", "Say \"hi\"\n\"there\"", Some(AttemptNumber { number: 2, of: 5 }), "");
+    let read = Step::read(&CommitMessage::read(&message.write()), "main").unwrap();
     assert_eq!(read.name.as_deref(), Some("Say \"hi\" \"there\""));
 }
 
 #[test]
-fn bodies_keep_the_end_of_what_was_said() {
+fn bodies_keep_the_end_of_output() {
     assert_eq!(text::cut("abc", 3), "abc");
     assert_eq!(text::cut("abcd", 3), "[...truncated]\nbcd");
     assert_eq!(text::cut("\u{e4}\u{f6}\u{fc}", 1), "[...truncated]\n\u{fc}");
@@ -282,7 +284,7 @@ fn bodies_keep_the_end_of_what_was_said() {
 fn output_that_is_not_utf8_becomes_a_message() {
     let output = String::from_utf8_lossy(b"caf\xe9 --- \xff\xfe").into_owned();
     let message = step(StepKind::Test, false).message("main", "N", None, &text::runner_error(&output).write(&none()));
-    let back = Message::read(&message.write());
+    let back = CommitMessage::read(&message.write());
     assert_eq!(Step::read(&back, "main").map(|step| step.passed), Some(false));
     assert!(back.body.ends_with(&output), "{}", back.body);
 }
@@ -393,15 +395,15 @@ proptest! {
         step in any_step(), target in any_target(), name in "[\\PC\n\"]{0,70}", body in any_body(),
         attempt in option::of((1u32..9, 1u32..9)),
     ) {
-        let attempt = attempt.map(|(number, of)| Attempt { number, of });
+        let attempt = attempt.map(|(number, of)| AttemptNumber { number, of });
         let message = step.message(target, &name, attempt, &body);
-        let read = Step::read(&Message::read(&message.write()), target);
+        let read = Step::read(&CommitMessage::read(&message.write()), target);
         let name = (step.kind != StepKind::RunStart).then(|| shown_name(&name));
         prop_assert_eq!(read, Some(Step { name, ..step }));
     }
 
     #[test]
-    fn a_status_tells_of_one_step_alone(kind in any_kind(), passed: bool) {
+    fn a_status_is_of_one_step(kind in any_kind(), passed: bool) {
         let status = kind.status(passed);
         let passed = passed || matches!(kind, StepKind::RunStart | StepKind::Reset);
         prop_assert_eq!(StepKind::from_status(&status), Some((kind, passed)));
@@ -415,6 +417,6 @@ proptest! {
         step in any_step(), name in "[\\PC\n\"]{0,70}", body in any_body(),
     ) {
         let text = step.message("main", &name, None, &body).write();
-        prop_assert_eq!(World::trailers_by_git(&text), Message::read(&text).trailers);
+        prop_assert_eq!(World::trailers_by_git(&text), CommitMessage::read(&text).trailers);
     }
 }

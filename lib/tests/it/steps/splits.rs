@@ -2,7 +2,7 @@
 
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::ids::BranchName;
-use pleach::progress::{Progress, Status};
+use pleach::progress::{Progress, TaskStatus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -65,35 +65,35 @@ fn reader(world: &World) -> ProgressReader {
 }
 
 /// What a reader that has looked before finds, and one that has not.
-fn both(world: &World, held: &mut ProgressReader) -> [Status; 2] {
+fn both(world: &World, held: &mut ProgressReader) -> [TaskStatus; 2] {
     let status = |reader: &mut ProgressReader| reader.read(TREE).unwrap().task(&task("T1")).status;
     [status(held), status(&mut reader(world))]
 }
 
 #[test]
-fn a_target_that_went_on_beside_its_own_history_is_read_anew() {
+fn a_diverged_target_is_read_again() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T1", "test-pass", 0));
     world.say("main", step("main", "T1", "implement-pass", 0));
     let mut held = reader(&world);
-    assert_eq!(both(&world, &mut held), [Status::Implementing; 2]);
+    assert_eq!(both(&world, &mut held), [TaskStatus::Implementing; 2]);
     // As a pull does that goes forward to a merge somebody else made.
     world.merge("side", "main");
     world.place("main", world.tip("side"));
-    assert_eq!(both(&world, &mut held), [Status::Implementing; 2]);
+    assert_eq!(both(&world, &mut held), [TaskStatus::Implementing; 2]);
 }
 
 #[test]
-fn what_a_merge_brings_from_before_the_run_does_not_count_later_either() {
+fn steps_merged_from_before_the_run_do_not_count() {
     let world = World::new();
     world.place("side", world.tip("main"));
     world.say("side", step("main", "T1", "complete", 0));
     world.say("main", run_start("main", TREE));
     let mut held = reader(&world);
-    assert_eq!(both(&world, &mut held), [Status::Pending; 2]);
+    assert_eq!(both(&world, &mut held), [TaskStatus::Pending; 2]);
     world.merge("main", "side");
-    assert_eq!(both(&world, &mut held), [Status::Pending; 2]);
+    assert_eq!(both(&world, &mut held), [TaskStatus::Pending; 2]);
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use pleach::config::Environment;
 use pleach::engine::tree::progress::{self, Error};
 use pleach::git::{self, CommitSpec, Durability, Person, Repo};
 use pleach::ids::{BranchName, CommitId, TaskId};
-use pleach::progress::{Progress, Status, TaskState};
+use pleach::progress::{Progress, TaskState, TaskStatus};
 use pleach::step::{Step, StepKind, TestFacts, TestKind};
 use tempfile::TempDir;
 
@@ -106,7 +106,7 @@ impl World {
         self.progress(target).task(&task(id)).clone()
     }
 
-    pub fn status(&self, target: &str, id: &str) -> Status {
+    pub fn status(&self, target: &str, id: &str) -> TaskStatus {
         self.task(target, id).status
     }
 

@@ -173,7 +173,7 @@ async fn rate(base: &str, streams: usize, each: usize) -> Result<Rate, Box<dyn E
 }
 
 fn upstream(url: &str) -> Result<Upstream, Box<dyn Error>> {
-    let mut given = config::Provider::default();
+    let mut given = config::ServerSettings::default();
     given.settings.api_base = Some(url.to_owned());
     let env = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-bench-0123456789")]);
     let spawner = Spawner::new(Vec::new(), &env);

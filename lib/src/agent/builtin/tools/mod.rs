@@ -29,7 +29,7 @@ pub(super) struct Toolbox {
     shell: Shell,
     specs: Vec<ToolSpec>,
     /// Commands of the configuration that are tools.
-    commands: Vec<config::Tool>,
+    commands: Vec<config::ToolSettings>,
 }
 
 impl Toolbox {
@@ -38,7 +38,7 @@ impl Toolbox {
     }
 
     /// The same with commands as further tools.
-    pub(super) fn with_commands(mut self, commands: &[config::Tool]) -> Self {
+    pub(super) fn with_commands(mut self, commands: &[config::ToolSettings]) -> Self {
         self.specs.extend(commands.iter().map(of_command));
         Self { commands: commands.to_vec(), ..self }
     }
@@ -88,7 +88,7 @@ impl Toolbox {
         };
         let jail = Arc::clone(&self.jail);
         let done = tokio::task::spawn_blocking(move || tool(&jail, args)).await;
-        done.unwrap_or_else(|error| ToolAnswer::error(format!("the tool broke: {error}")))
+        done.unwrap_or_else(|error| ToolAnswer::error(format!("the tool crashed: {error}")))
     }
 }
 
@@ -98,7 +98,7 @@ fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolAnswer> {
 }
 
 /// The tool specification of a command of the configuration.
-fn of_command(command: &config::Tool) -> ToolSpec {
+fn of_command(command: &config::ToolSettings) -> ToolSpec {
     let description = match command.description.trim() {
         "" => format!("Runs `{}`.", command.command),
         words => words.to_owned(),
@@ -108,7 +108,7 @@ fn of_command(command: &config::Tool) -> ToolSpec {
 }
 
 /// The tool specifications for the model.
-pub(super) fn specs(limits: &BuiltinLimits, commands: &[config::Tool]) -> Vec<ToolSpec> {
+pub(super) fn specs(limits: &BuiltinLimits, commands: &[config::ToolSettings]) -> Vec<ToolSpec> {
     let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
         name: name.into(),

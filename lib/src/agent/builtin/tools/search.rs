@@ -60,7 +60,7 @@ pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> ToolAnswer {
     let mut more = false;
     for path in files_below(jail, &start) {
         if cancel.is_killed() {
-            return ToolAnswer::error("the search was called off");
+            return ToolAnswer::error("the search was cancelled");
         }
         let below = path.strip_prefix(&start).unwrap_or(&path);
         if filter
@@ -140,7 +140,7 @@ pub(super) fn glob(jail: &Jail, args: GlobArgs, cancel: &Cancel) -> ToolAnswer {
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
     for path in files_below(jail, &start) {
         if cancel.is_killed() {
-            return ToolAnswer::error("the search was called off");
+            return ToolAnswer::error("the search was cancelled");
         }
         if matcher.is_match(path.strip_prefix(&start).unwrap_or(&path)) {
             let changed = jail.real_root().join(&path).symlink_metadata().and_then(|meta| meta.modified());

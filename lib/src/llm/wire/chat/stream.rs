@@ -94,7 +94,7 @@ fn add_text(object: &mut JsonObject, key: &str, value: Value, once: &[&str]) {
 
 fn add_call(calls: &mut Value, numbers: &mut Vec<u64>, piece: Value) -> Result<(), WireError> {
     let mut piece = object(piece, "a piece of a tool call")?;
-    let Value::Array(calls) = calls else { return Err(shape("`tool_calls` is no list")) };
+    let Value::Array(calls) = calls else { return Err(shape("`tool_calls` is not a list")) };
     let number = piece.shift_remove("index").and_then(|index| index.as_u64());
     let index = match number {
         // Some servers give all calls the same number: the newest goes on, unless another one begins.

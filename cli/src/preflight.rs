@@ -1,0 +1,172 @@
+//! Checks before a pipeline runs: diagnostics, agents, prices, and approval.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use pleach::agent::{CliAgent, Roster};
+use pleach::config::Config;
+use pleach::engine::{Engine, Question};
+use pleach::git::{self, Repo};
+use pleach::ids::CommitId;
+use pleach::plan::diagnostic::Severity;
+use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::{self, lint};
+use pleach::text::{counted, listed, shell_word};
+use pleach::trust::{TrustItem, TrustScope};
+use pleach::workspace::GuardWatch;
+use serde_json::Value;
+
+use crate::answers::Answers;
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_trust};
+use crate::pipeline_file::{PipelineFile, known};
+use crate::render::Source;
+use crate::session::{Place, SIMULATED};
+use crate::settings::Settings;
+use crate::trust::TerminalTruster;
+
+/// A pipeline that can be run.
+#[derive(Debug)]
+pub struct Runnable {
+    pub pipeline: Pipeline,
+    /// Its diagnostics, for `--json`.
+    pub diagnostics: Vec<Value>,
+}
+
+/// The pipeline of a file, unless it has errors. All diagnostics are shown, with `--json` as JSON.
+pub fn check_pipeline(
+    globals: &Globals,
+    file: &PipelineFile,
+    values: BTreeMap<String, String>,
+    config: &Config,
+) -> Result<Runnable, Failure> {
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
+    if let Some(pipeline) = &pipeline {
+        found.extend(lint::unsupported(pipeline));
+    }
+    let errors = found.iter().filter(|found| found.is_error()).count();
+    let source = Source::new(&file.name, &file.source);
+    let least = if globals.verbosity > 0 { Severity::Note } else { Severity::Warning };
+    found.retain(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least));
+    if !globals.json {
+        found.iter().for_each(|found| say!("{}\n", source.show(found)));
+    }
+    let diagnostics: Vec<Value> = found.iter().map(|found| source.json(found)).collect();
+    match pipeline.filter(|_| errors == 0) {
+        Some(pipeline) => Ok(Runnable { pipeline, diagnostics }),
+        None => {
+            let errors = counted(errors, "error");
+            let failure = match file.is_built_in {
+                true => Failure::new(Code::PipelineInvalid, format!("the built-in pipeline cannot be run: {errors}"))
+                    .hint("its agent and its test come from the settings, which `pleach config` shows"),
+                false => Failure::new(Code::PipelineInvalid, format!("`{}` cannot be run: {errors}", file.name))
+                    .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name))),
+            };
+            Err(failure.diagnosed(diagnostics))
+        }
+    }
+}
+
+/// An answer to a gate the pipeline does not have, or that is not one of its choices, would stop the run halfway.
+pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answers: &Answers) -> Result<(), Failure> {
+    let questions: Vec<Question> = pipelines.into_iter().flat_map(questions).collect();
+    let asked = |name: &str| questions.iter().filter(|question| question.node == name).collect::<Vec<_>>();
+    if let Some(unknown) = answers.named.iter().find(|name| asked(name).is_empty()) {
+        let names: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
+        let hint =
+            if names.is_empty() { "it has no gates".to_owned() } else { format!("its gates: {}", names.join(", ")) };
+        return Err(Failure::new(Code::NoSuchGate, format!("the pipeline has no gate `{unknown}`")).hint(hint));
+    }
+    // A file may answer for several pipelines, and one gate may be in several: then one of them has to have the choice.
+    for (name, given) in &answers.given {
+        for text in given.texts() {
+            let mut refused = asked(name).into_iter().map(|question| question.refused(text));
+            if let Some(Some(error)) = refused.next()
+                && refused.all(|error| error.is_some())
+            {
+                return Err(of_engine(&error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The questions of a pipeline's gates.
+fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
+    let gates = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
+    gates.map(|gate| Question::of(pipeline, gate, 1))
+}
+
+/// A node without a usable agent would end the run there and waste everything before it.
+pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
+    for node in pipeline.agent_nodes() {
+        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        let agent = agents.of(node).map_err(cannot)?;
+        if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
+            let failure = Failure::new(Code::AgentUnpaid, format!("`{}` cannot be worked on: {why}", node.id));
+            return Err(failure.hint(format!("{how}; docs/agents.md says how to choose between them")));
+        }
+    }
+    Ok(())
+}
+
+/// A limit in dollars could not hold where the price of a model is not known.
+pub fn check_prices<P: Borrow<Pipeline>>(
+    engine: &Engine,
+    pipelines: impl IntoIterator<Item = P>,
+) -> Result<(), Failure> {
+    match engine.unpriced(pipelines) {
+        Some(unpriced) => Err(Failure::new(Code::PriceUnknown, unpriced.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Whether some agent of a pipeline reaches its model by itself.
+pub fn any_unproxied(pipeline: &Pipeline, agents: &Roster) -> bool {
+    pipeline.agent_nodes().any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
+}
+
+/// Asks for trust in every command that would be run and came with the repository. `from` is where agents start, `inputs`
+/// what a record brings along.
+pub fn require_trust(
+    globals: &Globals,
+    settings: &Settings,
+    place: &Place,
+    from: CommitId,
+    pipeline: &Pipeline,
+    file: &str,
+    inputs: Vec<TrustItem>,
+) -> Result<(), Failure> {
+    let Settings { resolved, environment, state_dir, .. } = settings;
+    let workplace = TrustScope { repo: &place.repo, resolved, environment, state_dir };
+    let items = workplace.for_pipeline(from, pipeline, file, inputs).map_err(|error| of_trust(&error))?;
+    TerminalTruster::of(globals, settings, place.repo.common_dir()).require(items)
+}
+
+/// Agents start from the last commit: what is not committed they do not see.
+pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
+    let failed = |error: pleach::workspace::Error| of_engine(&error.into());
+    let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    if paths.is_empty() || globals.verbosity < 0 {
+        return Ok(());
+    }
+    let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
+    warning!(DirtyFiles, "agents will not see these uncommitted files: {names}");
+    Ok(())
+}
+
+/// Bookkeeping commits need nothing from the user, which is worth a line where the user's own commits do more.
+pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
+    let skipped = git::skipped(repo, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
+    if let Some(words) = skipped.in_words().filter(|_| globals.verbosity >= 0) {
+        warning!(HooksSkipped, "{words}; check what you merge before you push it");
+    }
+    Ok(())
+}
+
+/// Said before everything else and again at the end.
+pub fn warn_simulated() {
+    warning!(Simulation, "{SIMULATED}");
+}

@@ -1,0 +1,219 @@
+//! The outcome of a run over a tree, and how to continue.
+
+use std::path::Path;
+
+use pleach::engine::Pause;
+use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
+use pleach::git::Repo;
+use pleach::ids::{BranchName, TaskId};
+use pleach::schedule::{Blocked, Why};
+use pleach::text::{counted, shell_word};
+use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::next_commands::{about, answering, git_in, rerun, retry_failed, retry_task, whole_tree, with_location};
+use crate::render::session::plain;
+use crate::render::tree::stalled;
+use crate::render::{Out, question as asked, style};
+use crate::say;
+
+/// Says how the run in a directory ended, and how to continue, the task it has started last being this one.
+pub fn print_outcome(
+    globals: &Globals,
+    (dir, repo): (&Path, &Repo),
+    plan: &TreePlan,
+    ended: &TreeEnded,
+    last_begun: Option<&TaskId>,
+) -> Result<(), Failure> {
+    if globals.json {
+        return Out::new().json(&ended_json(globals, dir, plan, ended));
+    }
+    let mut out = Out::new();
+    let about = |command: &str| about(globals, dir, command, Some(&plan.file));
+    let head = |text: String| style::head(&text);
+    match ended {
+        TreeEnded::Done => out.line(head(format!("done: every task of `{}` is complete", plan.path))),
+        TreeEnded::TaskDone(task) => out.line(head(format!("done: {task}"))),
+        TreeEnded::Failed { task, attempts, before, reason } => {
+            let earlier = if *before { "in an earlier run, " } else { "" };
+            let (after, why) = (counted(*attempts, "attempt"), because(reason.as_deref()));
+            out.line(style::paint(style::BAD, &format!("{task} failed {earlier}after {after}{why}")))?;
+            if let Some(place) = code_of(repo, plan, task) {
+                out.line(format!("code:    {place}"))?;
+            }
+            out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
+            out.line(format!("retry:   {}", retry_failed(globals)))
+        }
+        TreeEnded::Cancelled(task) => {
+            out.line(head(format!("cancelled: {task}: its session was cancelled")))?;
+            out.line(format!("retry:   {}", rerun(globals)))
+        }
+        TreeEnded::GateRed { gate, on_merge, reason } => {
+            let target = &plan.target;
+            let phase = phase_branch(&plan.branch_prefix, target, plan.tree.phase_of(gate)).ok();
+            let phase = phase.filter(|_| *on_merge);
+            let (on, place) = match &phase {
+                Some(phase) => (format!("the merge of `{phase}` into `{target}`"), phase),
+                None => (format!("`{target}`"), target),
+            };
+            out.line(style::paint(
+                style::BAD,
+                &format!("the tests of {gate} fail on {on}{}", because(reason.as_deref())),
+            ))?;
+            out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
+            let reset = about("reset TASK");
+            out.line(format!("next:    fix it on `{place}` and run again, or reopen a task with `{reset}`"))
+        }
+        TreeEnded::Stalled(blocked) => {
+            out.line(head(format!("stalled: {}", stalled(plan.limits.only.as_ref()))))?;
+            blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
+            stall_hints(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
+        }
+        TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
+        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+            let task = last_begun.map(|task| format!("{task} ")).unwrap_or_default();
+            let gate = &question.node;
+            out.line(head(format!("paused: {task}waits for an answer at `{gate}`")))?;
+            out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
+            question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
+            if let Some(work) = &question.work {
+                let diff = crate::next_commands::about(globals, dir, &format!("diff {}", work.session), None);
+                out.line(format!("look:    {diff}"))?;
+            }
+            out.line(format!("answer:  {}", answering(globals, gate)))
+        }
+        TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
+        TreeEnded::Paused(_) => {
+            out.line(head("paused: nothing recorded is lost".to_owned()))?;
+            out.line(format!("resume:  {}", rerun(globals)))
+        }
+        TreeEnded::Refused(refusal) => {
+            let (task, branch) = (&refusal.task, &refusal.branch);
+            let waiting = format!("waiting{}", say::code(refusal.code.as_str()));
+            out.line(head(match refusal.finished {
+                true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
+                false => format!("{waiting}: {task} could not start on `{branch}`"),
+            }))?;
+            out.line(with_location(globals, dir, &plan.file, &refusal.why))?;
+            match other_tree_command(globals, dir, refusal) {
+                Some(command) => out.line(format!("first:   {command}")),
+                None => Ok(()),
+            }
+        }
+        TreeEnded::Unasked => Ok(()),
+    }
+}
+
+/// A reason after what it is the reason of.
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default()
+}
+
+/// The command that continues with another tree, where that comes first.
+fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
+    let first = refusal.first.as_ref()?;
+    let command = if first.gathers { "gardener --isolation phase" } else { "gardener" };
+    Some(about(globals, dir, command, Some(&first.file)))
+}
+
+/// The commands that help where nothing can start.
+fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
+    let about = |command: String| about(globals, dir, &command, Some(&plan.file));
+    let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
+    let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);
+    if let Some(failed) = waits().find_map(|wait| wait.failed.first()) {
+        let again = match plan.limits.only {
+            Some(_) => retry_task(globals, failed),
+            None => retry_failed(globals),
+        };
+        let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
+        return vec![format!("look:    {look}"), format!("retry:   {again}"), format!("skip:    {without}")];
+    }
+    if let Some(red) = first(Why::GateRed) {
+        return vec![format!("look:    {}", about(format!("inspect {red}")))];
+    }
+    if let Some(left_out) = first(Why::LeftOut) {
+        return vec![format!("next:    put {left_out} into `execution_order` of `{}` and run again", plan.path)];
+    }
+    // What else one task waits for can be worked.
+    if plan.limits.only.is_some() {
+        return vec![format!("first:   {}", whole_tree(globals))];
+    }
+    let Some((phase, branch, done)) = unmerged_phase(repo, plan, blocked) else { return Vec::new() };
+    let merge = git_in(globals, dir, &format!("merge {}", shell_word(branch)));
+    let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
+    vec![format!("next:    merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
+}
+
+/// A phase that others wait for, its branch with something the target does not have, and a task that is done there and
+/// waited for. Since the tree was edited the rest of the phase may wait for those others.
+fn unmerged_phase<'a>(
+    repo: &Repo,
+    plan: &'a TreePlan,
+    blocked: &'a [Blocked],
+) -> Option<(&'a TaskId, BranchName, Option<&'a TaskId>)> {
+    let waits = blocked.iter().flat_map(|blocked| &blocked.waits_for).filter_map(|wait| match &wait.why {
+        Why::NotMerged => Some((plan.tree.phase_of(&wait.on), Some(&wait.on))),
+        Why::Elsewhere(phase) => Some((phase, Some(&wait.on))),
+        _ => None,
+    });
+    let others = blocked.iter().map(|blocked| (plan.tree.phase_of(&blocked.task), None));
+    waits.chain(others).find_map(|(phase, done)| {
+        let branch = phase_branch(&plan.branch_prefix, &plan.target, phase).ok()?;
+        let tip = repo.refs().find(&branch_ref(&branch)).ok()??;
+        let target = repo.refs().find(&branch_ref(&plan.target)).ok()??;
+        let is_merged = repo.history().is_ancestor(tip, target).ok()?;
+        (!is_merged).then(|| (phase, branch, done.filter(|done| plan.tree.is_leaf(done))))
+    })
+}
+
+fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {
+    match ended {
+        TreeEnded::Done => json!({"ended": "done"}),
+        TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
+        TreeEnded::Failed { task, attempts, reason, .. } => {
+            json!({"ended": "failed", "task": task, "attempts": attempts, "reason": reason})
+        }
+        TreeEnded::Cancelled(task) => json!({"ended": "cancelled", "task": task}),
+        TreeEnded::GateRed { gate, reason, .. } => json!({"ended": "gate_red", "task": gate, "reason": reason}),
+        TreeEnded::Stalled(blocked) => {
+            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+            json!({"ended": "stalled", "blocked": blocked})
+        }
+        TreeEnded::OutOfBudget { why } => json!({"ended": "out_of_budget", "reason": why}),
+        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+            let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
+            json!({
+                "ended": "paused", "gate": question.node, "question": question.text, "choices": choices,
+                "answer": answering(globals, &question.node),
+            })
+        }
+        TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
+        TreeEnded::Paused(_) | TreeEnded::Unasked => json!({"ended": "paused"}),
+        TreeEnded::Refused(refusal @ Refusal { task, branch, finished, code, why, .. }) => {
+            let why = with_location(globals, dir, &plan.file, why);
+            let mut json = json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "code": code.as_str(), "reason": why});
+            if let Some(command) = other_tree_command(globals, dir, refusal) {
+                json["first"] = command.into();
+            }
+            json
+        }
+    }
+}
+
+/// Where the code of a task is that was given up: on its branch, unless another budget was started there. None where
+/// the branch was removed.
+fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
+    let tip = |branch: &BranchName| repo.refs().find(&branch_ref(branch)).ok().flatten();
+    let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;
+    let (own, target) = (tip(&branch)?, tip(&plan.target)?);
+    if !repo.history().is_ancestor(own, target).unwrap_or(false) {
+        return Some(format!("on `{branch}`"));
+    }
+    let kept = repo.refs().list(&format!("{KEEP}{task}-")).ok()?.into_iter();
+    let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+    let (_, newest) = kept.filter_map(|(name, _)| Some((number(&name)?, name))).max()?;
+    Some(format!("kept at {newest}"))
+}

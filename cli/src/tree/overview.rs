@@ -1,0 +1,237 @@
+//! Trees that are checked or decided about, without working them.
+
+use std::path::{Path, PathBuf};
+
+use pleach::engine::tree::progress::ProgressReader;
+use pleach::engine::tree::{Marking, as_merged_now, target_lock};
+use pleach::ids::{BranchName, TaskId};
+use pleach::plan::tree::TaskNode;
+use pleach::progress::{Progress, TaskState};
+use pleach::schedule::ScheduleOptions;
+use pleach::text::{closest, listed};
+use pleach::workspace::{Lock, LockHolder};
+
+use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
+use super::plan::{limits, target};
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::of_tree;
+use crate::session::Place;
+use crate::settings::{self, Settings};
+
+/// The branch whose trees are meant, and how they are read.
+#[derive(Debug)]
+pub struct TreeContext {
+    pub settings: Settings,
+    /// The repository.
+    pub place: Place,
+    /// The branch that is checked out.
+    pub target: BranchName,
+    /// Attempts, gates and branches.
+    pub limits: ScheduleOptions,
+    base: Option<BranchName>,
+    dir: PathBuf,
+}
+
+/// A tree and what happened to it.
+#[derive(Debug)]
+pub struct TreeWithProgress {
+    pub file: TreeFile,
+    /// What happened to it.
+    pub progress: Progress,
+}
+
+/// The history of a tree, from its commits, also where its file cannot be read.
+#[derive(Debug)]
+pub struct TreeHistory {
+    progress: Progress,
+    file: Option<TreeFile>,
+    /// Why its file cannot be read, where that is known.
+    pub withered: Option<BrokenTree>,
+}
+
+/// A tree that was worked or is in its usual place, and cannot be shown.
+#[derive(Debug)]
+pub struct BrokenTree {
+    /// Its file, from the root of the repository.
+    pub path: String,
+    /// Why not.
+    pub why: String,
+    /// Its file is there, and is no valid tree.
+    pub invalid: bool,
+}
+
+impl TreeContext {
+    /// The repository around the directory pleach works in, and the branch that is checked out there.
+    pub fn find(globals: &Globals) -> Result<Self, Failure> {
+        let settings = settings::load_for(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        let target = target(&place)?;
+        Ok(Self::on(globals, settings, place, target))
+    }
+
+    /// As [`TreeContext::find`], with what is known already.
+    pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Self {
+        let config = &settings.resolved.config;
+        let (limits, base) = (limits(config), config.tree.base_branch.clone());
+        Self { settings, place, target, limits, base, dir: globals.dir.clone() }
+    }
+
+    /// A reader of what happened to trees.
+    pub fn reader(&self) -> ProgressReader {
+        ProgressReader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
+    }
+
+    /// The handle that skips or resets tasks of a tree.
+    pub fn marking<'a>(&'a self, file: &'a TreeFile) -> Marking<'a> {
+        Marking {
+            repo: &self.place.repo,
+            repo_name: &self.place.name,
+            tree: &file.tree,
+            path: &file.path,
+            target: &self.target,
+            branch_prefix: &self.place.branch_prefix,
+            base_branch: self.base.as_ref(),
+        }
+    }
+
+    /// The process that works the tasks of the branch now.
+    pub fn holder(&self) -> Option<LockHolder> {
+        Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
+    }
+
+    /// The tree that was asked for; without one, all that lie where trees usually are or were worked on the branch.
+    pub fn trees(
+        &self,
+        asked: Option<&Path>,
+        reader: &mut ProgressReader,
+    ) -> Result<(Vec<TreeWithProgress>, Vec<BrokenTree>), Failure> {
+        let repo = &self.place.repo;
+        if let Some(asked) = asked {
+            let file = read(&self.dir.join(asked), repo)?;
+            return Ok((vec![self.grown(file, reader)?], Vec::new()));
+        }
+        let root = repo.workdir().unwrap_or(&self.dir).to_owned();
+        let mut places = usual(&root);
+        let worked = reader.trees().map_err(|error| of_tree(&error.into()))?.into_iter().map(|tree| root.join(tree));
+        let mut more: Vec<PathBuf> = worked.filter(|place| !places.contains(place)).collect();
+        more.sort();
+        places.extend(more);
+        let (mut grown, mut withered) = (Vec::new(), Vec::new());
+        for place in places {
+            let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
+            if !place.is_file() {
+                // Of one outside nothing but its name is known.
+                let what = match path.contains('/') {
+                    true => "the file is gone",
+                    false => "it is outside the repository or gone; name it with --tree",
+                };
+                withered.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
+                continue;
+            }
+            match read(&place, repo) {
+                Ok(file) => grown.push(self.grown(file, reader)?),
+                Err(failure) => withered.push(BrokenTree { path, why: failure.sentence(), invalid: true }),
+            }
+        }
+        Ok((grown, withered))
+    }
+
+    fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
+        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
+        let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
+        let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
+        Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
+    }
+
+    /// The histories of the named tree, of those that have the task, or of all of the branch.
+    pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<TreeHistory>, Failure> {
+        let mut reader = self.reader();
+        let (grown, withered) = self.trees(asked, &mut reader)?;
+        // What other programs did names no tree, so any name finds it.
+        let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
+        let of_grown =
+            |grown: TreeWithProgress| TreeHistory { progress: grown.progress, file: Some(grown.file), withered: None };
+        let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
+        for withered in withered.into_iter().map(Some).chain(unnamed) {
+            let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
+            let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
+            worked.push(TreeHistory { progress, file: None, withered });
+        }
+        if let Some(task) = task {
+            let with_task = || worked.iter().filter(|worked| worked.has(task));
+            if with_task().next().is_none() || with_task().filter(|worked| worked.file.is_some()).count() > 1 {
+                let files: Vec<&TreeFile> = worked.iter().filter_map(|worked| worked.file.as_ref()).collect();
+                return Err(no_single_tree(task, &files, worked.iter().find_map(|worked| worked.withered.as_ref())));
+            }
+            worked.retain(|worked| worked.has(task));
+        }
+        Ok(worked)
+    }
+
+    /// The one tree that was asked for, or that has the task.
+    pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<TreeWithProgress, Failure> {
+        let (grown, withered) = self.trees(asked, &mut self.reader())?;
+        let (mut with_task, others): (Vec<TreeWithProgress>, Vec<TreeWithProgress>) =
+            grown.into_iter().partition(|tree| tree.file.tree.node(task).is_some());
+        if with_task.len() == 1 {
+            return Ok(with_task.remove(0));
+        }
+        let files: Vec<&TreeFile> = with_task.iter().chain(&others).map(|tree| &tree.file).collect();
+        Err(no_single_tree(task, &files, withered.first()))
+    }
+}
+
+/// Why a task is not that of one tree: there is no tree, none has it, or several have it.
+fn no_single_tree(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTree>) -> Failure {
+    if files.is_empty() {
+        let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
+        return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
+    }
+    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
+    let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
+    if !with_task.is_empty() {
+        let message = format!("several trees have a task `{task}`: {}", paths(&with_task));
+        return Failure::new(Code::TaskAmbiguous, message).hint("name one with --tree");
+    }
+    let ids = files.iter().flat_map(|file| file.tree.nodes()).map(|node| node.id.as_str());
+    let hint = match closest(task.as_str(), ids) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`pleach status -v` lists the tasks".to_owned(),
+    };
+    Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", paths(files))).hint(hint)
+}
+
+impl BrokenTree {
+    /// Why none of its tasks is known.
+    pub fn cannot_be_used(&self) -> String {
+        format!("`{}` cannot be used: {}", self.path, self.why)
+    }
+}
+
+impl TreeHistory {
+    /// The tasks of the tree that have steps; all that have some where the tree is unknown.
+    pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
+    }
+
+    /// Whether steps may be missing, because a shallow clone has left a part of the history behind.
+    pub fn is_cut_off(&self) -> bool {
+        self.progress.cut_off
+    }
+
+    fn has(&self, task: &TaskId) -> bool {
+        match &self.file {
+            Some(file) => file.tree.node(task).is_some(),
+            None => self.tasks().any(|(id, _)| id == task),
+        }
+    }
+}
+
+impl TreeWithProgress {
+    /// A node that is known to be in the tree.
+    pub fn node(&self, task: &TaskId) -> &TaskNode {
+        self.file.tree.node(task).expect("the tree was chosen because it has the task")
+    }
+}

@@ -1,0 +1,196 @@
+//! The progress of a run over a tree.
+
+use std::io::IsTerminal as _;
+
+use pleach::budget::Amount;
+use pleach::config::OnExceeded;
+use pleach::engine::tree::TreePlan;
+use pleach::event::{Event, Notification, StepFinished, TaskLanded, TaskStarted};
+use pleach::ids::TaskId;
+use pleach::progress::Progress;
+use pleach::step::{reason_of, shown_name};
+use pleach::text::{counted, listed};
+
+use crate::globals::Globals;
+use crate::render::agent_output::AgentOutput;
+use crate::render::live::Live;
+use crate::render::question;
+use crate::render::session::plain;
+use crate::render::stream::Stream;
+use crate::render::style::{BAD, BEGINS, GOOD, paint};
+use crate::render::tree::{renamed, short_ids};
+use crate::say;
+
+/// Shows a run over a tree.
+#[derive(Debug)]
+pub struct TreeProgress {
+    json: Option<Stream>,
+    quiet: bool,
+    verbose: bool,
+    spoken: AgentOutput,
+    live: Live,
+    /// The task that was started last.
+    task: Option<TaskId>,
+    /// Its attempt, in its budget.
+    attempt: u32,
+    all: usize,
+    done: usize,
+}
+
+impl TreeProgress {
+    /// Shows a run the way the global options ask for.
+    pub fn new(globals: &Globals, plan: &TreePlan) -> Self {
+        let quiet = globals.json || globals.verbosity < 0;
+        let all = plan.tree.order().len();
+        let live = Live::of_tasks(!quiet && std::io::stderr().is_terminal(), all);
+        Self {
+            json: globals.json.then(Stream::default),
+            quiet,
+            verbose: globals.verbosity > 0,
+            spoken: AgentOutput::new(globals),
+            live,
+            task: None,
+            attempt: 1,
+            all,
+            done: 0,
+        }
+    }
+
+    /// Says what is worked, and where; and what has changed in the tree since it was last worked.
+    pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
+        self.count(progress.done(&plan.tree));
+        self.line(format!(
+            "working `{}` on branch `{}`: {} of {} done",
+            plan.path,
+            plan.target,
+            self.done,
+            counted(self.all as u64, "task")
+        ));
+        if let Some(told) = short_ids(progress, plan.target.as_str()) {
+            self.line(told);
+        }
+        if !changes.is_empty() {
+            warning!(TreeEdited, "`{}` was edited since the last run:", plan.path);
+            changes.iter().for_each(|change| say!("  {change}"));
+        }
+        for (node, then) in progress.renamed(&plan.tree) {
+            warning!(TaskRenamed, "{}", renamed(node, then));
+        }
+        let left_out = plan.tree.left_out();
+        if !left_out.is_empty() {
+            warning!(TaskLeftOut, "never worked, because not in execution_order: {}", listed(left_out, 10));
+        }
+        let idle = plan.tree.with_idle_tests();
+        if !idle.is_empty() {
+            let what = "only `integration` and `e2e` tests of a phase run; its `unit` tests never do";
+            warning!(IdleTests, "{what}: {}", listed(idle, 10));
+        }
+        let idle = plan.tree.with_idle_pipelines();
+        if !idle.is_empty() {
+            let what = "only tasks have a `pipeline`; that of a phase or a group is ignored";
+            warning!(IdlePipeline, "{what}: {}", listed(idle, 10));
+        }
+    }
+
+    /// Takes in how many tasks are done.
+    fn count(&mut self, done: usize) {
+        self.done = done;
+        self.live.count(self.done, self.all);
+    }
+
+    /// Takes one event of a run over a plan.
+    pub fn event(&mut self, plan: &TreePlan, told: &Notification) {
+        self.live.draw();
+        let event = &told.recorded.event;
+        self.json.iter_mut().for_each(|stream| stream.print(told));
+        self.spoken.hear(event);
+        match event {
+            Event::RunStarted(run) => self.detail(format!("run started ({})", run.commit.short())),
+            Event::TaskStarted(started) => self.began(started),
+            Event::TaskLanded(task) => {
+                self.count(task.done);
+                self.line(format!("  {} ({})", landed(plan, task), task.commit.short()));
+            }
+            Event::PhaseMerged(phase) => {
+                self.count(phase.done);
+                self.line(format!("  {} was merged into {} ({})", phase.task, phase.target, phase.commit.short()));
+            }
+            Event::Warning(warning) => say::warn(warning),
+            Event::HumanInteraction(answer) => {
+                self.line(question::answered(answer));
+            }
+            Event::AttemptStarted(attempt) => {
+                self.attempt = attempt.number;
+                self.live.set(|now| now.attempt = attempt.number);
+            }
+            Event::StepFinished(step) => self.line(self.step(step)),
+            Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
+                self.live.set(|now| now.step = node.node_id.to_string());
+            }
+            Event::AgentTurn(turn) => {
+                self.live.set(|now| now.spent += Amount::of_turn(turn));
+                let what = turn.commit_message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();
+                self.detail(format!("    {} {what}", turn.turn));
+            }
+            Event::NodeExecution(node) => node.warnings.iter().for_each(say::warn),
+            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => {
+                warning!(BudgetReached, "{}", over.text)
+            }
+            Event::PriceUnknown(unknown) => warning!(PriceUnknown, "{}", unknown.text),
+            _ => {}
+        }
+    }
+
+    fn began(&mut self, started: &TaskStarted) {
+        let TaskStarted { task, session, number, of, .. } = started;
+        self.attempt = number.unwrap_or(1);
+        self.task = Some(task.clone());
+        let attempt = self.attempt;
+        self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), attempt));
+        let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
+        let how = if started.resumed { "resumes" } else { "begins" };
+        let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
+        self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
+    }
+
+    /// A step in one line: of which task, what came of it, in which attempt, in which commit, and why where it failed.
+    fn step(&self, step: &StepFinished) -> String {
+        let attempt = if self.attempt > 1 { format!(", attempt {}", self.attempt) } else { String::new() };
+        let why = reason_of(step).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
+        let style = if step.failed_attempt() || step.status == "failed" { BAD } else { GOOD };
+        let status = paint(style, &step.status);
+        format!("  {} {status}{attempt} ({}){why}", step.task, step.git_sha.short())
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&mut self) {
+        self.live.finish();
+    }
+
+    /// The task that was started last.
+    pub fn last_begun(&self) -> Option<&TaskId> {
+        self.task.as_ref()
+    }
+
+    fn detail(&self, text: String) {
+        if self.verbose {
+            self.line(text);
+        }
+    }
+
+    fn line(&self, text: String) {
+        if !self.quiet {
+            say!("{text}");
+        }
+    }
+}
+
+/// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
+fn landed(plan: &TreePlan, landed: &TaskLanded) -> String {
+    let TaskLanded { task, target, .. } = landed;
+    match (plan.tree.is_leaf(task), landed.status.as_deref()) {
+        (false, _) => format!("what the tests of {task} say is on {target}"),
+        (true, Some("failed")) => format!("the steps of {task}, without its code, are on {target}"),
+        (true, _) => format!("{task} landed on {target}"),
+    }
+}

@@ -1,0 +1,123 @@
+//! Events that are broadcast and never recorded: what becomes of a tree's tasks is read from their commits, and what is
+//! being said is recorded with its turn. Listeners get these in one stream with the recorded ones.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Extra, Recorded};
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
+
+/// Something that happened, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notification {
+    /// The session and its context; none for what happens to a whole tree.
+    pub by: Option<(SessionId, ContextId)>,
+    /// What happened, and when.
+    pub recorded: Arc<Recorded>,
+}
+
+/// A run over a tree was opened by a commit on its target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// The tree's file, from the root of the repository.
+    pub tree: String,
+    /// The repository.
+    pub repo: RepoName,
+    /// The branch everything lands on.
+    pub target: BranchName,
+    /// The commit.
+    pub commit: CommitId,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A task, or the tests of a phase, are started or taken up again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskStarted {
+    /// The task or phase.
+    pub task: TaskId,
+    /// Its name.
+    pub title: String,
+    /// The session it is worked in.
+    pub session: SessionId,
+    /// Which attempt of its budget; none for the tests of a phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// How many attempts the budget has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u32>,
+    /// It was started by a run before this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumed: bool,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A branch moved because a task ended or the tests of a phase ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskLanded {
+    /// The task or phase.
+    pub task: TaskId,
+    /// What happened to the task: `complete`, or `failed` where its steps alone are there. None for the tests of a
+    /// phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The repository.
+    pub repo: RepoName,
+    /// The branch it landed on: the target, or its phase's.
+    pub target: BranchName,
+    /// Where that branch is now.
+    pub commit: CommitId,
+    /// How many tasks of the tree are done now.
+    pub done: usize,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A phase was merged into the target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseMerged {
+    /// The phase.
+    pub task: TaskId,
+    /// The repository.
+    pub repo: RepoName,
+    /// The target.
+    pub target: BranchName,
+    /// Where the target is now.
+    pub commit: CommitId,
+    /// How many tasks of the tree are done now.
+    pub done: usize,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// An agent said something, or asks for tools, in an unfinished turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentSpoke {
+    /// The node it works on.
+    pub node_id: NodeId,
+    /// What it said, as records hold messages.
+    pub message: Value,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// An agent waits for something outside of its work, or no longer does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentWaits {
+    /// The node it works on.
+    pub node_id: NodeId,
+    /// What it waits for; none where it continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,54 @@
+//! Where something would be run, and what needs approval there.
+
+use std::path::Path;
+
+use super::{Error, TrustItem};
+use crate::config::{Environment, Resolved, supplied};
+use crate::git::Repo;
+use crate::ids::CommitId;
+use crate::plan::pipeline::Pipeline;
+
+/// A clone, and the settings it is worked with.
+#[derive(Debug, Clone, Copy)]
+pub struct TrustScope<'a> {
+    /// The clone.
+    pub repo: &'a Repo,
+    /// The settings, with where each came from.
+    pub resolved: &'a Resolved,
+    /// The variables agents and commands get, with those of the `.env` file.
+    pub environment: &'a Environment,
+    /// Where pleach keeps what belongs to the user and no repository.
+    pub state_dir: &'a Path,
+}
+
+impl TrustScope<'_> {
+    /// What needs approval before a pipeline is run, which is in `file`. `from` is where its agents start, `inputs`
+    /// what a record brings along.
+    pub fn for_pipeline(
+        &self,
+        from: CommitId,
+        pipeline: &Pipeline,
+        file: &str,
+        inputs: Vec<TrustItem>,
+    ) -> Result<Vec<TrustItem>, Error> {
+        let mut items = self.settings();
+        items.extend(inputs);
+        items.extend(commands(pipeline, file));
+        items.extend(self.worktree_base());
+        items.extend(self.agent_files(self.repo.tree_of(from)?, pipeline.agent_nodes())?);
+        Ok(items)
+    }
+
+    /// What the settings and the `.env` file bring along.
+    pub(crate) fn settings(&self) -> Vec<TrustItem> {
+        supplied(self.resolved, self.environment).into_iter().map(TrustItem::from).collect()
+    }
+}
+
+/// The commands of a pipeline, each with its node and where the pipeline is.
+pub(crate) fn commands(pipeline: &Pipeline, place: &str) -> impl Iterator<Item = TrustItem> {
+    pipeline.commands().into_iter().map(move |command| {
+        let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
+        TrustItem::command(format!("{}{of}, {place}", command.attribute), command.text.to_owned())
+    })
+}
