@@ -1,7 +1,7 @@
 //! Programs behind the gateway: every model call of theirs ends a turn before it is forwarded.
 //!
 //! ```text
-//! program ──call n+1──▶ gateway ──arrival──▶ turn n is reported, recorded, committed, paid for
+//! program ──call n+1──▶ gateway ──HeldCall──▶ turn n is reported, recorded, committed, paid for
 //!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
 //! ```
 
