@@ -84,7 +84,7 @@ impl Replay {
             recorded.answers.iter().all(|answer| answer.tool_calls().next().is_none())
         };
         let found = self
-            .replay
+            .conversations
             .iter()
             .position(|recorded| !recorded.taken && recorded.opening == opening && plain(recorded))?;
         self.conversations[found].taken = true;
