@@ -9,7 +9,7 @@ use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::Limits;
 use pleach::text::{closest, listed};
-use pleach::workspace::{Holder, Lock};
+use pleach::workspace::{Lock, LockHolder};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
@@ -99,7 +99,7 @@ impl Ground {
     }
 
     /// Who works the tasks of the branch now.
-    pub fn worked_by(&self) -> Option<Holder> {
+    pub fn worked_by(&self) -> Option<LockHolder> {
         Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
 

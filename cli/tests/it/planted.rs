@@ -153,7 +153,7 @@ fn a_head_that_names_nothing_is_put_back() {
         let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
         world.assert_untouched(&ran);
         assert!(
-            ran.stdout.contains("/HEAD (it named no commit that is all there and not too large)"),
+            ran.stdout.contains("/HEAD (it named no complete commit, or one that is too large)"),
             "{plant}: what was planted is named: {ran}"
         );
         assert_eq!(world.env.committed("one"), "1", "{plant}");
@@ -476,7 +476,7 @@ fn a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere() {
             assert_eq!(world.env.committed("two"), "1", "{plant}: {ran}");
         } else {
             let said = format!("{}{}", ran.stdout, ran.stderr);
-            assert!(said.contains("on the way is a link"), "{plant}: {ran}");
+            assert!(said.contains("in the path is a link"), "{plant}: {ran}");
         }
     }
 }
@@ -560,9 +560,9 @@ fn directories_that_nobody_may_look_into_keep_nobody_from_going_on() {
     for (plant, named) in [
         ("mkdir -p d/e; echo 2 > d/e/two; chmod 000 d/e d", "`d/e`"),
         ("echo 2 > src/two; chmod 000 src", "`src`"),
-        ("chmod 000 .", "/main (nobody could use it"),
-        ("chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G", "-main (nobody could use it"),
-        ("chmod 000 $G", "-main (nobody could use it"),
+        ("chmod 000 .", "/main (it was unreadable"),
+        ("chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G", "-main (it was unreadable"),
+        ("chmod 000 $G", "-main (it was unreadable"),
     ] {
         let world = World::new();
         if world.env.program("setpriv", &world.env.repo_path()).arg("--version").output().is_err() {

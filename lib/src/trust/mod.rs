@@ -13,7 +13,7 @@ pub use item::{TrustItem, for_inputs, for_planner};
 pub use workplace::Workplace;
 pub(crate) use workplace::commands;
 
-use crate::git::{self, MadeToCollide, checksum};
+use crate::git::{self, HashCollision, checksum};
 
 /// Why nobody can be asked: it cannot be told what there is to agree to.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum Error {
         /// Where it stands.
         place: String,
         /// What gives it away.
-        source: MadeToCollide,
+        source: HashCollision,
     },
 }
 

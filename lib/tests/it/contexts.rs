@@ -77,7 +77,7 @@ fn turns(events: &[Recorded]) -> Vec<String> {
 }
 
 fn own_events(repo: &Repo, id: &SessionId, context: &ContextId) -> Vec<Recorded> {
-    let history = History::whole_in(repo, id, context).unwrap();
+    let history = History::all_in(repo, id, context).unwrap();
     let own = history.records.iter().filter(|record| record.context == *context);
     own.flat_map(|record| record.events.clone()).collect()
 }
@@ -118,7 +118,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert_eq!(events.len(), of_main.len() + of_b.len(), "every event is told once");
 
     // The first record of a fork goes on from the one that tells of it, and readers follow it.
-    let whole = History::whole_in(&repo, &id, &b()).unwrap();
+    let whole = History::all_in(&repo, &id, &b()).unwrap();
     let before = whole.records.iter().take_while(|record| record.context == main).count();
     let is_fork = |recorded: &Recorded| matches!(recorded.event, Event::ContextForked(_));
     assert!(whole.records[before - 1].events.iter().any(is_fork) && is_fork(&whole.records[before].events[0]));
@@ -172,7 +172,7 @@ async fn both_contexts_go_on_after_a_kill() {
     let id = killed_after(&world, &["main.1", "b.1"]);
     let repo = world.repo();
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
@@ -194,12 +194,12 @@ async fn a_context_whose_first_record_is_missing_is_begun_again() {
     fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     drop(session);
     let repo = world.repo();
-    let first = History::whole_in(&repo, &id, &b()).unwrap();
+    let first = History::all_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
-    let again = History::whole_in(&repo, &id, &b()).unwrap();
+    let again = History::all_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
