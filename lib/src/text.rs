@@ -2,6 +2,8 @@
 
 pub mod excerpt;
 
+use strsim::osa_distance;
+
 /// The first line of a text that says anything, without the space around the text.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
@@ -128,33 +130,16 @@ pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
 
 /// The word most like `word`, when one is close enough to be what was meant.
 pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let letters: Vec<char> = word.chars().take(64).collect();
-    let limit = match letters.len() {
+    let word: String = word.chars().take(64).collect();
+    let length = word.chars().count();
+    let limit = match length {
         0..=2 => return None,
         3..=5 => 1,
         _ => 2,
     };
-    let near = words.into_iter().filter(|other| other.chars().count().abs_diff(letters.len()) <= limit);
-    let scored = near.map(|other| (distance(&letters, &other.chars().collect::<Vec<_>>()), other));
+    let near = words.into_iter().filter(|other| other.chars().count().abs_diff(length) <= limit);
+    let scored = near.map(|other| (osa_distance(&word, other), other));
     scored.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
-}
-
-/// How many letters must be added, removed, changed or swapped with their neighbour to get from `a` to `b`.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1; b.len() + 1];
-        for j in 0..b.len() {
-            let change = last[j] + usize::from(a[i] != b[j]);
-            row[j + 1] = change.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]
