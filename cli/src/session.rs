@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use pleach::agent::{Profile, Roster, Scribe};
+use pleach::agent::{MessageWriter, Profile, Roster};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
     self, AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
@@ -114,7 +114,7 @@ pub fn build(
             .with_programs(&settings.environment, hook_program()),
         budget: Budget::new(config.budget.clone(), &supervisor),
         attribution: config.attribution,
-        scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
+        scribe: providers.cheap(config).map(|(provider, model)| MessageWriter::new(provider, model)),
         supervisor,
         worktrees: WorktreeSettings {
             base: config.worktrees.base.clone(),

@@ -2,6 +2,8 @@
 
 pub mod excerpt;
 
+use strsim::osa_distance;
+
 /// The first line that is not blank, trimmed.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
@@ -47,7 +49,7 @@ pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> 
     text
 }
 
-/// A word as a shell reads it back: in quotes where it needs them. Every name that is in a command pleach prints goes
+/// A word as a shell reads it back: in quotes where it needs them. Every name in a command pleach prints goes
 /// through here, for branches and files may be called `fix(api)`.
 pub fn shell_word(word: impl std::fmt::Display) -> String {
     let word = word.to_string();
@@ -128,33 +130,16 @@ pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
 
 /// The word most like `word`, when one is close enough to be what was meant.
 pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let letters: Vec<char> = word.chars().take(64).collect();
-    let limit = match letters.len() {
+    let word: String = word.chars().take(64).collect();
+    let length = word.chars().count();
+    let limit = match length {
         0..=2 => return None,
         3..=5 => 1,
         _ => 2,
     };
-    let near = words.into_iter().filter(|other| other.chars().count().abs_diff(letters.len()) <= limit);
-    let scored = near.map(|other| (distance(&letters, &other.chars().collect::<Vec<_>>()), other));
+    let near = words.into_iter().filter(|other| other.chars().count().abs_diff(length) <= limit);
+    let scored = near.map(|other| (osa_distance(&word, other), other));
     scored.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
-}
-
-/// How many letters must be added, removed, changed or swapped with their neighbour to get from `a` to `b`.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1; b.len() + 1];
-        for j in 0..b.len() {
-            let change = last[j] + usize::from(a[i] != b[j]);
-            row[j + 1] = change.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]
@@ -174,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_text_hides_nothing() {
+    fn nothing_hides_in_what_is_made_visible() {
         assert_eq!(visible("a\tb \u{1b}[8m\u{202e}\u{feff}\u{e4}\n"), "a\tb \\u{1b}[8m\\u{202e}\\u{feff}\u{e4}\\u{a}");
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach::agent::cli::Billed;
+use pleach::agent::cli::Billing;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
@@ -213,7 +213,7 @@ async fn agent(
                 let (why, how) = outdated.split_once("; ").unwrap_or((&outdated, "update it"));
                 Finding::warn("agent", format!("{told}: {why}"), how)
             }
-            Billed::Unknown(how) => Finding::warn("agent", told.trim_end_matches(&format!(": {how}")), how),
+            Billing::Unknown(how) => Finding::warn("agent", told.trim_end_matches(&format!(": {how}")), how),
             _ => Finding::ok("agent", told),
         };
     }

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use pleach::gateway::{Facts, Gate, Gateway, Upstream};
+use pleach::gateway::{CallDecision, Facts, Gateway, Upstream};
 use pleach::llm::Script;
 use pleach::llm::wire::Format;
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ impl Answers {
         let (gateway, mut arrivals) = runtime.block_on(Gateway::open(script, Facts::default())).unwrap();
         runtime.spawn(async move {
             while let Some(arrival) = arrivals.recv().await {
-                let _ = arrival.answer.send(Gate::Forward);
+                let _ = arrival.answer.send(CallDecision::Forward);
             }
         });
         Self { gateway, _runtime: runtime }

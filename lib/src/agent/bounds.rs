@@ -1,13 +1,13 @@
-//! What an agent is told about the bounds it works in.
+//! The description of the sandbox in an agent's prompt.
 
 use crate::process::{Connect, Sandbox};
 
-/// The one thing agents of every kind are told about commits. They could commit, yet what they are told must not differ
-/// from prompt to prompt.
+/// The one sentence about commits for agents of every kind. They could commit, yet the sentence must not differ from
+/// prompt to prompt.
 pub(super) const COMMITS: &str = "What you change is committed for you, so do not commit, and do not switch branches.";
 
 /// The bounds in words for the agent, so that it does not waste its time at them.
-pub(super) fn told(sandbox: &Sandbox) -> String {
+pub(super) fn describe(sandbox: &Sandbox) -> String {
     let reading = match sandbox.read {
         Some(_) => " Reading is limited as well.",
         None if !sandbox.hide.is_empty() => " The user's keys and logins cannot be read.",
@@ -34,13 +34,19 @@ mod tests {
     fn an_agent_is_told_what_it_cannot_do() {
         let by = Availability { landlock_abi: Some(7), bubblewrap: None, filters: true };
         let open = Sandbox { by, ..Sandbox::default() };
-        assert!(told(&open).contains("hooks cannot be changed") && !told(&open).contains("network"), "{}", told(&open));
-        assert!(!told(&open).contains("commit"), "that is said once, by [`COMMITS`]: {}", told(&open));
+        assert!(
+            describe(&open).contains("hooks cannot be changed") && !describe(&open).contains("network"),
+            "{}",
+            describe(&open)
+        );
+        assert!(!describe(&open).contains("commit"), "that is said once, by [`COMMITS`]: {}", describe(&open));
         let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..open.clone() };
-        assert!(told(&closed).contains("There is no network."));
-        assert!(told(&closed.through(80)).contains("your model and nothing else"));
+        assert!(describe(&closed).contains("There is no network."));
+        assert!(describe(&closed.through(80)).contains("your model and nothing else"));
         let hidden = Sandbox { hide: vec!["/h/.ssh".into()], ..open.clone() };
-        assert!(told(&hidden).contains("keys and logins cannot be read") && !told(&open).contains("cannot be read"));
-        assert!(told(&Sandbox { read: Some(Vec::new()), ..open }).contains("Reading is limited"));
+        assert!(
+            describe(&hidden).contains("keys and logins cannot be read") && !describe(&open).contains("cannot be read")
+        );
+        assert!(describe(&Sandbox { read: Some(Vec::new()), ..open }).contains("Reading is limited"));
     }
 }

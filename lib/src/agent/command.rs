@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::intent::intent_of;
-use super::signs::{IDLE, signs};
-use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
+use super::liveness::{IDLE, signs_of_life};
+use super::{Agent, AgentError, AgentReply, BoxFuture, End, Job, Turn, TurnVerdict, Turns};
 use crate::llm::Message;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
 use crate::text::last_words;
@@ -46,9 +46,9 @@ impl CommandAgent {
         program.map_or_else(|| "command".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    async fn turn(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
-        if let Some(settled) = job.settled(cancel) {
-            return settled;
+    async fn turn(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
+        if let Some(early_reply) = job.early_reply(cancel) {
+            return early_reply;
         }
         if !self.is_closed {
             // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
@@ -58,14 +58,14 @@ impl CommandAgent {
             stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
             env: job.env,
             limits: Limits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..Limits::default() },
-            signs: Some(signs(&job.root, None)),
+            signs: Some(signs_of_life(&job.root, None)),
             locks: job.locks,
             sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
-        turns.said_beside(&output.stderr.to_text());
+        turns.push_stderr(&output.stderr.to_text());
         let checked = self.check(&output);
         if checked == Err(AgentError::Cancelled) {
             return Err(AgentError::Cancelled);
@@ -87,10 +87,10 @@ impl CommandAgent {
         let verdict = turns.report(turn).await;
         checked?;
         let end = match verdict {
-            Verdict::Go => End::Done,
-            Verdict::Stop => End::Stopped,
+            TurnVerdict::Go => End::Done,
+            TurnVerdict::Stop => End::Stopped,
         };
-        Ok(Reply::new(text, end))
+        Ok(AgentReply::new(text, end))
     }
 
     fn check(&self, output: &Output) -> Result<(), AgentError> {
@@ -130,7 +130,12 @@ impl Agent for CommandAgent {
         false
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(self.turn(job, turns, cancel))
     }
 }

@@ -89,7 +89,7 @@ const EMPTY_WORDS: [&str; 12] = [
     "misc",
 ];
 
-/// A message somebody else wrote, in the form of ours: first line in the imperative with 1 to 72 characters, a blank
+/// A message another author wrote, in the form of ours: first line in the imperative with 1 to 72 characters, a blank
 /// line, a description; no line looks like a trailer. Otherwise what is wrong with it.
 ///
 /// `typed` keeps the type before a first line, such as `feat: `.
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_first_line_ends_at_a_pause_and_the_rest_is_below() {
+    fn a_long_subject_is_split_at_a_pause() {
         let said = "I'll add a duration parser with units and checks, so that timeouts can be written as people say them, \
                     and then use it in the configuration.";
         let message = commit_message(said, &paths(&["src/a.rs", "b"]), false);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn without_words_the_deeds_speak() {
+    fn without_words_the_tool_calls_are_the_intent() {
         let calls = [
             call("read_file", json!({"file_path": "x"})),
             call("write_file", json!({"file_path": "src/a.rs", "content": ""})),

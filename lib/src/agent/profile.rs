@@ -1,4 +1,4 @@
-//! A named agent of the configuration: its model, its tools, and what it is told about itself.
+//! A named agent of the configuration: its model, its tools, and the layers of its prompt.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub struct Profile {
     pub model: Option<String>,
     /// The tools it may use; all when the list is empty.
     pub tools: Vec<String>,
-    /// What it is told about itself: headings and texts, in order.
+    /// The layers of its prompt: headings and texts, in order.
     pub layers: Vec<(&'static str, String)>,
 }
 
@@ -31,7 +31,7 @@ pub struct LayerError {
 
 /// A layer file: other keys are for people.
 #[derive(Deserialize)]
-struct Layer {
+struct ProfileLayer {
     content: String,
 }
 
@@ -59,7 +59,7 @@ impl Profile {
     }
 
     /// The layers as a part of a system prompt.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let title = |name: &str| name[..1].to_uppercase() + &name[1..];
         self.layers.iter().map(|(name, text)| format!("\n# {}\n{}\n", title(name), text.trim())).collect()
     }
@@ -68,7 +68,7 @@ impl Profile {
 fn read(layer: &'static str, file: &Path) -> Result<String, LayerError> {
     let wrong = |why: String| LayerError { layer, file: file.display().to_string(), why };
     let text = crate::plain_file::read(file).map_err(|error| wrong(error.to_string()))?;
-    let parsed: Layer = serde_saphyr::from_str(&text).map_err(|error| {
+    let parsed: ProfileLayer = serde_saphyr::from_str(&text).map_err(|error| {
         let why = error.to_string();
         wrong(format!("{}; it is YAML with a `content` key", why.lines().next().unwrap_or_default()))
     })?;
@@ -96,7 +96,7 @@ mod tests {
             ..AgentSettings::default()
         };
         let profile = Profile::load(&settings).unwrap();
-        assert_eq!(profile.told(), "\n# Role\nYou review code.\n\n# Task\nFind bugs.\n");
+        assert_eq!(profile.text(), "\n# Role\nYou review code.\n\n# Task\nFind bugs.\n");
         assert_eq!(profile.model.as_deref(), Some("smart"));
         for (text, why) in [("contents: x", "content"), ("content: [", ""), ("x", "")] {
             let settings = AgentSettings { role: write("bad.yaml", text), ..AgentSettings::default() };

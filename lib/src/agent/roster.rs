@@ -10,7 +10,7 @@ use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
-use crate::llm::{Named, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
+use crate::llm::{ModelNames, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
 use crate::process::{Cancel, Spawner};
 
@@ -52,7 +52,7 @@ pub enum NoAgent {
         /// How to get it.
         how: String,
     },
-    /// The program is there, and nobody may start it.
+    /// The program is there, but not executable.
     #[error("{title} cannot be started: `{program}` is not executable; make it so with `chmod +x {program}`")]
     NotExecutable {
         /// What people call the agent.
@@ -60,7 +60,7 @@ pub enum NoAgent {
         /// The program.
         program: String,
     },
-    /// The agent's turns cannot be told apart as the configuration wants it.
+    /// The configured turn mode is not possible.
     #[error("`agents.{agent}.turns` cannot be `{turns}`: {why}; it can be {}", can.join(", "))]
     Turns {
         /// The agent.
@@ -82,7 +82,7 @@ pub enum NoAgent {
         /// What to do about it.
         how: &'static str,
     },
-    /// The built-in agent has nobody to ask.
+    /// The built-in agent has no provider.
     #[error("{0}")]
     NoProvider(#[from] NoProvider),
     /// The agent is given a tool that does not exist.
@@ -96,21 +96,21 @@ pub enum NoAgent {
     /// A command of the configuration is called like a tool the built-in agent has.
     #[error("`tools` names `{0}`, which the built-in agent has already; give the command another name")]
     TakenTool(String),
-    /// Who is to answer an agent does not speak its language.
+    /// The provider does not offer the agent's API format.
     #[error(
         "{agent} uses the {language} API; provider `{provider}` does not offer it; name one that does, or another agent"
     )]
     Language {
         /// The agent.
         agent: String,
-        /// What it speaks.
+        /// The format.
         language: &'static str,
         /// The provider.
         provider: String,
     },
 }
 
-/// How the turns of an agent can be told apart.
+/// The turn modes that are possible for an agent.
 #[derive(Debug, Clone, Copy)]
 struct Ways<'a> {
     /// All ways, the best first.
@@ -121,7 +121,7 @@ struct Ways<'a> {
     why_not: &'static str,
 }
 
-/// An agent as it speaks to who answers it.
+/// An agent in the format of its provider.
 fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Preset {
     let Ok(Upstream::Remote(remote)) = upstream else { return preset };
     let mut preset = preset.speaking(remote.format());
@@ -134,8 +134,8 @@ fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Prese
 /// Refuses who would not understand the agent.
 fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> {
     match &upstream {
-        // A program that may be anything speaks what it likes.
-        Upstream::Remote(remote) if preset.is_known() && !remote.speaks(preset.format()) => Err(NoAgent::Language {
+        // An unknown program may use any format.
+        Upstream::Remote(remote) if preset.is_known() && !remote.supports(preset.format()) => Err(NoAgent::Language {
             agent: preset.title.clone(),
             language: preset.format().api(),
             provider: remote.name().to_owned(),
@@ -171,8 +171,8 @@ impl Roster {
         Self { environment: environment.clone(), hook, ..self }
     }
 
-    /// The same for agents that work elsewhere than in a working copy: a program that is named by a path is looked for
-    /// from `root`.
+    /// The same for agents that work elsewhere than in a worktree: a program that is named by a path is looked for from
+    /// `root`.
     pub fn with_programs_below(self, root: &Path) -> Self {
         Self { root: Some(root.to_owned()), ..self }
     }
@@ -205,8 +205,8 @@ impl Roster {
         NoAgent::Unknown { why: error.to_string(), named }
     }
 
-    /// What an agent is told about itself. One that only says how the agent of the run is to work has that one's model,
-    /// where it names none.
+    /// The profile of an agent. One that only says how the agent of the run is to work has that one's model, where it
+    /// names none.
     fn profile(&self, name: Option<&str>) -> Profile {
         let all = self.config.agent_entries(name).filter_map(|name| self.profiles.get(name)).cloned();
         all.reduce(|below, above| Profile { model: above.model.or(below.model), ..above }).unwrap_or_default()
@@ -269,14 +269,14 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
-    /// Whether a script answers, which nobody is billed for.
+    /// Whether a script answers, which bills no account.
     pub fn is_scripted(&self) -> bool {
         matches!(self.providers.get(None), Ok(Provider::Script(_)))
     }
 
     /// Whether the price of a model is known. What is only a name of an agent may look like one of a family.
     pub fn knows_price(&self, model: &str) -> bool {
-        let knows = |prices: Prices| prices.pricing(Named::asked(model)) == Pricing::Listed;
+        let knows = |prices: Prices| prices.pricing(ModelNames::asked(model)) == Pricing::Listed;
         let mut given = self.config.providers.remote().map(|(_, given)| &given.prices);
         knows(Prices::default()) || given.any(|prices| knows(Prices::new(prices)))
     }
@@ -363,7 +363,7 @@ impl Roster {
         program.into_iter().chain(words.map(OsString::from)).collect()
     }
 
-    /// Whether it is known where a program is looked for. Without a root a path is seen from the working copy, which is not
+    /// Whether it is known where a program is looked for. Without a root a path is seen from the worktree, which is not
     /// there yet, unless it is absolute.
     fn is_placed(&self, program: &str) -> bool {
         !program.contains('/') || self.place_of(program).is_absolute()
@@ -506,7 +506,7 @@ impl Roster {
         let named = settings.provider.as_ref().map(ProviderName::as_str).or(provider);
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
-            // Who speaks every language can be answered by anybody.
+            // An agent that supports every format works with any provider.
             default if self.config.providers.default.is_some() && !preset.gateway.dialects.is_empty() => default,
             default => match self.providers.get(Some(preset.provider.as_str())) {
                 Err(_) if default.is_ok() && !preset.gateway.dialects.is_empty() => default,
@@ -532,7 +532,7 @@ impl Roster {
         models
     }
 
-    /// How the turns of an agent are told apart: as configured, else the best way there is.
+    /// The turn mode of an agent: as configured, else the best one possible.
     fn turns(
         &self,
         agent: &str,
@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_agent_goes_over_its_kind() {
+    fn a_named_agent_overrides_its_kind() {
         let yaml = "agent: claude\nagents:\n  claude: {turns: node, args: [--x], env: {A: kind}}\n  \
                     reviewer: {runner: claude, permission_mode: plan, env: {A: name}}\n  \
                     other: {runner: codex}\n  plain: {model: m}\n";
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_held_or_refused_and_never_passed_over() {
+    fn tool_limits_are_enforced_or_refused() {
         let yaml = "agents:\n  claude: {tools: [read_file]}\n  reviewer: {runner: claude}\n  \
                     writer: {runner: claude, tools: [write_file]}\n  other: {runner: codex, tools: [read_file]}\n  \
                     mine: {command: [codex, --only, '{tools}'], tools: [x]}\n  \
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_of_the_protocol_go_through_the_gateway_where_they_can() {
+    fn acp_agents_use_the_gateway_where_they_can() {
         let key = [("ANTHROPIC_API_KEY", "k")];
         let gateway = |yaml: &str, keys: &[(&str, &str)], agent: &str| {
             let (roster, _bin) = roster(yaml, keys);
@@ -738,13 +738,13 @@ mod tests {
         assert!(gateway(told, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
         let server = "providers: {compatible: {settings: {api_base: 'http://localhost:1'}}}";
         assert_eq!(gateway(server, &[], "acp:opencode acp"), Ok(false), "it must reach its own server");
-        let driven =
+        let gateway_run =
             format!("{}\nagents: {{acp: {{turns: gateway}}}}", server.replace("}}}", "}, models: {worker: m}}}"));
-        assert_eq!(gateway(&driven, &[], "acp:opencode acp"), Ok(true));
+        assert_eq!(gateway(&gateway_run, &[], "acp:opencode acp"), Ok(true));
     }
 
     #[test]
-    fn turns_are_told_apart_the_best_way_there_is() {
+    fn the_best_available_turn_mode_is_used() {
         let key = [("ANTHROPIC_API_KEY", "k")];
         let turns = |yaml: &str, keys: &[(&str, &str)], agent: &str| {
             let (roster, _bin) = roster(yaml, keys);

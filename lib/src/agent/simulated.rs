@@ -1,6 +1,6 @@
 //! What stands in for an agent when none is configured: it says so and does nothing.
 
-use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
+use super::{Agent, AgentError, AgentReply, BoxFuture, End, Job, Turn, TurnVerdict, Turns};
 use crate::llm::Message;
 use crate::process::Cancel;
 
@@ -17,7 +17,12 @@ impl Agent for Simulated {
         true
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(async move {
             if let Some(reply) = job.answer() {
                 return Ok(reply);
@@ -36,10 +41,10 @@ impl Agent for Simulated {
                 ..Turn::default()
             };
             let end = match turns.report(turn).await {
-                Verdict::Go => End::Done,
-                Verdict::Stop => End::Stopped,
+                TurnVerdict::Go => End::Done,
+                TurnVerdict::Stop => End::Stopped,
             };
-            Ok(Reply::new(text, end))
+            Ok(AgentReply::new(text, end))
         })
     }
 }

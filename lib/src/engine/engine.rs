@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::bounds::SandboxBounds;
 use super::{Broadcast, Budget, Handler, Interviewer, UnmeteredAgent, Unpriced};
-use crate::agent::{Roster, Scribe};
+use crate::agent::{MessageWriter, Roster};
 use crate::budget::{BudgetLimits, day_of};
 use crate::clock;
 use crate::config::Attribution;
@@ -38,7 +38,7 @@ pub struct Engine {
     /// Handlers of the embedding program, by `type`. They win over built-in ones.
     pub handlers: BTreeMap<String, Arc<dyn Handler>>,
     /// Writes the messages of turns' commits, in place of the agent's own words.
-    pub scribe: Option<Scribe>,
+    pub scribe: Option<MessageWriter>,
     /// What agents, tools and tests may touch; everything if not given.
     pub sandbox: Option<Policy>,
     /// How many characters of a failed command's output the next agent is told.

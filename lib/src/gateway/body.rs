@@ -12,14 +12,14 @@ use crate::llm::HttpError;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum ReplyBody {
     /// Pieces that are there already.
     Pieces(VecDeque<Bytes>),
     /// Pieces as they come from the provider.
     Relay(Box<Relay>),
 }
 
-impl Reply {
+impl ReplyBody {
     /// A body in one piece.
     pub(super) fn whole(body: impl Into<Bytes>) -> Self {
         let body = body.into();
@@ -27,7 +27,7 @@ impl Reply {
     }
 }
 
-impl Body for Reply {
+impl Body for ReplyBody {
     type Data = Bytes;
     type Error = HttpError;
 

@@ -1,15 +1,15 @@
-//! What a call may take before anybody knows, and what it took where nobody says: a limit holds also calls on their way, and
+//! The tokens a call may take, and those it took where the provider does not count: a limit covers calls in flight, and
 //! what a provider leaves uncounted.
 
-use super::watch::Heard;
+use super::watch::AnswerOutcome;
 use crate::event::Usage;
 use crate::llm::by_length;
 
 /// How many tokens an answer may have whose request sets it no bounds: about what models say at most.
 const UNBOUNDED: u64 = 32_000;
 
-/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no fewer
-/// than one has said before.
+/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no
+/// fewer than one has said before.
 pub(super) fn bound(said: Option<u32>, longest: u64) -> u64 {
     said.map_or_else(|| UNBOUNDED.max(longest), u64::from)
 }
@@ -21,19 +21,19 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
-    /// How many tokens an answer in one piece may have: until it is there nobody knows how far it has come, and a
-    /// provider does not stop for a caller who goes.
+    /// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a provider does
+    /// not stop for a caller who goes.
     pub unseen: u64,
 }
 
-/// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off was
-/// counted at its beginning at most.
-pub(super) fn taken(heard: &Heard, length: Option<Length>) -> (Usage, bool) {
-    let (told, is_cut) = match heard {
-        Heard::Whole(response) => (response.usage, false),
-        Heard::Counted(usage, _) | Heard::Unreadable(usage, _) => (*usage, false),
-        Heard::Cut(usage, _) => (*usage, true),
-        Heard::Refused(..) => return (Usage::default(), false),
+/// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off
+/// was counted at its beginning at most.
+pub(super) fn taken(outcome: &AnswerOutcome, length: Option<Length>) -> (Usage, bool) {
+    let (told, is_cut) = match outcome {
+        AnswerOutcome::Whole(response) => (response.usage, false),
+        AnswerOutcome::Counted(usage, _) | AnswerOutcome::Unreadable(usage, _) => (*usage, false),
+        AnswerOutcome::Cut(usage, _) => (*usage, true),
+        AnswerOutcome::Refused(..) => return (Usage::default(), false),
     };
     let Some(Length { sent, received, unseen }) = length else { return (told, false) };
     let (mut usage, _) = by_length(told, is_cut, sent, received);
@@ -50,10 +50,10 @@ mod tests {
 
     const LENGTH: Option<Length> = Some(Length { sent: 4000, received: 41, unseen: 0 });
 
-    fn whole(usage: Usage) -> Heard {
+    fn whole(usage: Usage) -> AnswerOutcome {
         let message = Message::assistant("Hello.");
         let response = Response { message, usage, model: "m".into(), stop: Stop::End, extra: Default::default() };
-        Heard::Whole(Box::new(response))
+        AnswerOutcome::Whole(Box::new(response))
     }
 
     fn usage(input: u64, output: u64) -> Usage {
@@ -61,22 +61,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_stands_and_what_is_not_is_estimated() {
+    fn missing_token_counts_are_estimated() {
         assert_eq!(taken(&whole(usage(7, 1)), LENGTH), (usage(7, 1), false));
         assert_eq!(taken(&whole(usage(0, 0)), LENGTH), (usage(1000, 11), true));
         assert_eq!(taken(&whole(usage(0, 0)), None), (usage(0, 0), false), "it went to nobody");
-        let cut = |told| Heard::Cut(told, "the client hung up".into());
+        let cut = |told| AnswerOutcome::Cut(told, "the client hung up".into());
         assert_eq!(taken(&cut(usage(7, 1)), LENGTH), (usage(7, 11), true), "the beginning was counted");
         assert_eq!(taken(&cut(usage(7, 20)), LENGTH), (usage(7, 20), false));
         assert_eq!(taken(&cut(usage(0, 0)), LENGTH), (usage(1000, 11), true));
         let whole_or_nothing = Some(Length { unseen: 500, ..LENGTH.unwrap() });
         assert_eq!(taken(&cut(usage(0, 0)), whole_or_nothing), (usage(1000, 500), true), "it may have said all that");
         assert_eq!(taken(&whole(usage(0, 0)), whole_or_nothing), (usage(1000, 11), true), "all that came is all");
-        assert_eq!(taken(&Heard::Refused(429, "no".into()), LENGTH), (usage(0, 0), false));
+        assert_eq!(taken(&AnswerOutcome::Refused(429, "no".into()), LENGTH), (usage(0, 0), false));
     }
 
     #[test]
-    fn an_answer_without_bounds_may_be_as_long_as_any() {
+    fn an_unlimited_answer_may_have_the_usual_maximum() {
         assert_eq!((bound(Some(99), 500), bound(None, 500)), (99, UNBOUNDED));
         assert_eq!(bound(None, 50_000), 50_000, "a model that says more than others");
     }

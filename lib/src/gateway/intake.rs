@@ -1,5 +1,4 @@
-//! Taking requests in: all that an agent has on their way are held in a bounded part of memory, and one that does not come
-//! is not waited for for ever.
+//! Receiving requests: all those in flight are held in bounded memory, and one that does not arrive times out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +10,29 @@ use hyper::body::{Body as _, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// The longest request that is taken in, packed or not; a packed one together with what it holds.
+/// The longest request that is accepted; a compressed one counts together with its content.
 pub(super) const LONGEST: usize = 128 << 20;
 
-/// Requests up to here have a room of their own, so that a few huge ones hold nobody up.
+/// Requests up to this size have memory of their own, so that a few huge ones do not block them.
 pub(super) const ORDINARY: usize = 16 << 20;
 
-/// How much there is in each of the two rooms.
+/// How many bytes each of the two kinds of requests may hold.
 const ROOM: usize = LONGEST;
 
-/// How long a request may take to come whole, waiting for room included. It comes from this machine.
+/// How long a request may take to arrive, waiting for memory included. It comes from this machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a request is not taken in.
+/// Why a request is not accepted.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    /// What that is in the protocol.
+pub(super) struct IntakeError {
+    /// The HTTP status.
     pub status: StatusCode,
     /// In words.
     pub why: String,
 }
 
-impl Refusal {
-    /// Whether somebody waits for an answer. A request that does not come to its end has asked nothing.
+impl IntakeError {
+    /// Whether the client waits for an answer. An incomplete request has asked nothing.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE)
     }
@@ -54,92 +53,96 @@ impl Refusal {
     }
 }
 
-/// Where requests are held.
+/// Bounded memory for the bodies of requests.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BodyMemory {
     ordinary: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
-impl Default for Room {
+impl Default for BodyMemory {
     fn default() -> Self {
         Self { ordinary: Arc::new(Semaphore::new(ROOM)), large: Arc::new(Semaphore::new(ROOM)) }
     }
 }
 
-/// The place of a request. Dropped, it is free for others.
+/// Memory reserved for one body. Dropped, it is free for others.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BodyPermit {
     held: OwnedSemaphorePermit,
     until: Instant,
 }
 
-impl Room {
-    /// A place for so many bytes, when it is this one's turn.
-    async fn place(&self, size: usize) -> Result<Place, Refusal> {
+impl BodyMemory {
+    /// Memory for so many bytes, in the order of asking.
+    async fn permit(&self, size: usize) -> Result<BodyPermit, IntakeError> {
         let until = Instant::now() + PATIENCE;
-        Ok(Place { held: self.take(size, until).await?, until })
+        Ok(BodyPermit { held: self.take(size, until).await?, until })
     }
 
-    async fn take(&self, size: usize, until: Instant) -> Result<OwnedSemaphorePermit, Refusal> {
-        let room = if size <= ORDINARY { &self.ordinary } else { &self.large };
-        let bytes = u32::try_from(size).map_err(|_| Refusal::too_long())?;
-        match timeout_at(until, Arc::clone(room).acquire_many_owned(bytes)).await {
+    async fn take(&self, size: usize, until: Instant) -> Result<OwnedSemaphorePermit, IntakeError> {
+        let memory = if size <= ORDINARY { &self.ordinary } else { &self.large };
+        let bytes = u32::try_from(size).map_err(|_| IntakeError::too_long())?;
+        match timeout_at(until, Arc::clone(memory).acquire_many_owned(bytes)).await {
             Ok(Ok(held)) => Ok(held),
             // It is never closed.
-            Ok(Err(_)) | Err(_) => Err(Refusal::no_room()),
+            Ok(Err(_)) | Err(_) => Err(IntakeError::no_room()),
         }
     }
 
-    /// Moves a request that turns out to be no ordinary one. What it held is free when it has its new place, which is of
-    /// the greatest size: nobody in there waits for more.
-    pub(super) async fn move_on(&self, place: &mut Place) -> Result<(), Refusal> {
-        place.held = self.take(LONGEST, place.until).await?;
+    /// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of the
+    /// greatest size: no request there waits for more.
+    pub(super) async fn grow(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
+        permit.held = self.take(LONGEST, permit.until).await?;
         Ok(())
     }
 
-    /// Takes a body in, with its place.
-    pub(super) async fn take_in(&self, mut body: Incoming, is_packed: bool) -> Result<(Bytes, Place), Refusal> {
+    /// Receives a body, with its memory.
+    pub(super) async fn receive(
+        &self,
+        mut body: Incoming,
+        is_compressed: bool,
+    ) -> Result<(Bytes, BodyPermit), IntakeError> {
         // Whoever does not say how long a body is, or what comes out of it, gets what ordinary ones take at most.
         let announced = usize::try_from(body.size_hint().upper().unwrap_or(ORDINARY as u64));
-        let announced = announced.ok().filter(|size| *size <= LONGEST).ok_or_else(Refusal::too_long)?;
+        let announced = announced.ok().filter(|size| *size <= LONGEST).ok_or_else(IntakeError::too_long)?;
         let size = match announced {
-            ..=ORDINARY if is_packed => ORDINARY,
-            _ if is_packed => LONGEST,
+            ..=ORDINARY if is_compressed => ORDINARY,
+            _ if is_compressed => LONGEST,
             size => size,
         };
-        let mut place = self.place(size).await?;
+        let mut permit = self.permit(size).await?;
         let mut bytes = Vec::new();
         loop {
-            let frame = match timeout_at(place.until, body.frame()).await {
+            let frame = match timeout_at(permit.until, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => {
-                    return Err(Refusal { status: StatusCode::BAD_REQUEST, why: error.to_string() });
+                    return Err(IntakeError { status: StatusCode::BAD_REQUEST, why: error.to_string() });
                 }
                 Ok(None) => break,
-                Err(_) => return Err(Refusal::late()),
+                Err(_) => return Err(IntakeError::late()),
             };
             let Some(piece) = frame.data_ref() else { continue };
             let length = bytes.len() + piece.len();
             if length > LONGEST {
-                return Err(Refusal::too_long());
+                return Err(IntakeError::too_long());
             }
-            if length > place.size() {
-                self.move_on(&mut place).await?;
+            if length > permit.size() {
+                self.grow(&mut permit).await?;
             }
             if bytes.capacity() < length {
-                bytes.reserve_exact(place.size().min(2 * length) - bytes.len());
+                bytes.reserve_exact(permit.size().min(2 * length) - bytes.len());
             }
             bytes.extend_from_slice(piece);
         }
-        if !is_packed {
-            place.shrink(bytes.len());
+        if !is_compressed {
+            permit.shrink(bytes.len());
         }
-        Ok((bytes.into(), place))
+        Ok((bytes.into(), permit))
     }
 }
 
-impl Place {
+impl BodyPermit {
     /// How much fits in.
     pub(super) fn size(&self) -> usize {
         self.held.num_permits()
@@ -160,31 +163,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn huge_requests_wait_for_each_other_and_hold_up_no_others() {
-        let room = Room::default();
-        let mut huge = room.place(100 << 20).await.unwrap();
-        assert!(waits(room.place(100 << 20)).await);
+    async fn huge_requests_wait_for_each_other_only() {
+        let memory = BodyMemory::default();
+        let mut huge = memory.permit(100 << 20).await.unwrap();
+        assert!(waits(memory.permit(100 << 20)).await);
         let mut ordinary = Vec::new();
         for _ in 0..8 {
-            ordinary.push(room.place(ORDINARY).await.unwrap());
+            ordinary.push(memory.permit(ORDINARY).await.unwrap());
         }
-        assert!(waits(room.place(1)).await, "they are bounded too");
+        assert!(waits(memory.permit(1)).await, "they are bounded too");
         ordinary[0].shrink(1 << 20);
-        let mut small = room.place(15 << 20).await.unwrap();
-        assert!(waits(room.move_on(&mut small)).await);
+        let mut small = memory.permit(15 << 20).await.unwrap();
+        assert!(waits(memory.grow(&mut small)).await);
         assert_eq!(small.size(), 15 << 20, "it keeps its place meanwhile");
         huge.shrink(0);
-        room.move_on(&mut small).await.unwrap();
+        memory.grow(&mut small).await.unwrap();
         assert_eq!(small.size(), LONGEST);
         drop(small);
-        room.place(15 << 20).await.unwrap();
+        memory.permit(15 << 20).await.unwrap();
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_ever() {
-        let room = Room::default();
-        let _all = room.place(LONGEST).await.unwrap();
-        let refused = room.take(LONGEST, Instant::now()).await.unwrap_err();
+    async fn a_request_without_memory_is_refused_in_time() {
+        let memory = BodyMemory::default();
+        let _all = memory.permit(LONGEST).await.unwrap();
+        let refused = memory.take(LONGEST, Instant::now()).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

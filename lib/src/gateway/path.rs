@@ -1,4 +1,4 @@
-//! What a client asks for, read from the path of its request: model calls in four languages and the little things around
+//! What a client asks for, read from the path of its request: model calls in four formats and the little things around
 //! them. Everything else is nothing an agent needs, and a real key goes nowhere it was not meant to go.
 
 use hyper::Method;
@@ -9,9 +9,9 @@ use crate::llm::wire::Format;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// A call of a model.
-    Call(Call),
+    Call(ModelCall),
     /// Something around model calls, which takes part in no conversation.
-    Aside(Aside),
+    Aside(SideRequest),
     /// Is anybody there?
     Ping,
     /// Nothing that is passed on.
@@ -20,42 +20,42 @@ pub(super) enum Target {
 
 /// A call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Call {
-    /// Its language.
+pub(super) struct ModelCall {
+    /// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
     /// The model, where the path names it.
     pub model: Option<String>,
     /// How the answer is to come, where the path says it and not the body.
-    pub shape: Option<Shape>,
+    pub shape: Option<AnswerShape>,
 }
 
 /// How an answer comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum AnswerShape {
     /// In one piece.
     Whole,
     /// As a stream of events.
     Events,
-    /// As a growing list, as Google does when nobody asks for events.
+    /// As a growing list, as Google does without `alt=sse`.
     List,
 }
 
 /// A request around model calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Aside {
-    /// Its language.
+pub(super) struct SideRequest {
+    /// Its format.
     pub format: Format,
     /// Where it goes, below the version, with its query.
     pub path: String,
     /// What it wants.
-    pub kind: AsideKind,
+    pub kind: SideRequestKind,
 }
 
 /// What a request around model calls wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AsideKind {
+pub(super) enum SideRequestKind {
     /// To know how many tokens something is.
     Count,
     /// To know which models there are.
@@ -74,25 +74,25 @@ pub(super) fn target(method: &Method, path_and_query: &str) -> Target {
     }
     let query = without_key(query);
     let with_query = |path: &str| if query.is_empty() { format!("/{path}") } else { format!("/{path}?{query}") };
-    let call = |format| Target::Call(Call { format, path: with_query(rest), model: None, shape: None });
-    let aside = |format, kind| Target::Aside(Aside { format, path: with_query(rest), kind });
+    let call = |format| Target::Call(ModelCall { format, path: with_query(rest), model: None, shape: None });
+    let aside = |format, kind| Target::Aside(SideRequest { format, path: with_query(rest), kind });
     let parts: Vec<&str> = rest.split('/').collect();
     let google = version.is_some_and(|version| version.contains("beta") || version.contains("alpha"));
     match (method.as_str(), &parts[..]) {
         ("POST", ["messages"]) => call(Format::Anthropic),
-        ("POST", ["messages", "count_tokens"]) => aside(Format::Anthropic, AsideKind::Count),
+        ("POST", ["messages", "count_tokens"]) => aside(Format::Anthropic, SideRequestKind::Count),
         ("POST", ["responses"]) => call(Format::Responses),
-        ("POST", ["responses", "input_tokens"]) => aside(Format::Responses, AsideKind::Count),
-        ("POST", ["responses", "compact"]) => aside(Format::Responses, AsideKind::Other),
+        ("POST", ["responses", "input_tokens"]) => aside(Format::Responses, SideRequestKind::Count),
+        ("POST", ["responses", "compact"]) => aside(Format::Responses, SideRequestKind::Other),
         ("POST", ["chat", "completions"]) => call(Format::Chat),
-        ("POST", ["embeddings"]) => aside(Format::Chat, AsideKind::Other),
+        ("POST", ["embeddings"]) => aside(Format::Chat, SideRequestKind::Other),
         ("POST", ["models", model]) => match model.rsplit_once(':') {
             Some((model, method)) => of_model(model, method, &query, with_query(rest)),
             None => Target::Unknown,
         },
-        ("GET" | "HEAD", ["models"] | ["models", _]) if google => aside(Format::Gemini, AsideKind::Models),
-        // Both others ask alike; the language follows from whom the gateway asks.
-        ("GET" | "HEAD", ["models"] | ["models", _]) => aside(Format::Chat, AsideKind::Models),
+        ("GET" | "HEAD", ["models"] | ["models", _]) if google => aside(Format::Gemini, SideRequestKind::Models),
+        // Both others use the same path; the provider decides the format.
+        ("GET" | "HEAD", ["models"] | ["models", _]) => aside(Format::Chat, SideRequestKind::Models),
         _ => Target::Unknown,
     }
 }
@@ -107,16 +107,16 @@ fn versioned(path: &str) -> (Option<&str>, &str) {
 fn of_model(model: &str, method: &str, query: &str, path: String) -> Target {
     let format = Format::Gemini;
     let shape = match method {
-        "generateContent" => Shape::Whole,
-        "streamGenerateContent" if query.split('&').any(|pair| pair == "alt=sse") => Shape::Events,
-        "streamGenerateContent" => Shape::List,
-        "countTokens" => return Target::Aside(Aside { format, path, kind: AsideKind::Count }),
+        "generateContent" => AnswerShape::Whole,
+        "streamGenerateContent" if query.split('&').any(|pair| pair == "alt=sse") => AnswerShape::Events,
+        "streamGenerateContent" => AnswerShape::List,
+        "countTokens" => return Target::Aside(SideRequest { format, path, kind: SideRequestKind::Count }),
         "embedContent" | "batchEmbedContents" => {
-            return Target::Aside(Aside { format, path, kind: AsideKind::Other });
+            return Target::Aside(SideRequest { format, path, kind: SideRequestKind::Other });
         }
         _ => return Target::Unknown,
     };
-    Target::Call(Call { format, path, model: Some(model.to_owned()), shape: Some(shape) })
+    Target::Call(ModelCall { format, path, model: Some(model.to_owned()), shape: Some(shape) })
 }
 
 /// The query without the key some clients put there.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn model_calls_are_known_by_their_paths() {
+    fn model_calls_are_recognized_by_path() {
         for (path, format, onward) in [
             ("/v1/messages", Format::Anthropic, "/messages"),
             ("/v1/messages?beta=true", Format::Anthropic, "/messages?beta=true"),
@@ -144,37 +144,37 @@ mod tests {
             ("/v1/chat/completions", Format::Chat, "/chat/completions"),
             ("/chat/completions/", Format::Chat, "/chat/completions"),
         ] {
-            let call = Call { format, path: onward.into(), model: None, shape: None };
+            let call = ModelCall { format, path: onward.into(), model: None, shape: None };
             assert_eq!(post(path), Target::Call(call), "{path}");
         }
         for (path, shape, onward) in [
-            ("/v1beta/models/m-1:generateContent", Shape::Whole, "/models/m-1:generateContent"),
-            ("/v1beta/models/m-1:streamGenerateContent", Shape::List, "/models/m-1:streamGenerateContent"),
+            ("/v1beta/models/m-1:generateContent", AnswerShape::Whole, "/models/m-1:generateContent"),
+            ("/v1beta/models/m-1:streamGenerateContent", AnswerShape::List, "/models/m-1:streamGenerateContent"),
             (
                 "/v1beta/models/m-1:streamGenerateContent?key=dummy&alt=sse",
-                Shape::Events,
+                AnswerShape::Events,
                 "/models/m-1:streamGenerateContent?alt=sse",
             ),
         ] {
             let model = Some("m-1".into());
-            let call = Call { format: Format::Gemini, path: onward.into(), model, shape: Some(shape) };
+            let call = ModelCall { format: Format::Gemini, path: onward.into(), model, shape: Some(shape) };
             assert_eq!(post(path), Target::Call(call), "{path}");
         }
     }
 
     #[test]
-    fn what_is_around_model_calls_is_an_aside_and_the_rest_goes_nowhere() {
+    fn side_requests_are_recognized_and_the_rest_refused() {
         let kind = |method: Method, path: &str| match target(&method, path) {
             Target::Aside(aside) => Some((aside.format, aside.kind)),
             _ => None,
         };
-        assert_eq!(kind(Method::POST, "/v1/messages/count_tokens"), Some((Format::Anthropic, AsideKind::Count)));
-        assert_eq!(kind(Method::POST, "/v1beta/models/m:countTokens"), Some((Format::Gemini, AsideKind::Count)));
-        assert_eq!(kind(Method::POST, "/v1beta/models/m:embedContent"), Some((Format::Gemini, AsideKind::Other)));
-        assert_eq!(kind(Method::POST, "/v1/embeddings"), Some((Format::Chat, AsideKind::Other)));
-        assert_eq!(kind(Method::GET, "/v1/models"), Some((Format::Chat, AsideKind::Models)));
-        assert_eq!(kind(Method::GET, "/v1/models/m-1"), Some((Format::Chat, AsideKind::Models)));
-        assert_eq!(kind(Method::GET, "/v1beta/models"), Some((Format::Gemini, AsideKind::Models)));
+        assert_eq!(kind(Method::POST, "/v1/messages/count_tokens"), Some((Format::Anthropic, SideRequestKind::Count)));
+        assert_eq!(kind(Method::POST, "/v1beta/models/m:countTokens"), Some((Format::Gemini, SideRequestKind::Count)));
+        assert_eq!(kind(Method::POST, "/v1beta/models/m:embedContent"), Some((Format::Gemini, SideRequestKind::Other)));
+        assert_eq!(kind(Method::POST, "/v1/embeddings"), Some((Format::Chat, SideRequestKind::Other)));
+        assert_eq!(kind(Method::GET, "/v1/models"), Some((Format::Chat, SideRequestKind::Models)));
+        assert_eq!(kind(Method::GET, "/v1/models/m-1"), Some((Format::Chat, SideRequestKind::Models)));
+        assert_eq!(kind(Method::GET, "/v1beta/models"), Some((Format::Gemini, SideRequestKind::Models)));
         assert_eq!(target(&Method::HEAD, "/"), Target::Ping);
         assert_eq!(target(&Method::GET, "/v1"), Target::Ping);
         for path in ["/v1/messages/batches", "/v1/files", "/api/event_logging/batch", "/v1/models/m", "/v1/../v1/x"] {

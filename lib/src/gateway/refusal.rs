@@ -1,4 +1,4 @@
-//! Saying no in the language of the client.
+//! Error bodies in the format of the client.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_language_reads_its_own_refusal() {
+    fn every_format_reads_its_own_refusal() {
         for format in [Format::Anthropic, Format::Responses, Format::Chat, Format::Gemini] {
             for status in [400, 401, 404, 413, 429, 502, 504, 529] {
                 let body = body(Some(format), StatusCode::from_u16(status).unwrap(), "no more");

@@ -1,4 +1,4 @@
-//! An answer on its way from the provider to the client: each piece goes on as it comes, and is listened to in passing.
+//! Relays an answer from the provider to the client chunk by chunk, and reads it in passing.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,37 +11,39 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
-use super::watch::{BROKE_OFF, Heard, Watcher};
-use super::{NOT_PASSED_ON, Shared, Spent};
+use super::exchange::CallCost;
+use super::failed_calls::NOT_FORWARDED;
+use super::state::GatewayState;
+use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
 use crate::event::Usage;
-use crate::llm::{Answer, ErrorClass, HttpError, LlmError, Named, Response, price_estimated};
+use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
-/// How long an answer is listened to whose client has gone: what it costs is told at its end. Of one that takes longer, what
-/// has come counts.
+/// How long an answer is read whose client has gone: its cost comes at its end. Of one that takes longer, what has come
+/// counts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the count is waited for once everything else is said.
+/// How long the token counts are waited for once the answer is complete.
 const AFTERTHOUGHT: Duration = Duration::from_secs(2);
 
-/// A call on its way. Whatever becomes of it, its conversation hears of it: at the latest when this is dropped.
+/// A call in flight. However it ends, its conversation is notified: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flight {
-    shared: Arc<Shared>,
-    /// What its conversation knows it by; none for calls beside the conversations.
+    shared: Arc<GatewayState>,
+    /// Its number in its conversation; none for side calls.
     number: Option<u64>,
-    /// What it is known by while it is on its way; none for what costs nothing.
-    call: Option<Underway>,
+    /// The call while it is in flight; none for what costs nothing.
+    call: Option<BilledCall>,
     /// The model that was asked.
     model: String,
     /// What was counted when the answer was whole.
-    told: Option<Spent>,
+    reported: Option<CallCost>,
     /// Whether a conversation has got a whole answer by it.
     is_answer: bool,
     /// Why there is no answer, in a few words and in many.
     failure: Option<(String, LlmError)>,
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
-    /// Until when it is listened to for nobody, once its client has gone.
+    /// Until when it is read on, once its client has gone.
     unheard_until: Option<Instant>,
     /// Whether it counts as a call without an answer already, whatever may still come.
     is_given_up: bool,
@@ -50,7 +52,7 @@ pub(super) struct Flight {
 
 /// A call that may cost something.
 #[derive(Debug)]
-pub(super) struct Underway {
+pub(super) struct BilledCall {
     /// Its number.
     pub number: u64,
     /// How many tokens its answer may have.
@@ -60,7 +62,7 @@ pub(super) struct Underway {
 }
 
 impl Flight {
-    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
+    pub(super) fn new(shared: Arc<GatewayState>, number: Option<u64>, call: Option<BilledCall>, model: String) -> Self {
         *shared.touched() = Instant::now().into_std();
         // What costs nothing is not waited for.
         shared.flights.send_modify(|flights| flights.all += usize::from(call.is_some()));
@@ -69,7 +71,7 @@ impl Flight {
             number,
             call,
             model,
-            told: None,
+            reported: None,
             is_answer: false,
             failure: None,
             length: None,
@@ -79,28 +81,29 @@ impl Flight {
         }
     }
 
-    /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
+    /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one
+    /// piece.
     pub(super) fn sends(&mut self, bytes: usize, is_whole: bool) {
         let unseen = self.call.as_ref().filter(|_| is_whole).map_or(0, |call| call.bound);
         self.length = Some(Length { sent: bytes as u64, received: 0, unseen });
     }
 
-    /// Until everybody is hung up on.
+    /// Until all connections are to be closed.
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut closing = self.shared.closing.clone();
         // Nothing is ever said there.
         async move { while closing.changed().await.is_ok() {} }
     }
 
-    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had no
-    /// answer: who leaves and asks again does so at once. Says until when the rest is listened to.
+    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had
+    /// no answer: who leaves and asks again does so at once. Says until when the rest is listened to.
     pub(super) fn hang_up(&mut self, is_whole: bool) -> Instant {
         if let Some(until) = self.unheard_until {
             return until;
         }
         let until = Instant::now() + PATIENCE;
         self.unheard_until = Some(until);
-        self.shared.flights.send_modify(|flights| flights.unheard += usize::from(self.call.is_some()));
+        self.shared.flights.send_modify(|flights| flights.abandoned += usize::from(self.call.is_some()));
         if !is_whole {
             self.count(false, self.number.is_some());
             self.is_given_up = true;
@@ -111,9 +114,9 @@ impl Flight {
     /// The provider has said that the call has taken this much already.
     fn counted(&self, usage: Usage) {
         let Some(call) = &self.call else { return };
-        let spent = |usage| self.shared.spent(Named::asked(&self.model), usage);
+        let spent = |usage| self.shared.spent(ModelNames::asked(&self.model), usage);
         let at_most = Usage { output: usage.output.max(call.bound), ..usage };
-        self.shared.talks().counted(call.number, spent(usage), spent(at_most));
+        self.shared.conversations().reservations.counted(call.number, spent(usage), spent(at_most));
     }
 
     /// Whether it is for the client to read on.
@@ -125,7 +128,7 @@ impl Flight {
 
     /// Whether the provider has said what it took.
     fn is_counted(&self) -> bool {
-        self.told.is_some_and(|told| told.usage.total() > 0)
+        self.reported.is_some_and(|reported| reported.usage.total() > 0)
     }
 
     /// So many bytes of words have come back.
@@ -135,25 +138,25 @@ impl Flight {
         }
     }
 
-    /// The answer is whole. The client may ask its next question from now on, or leave, so this is told at once; and
-    /// again when what comes after it says more about its cost.
+    /// The answer is complete. The client may ask its next question from now on, or leave, so this is reported at once;
+    /// and again when what comes after it says more about its cost.
     fn answered(&mut self, response: Response) {
         let Some(number) = self.number else { return };
         let spent = self.spent(&response);
-        let before = self.told.replace(spent);
+        let before = self.reported.replace(spent);
         if before == Some(spent) {
             return;
         }
-        let mut talks = self.shared.talks();
+        let mut conversations = self.shared.conversations();
         match before {
-            None => self.is_answer = talks.answered(number, response, spent),
+            None => self.is_answer = conversations.answered(number, response, spent),
             Some(_) => {
-                talks.landed(number, Heard::Whole(Box::new(response)), spent, before);
+                conversations.finish_call(number, AnswerOutcome::Whole(Box::new(response)), spent, before);
             }
         }
         if self.is_counted() {
-            self.call.iter().for_each(|call| talks.release(call.number));
-            drop(talks);
+            self.call.iter().for_each(|call| conversations.reservations.release(call.number));
+            drop(conversations);
             // Somebody may wait for this.
             self.shared.flights.send_modify(|_| {});
         }
@@ -161,27 +164,27 @@ impl Flight {
 
     /// The provider answers no, or not at all, which means this. `words` say in short what it does.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
-        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
-            self.shared.talks().failed(number, why.clone());
+        if let Some(number) = self.number.filter(|_| self.reported.is_none()) {
+            self.shared.conversations().failed(number, why.clone());
         }
         self.failure = Some((words, why));
     }
 
     /// The call goes no further than here, for this reason: it cannot be passed on.
-    pub(super) fn not_passed_on(&mut self, why: &str) {
-        self.unanswered(NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+    pub(super) fn not_forwarded(&mut self, why: &str) {
+        self.unanswered(NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
     }
 
-    /// The call is not let through, for this reason. That says nothing of the model.
+    /// The call is refused, for this reason. That says nothing of the model.
     pub(super) fn refused(&mut self, why: &str) {
-        let why = || (NOT_PASSED_ON.to_owned(), LlmError::new(ErrorClass::Terminal, why));
+        let why = || (NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
         self.failure.get_or_insert_with(why);
     }
 
     /// The provider's answer ends before it is whole; this is what arrived of it.
     fn broke_off(&mut self, arrived: Option<Response>, why: &str) {
-        if let Some((number, arrived)) = self.number.filter(|_| self.told.is_none()).zip(arrived) {
-            self.shared.talks().broke_off(number, arrived, why);
+        if let Some((number, arrived)) = self.number.filter(|_| self.reported.is_none()).zip(arrived) {
+            self.shared.conversations().broke_off(number, arrived, why);
         }
         let why = match why {
             BROKE_OFF => "the provider's answer broke off".to_owned(),
@@ -196,97 +199,97 @@ impl Flight {
         self.unanswered("the provider's answers cannot be read".to_owned(), why);
     }
 
-    /// Counts the calls that have no whole answer. `in_talk` says that a conversation waited for this one.
-    fn count(&mut self, is_whole: bool, in_talk: bool) {
+    /// Counts the calls that have no whole answer. `in_conversation` says that a conversation waited for this one.
+    fn count(&mut self, is_whole: bool, in_conversation: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.
         if self.call.is_none() || self.is_given_up {
             return;
         }
-        self.shared.failing.send_if_modified(|failing| {
+        self.shared.failed_calls.send_if_modified(|failed_calls| {
             if is_whole {
-                return failing.succeed(in_talk);
+                return failed_calls.succeed(in_conversation);
             }
             let hung_up = || {
                 let why = "the agent hung up before the answer was whole";
                 ("the agent hangs up".to_owned(), LlmError::new(ErrorClass::Cut, why))
             };
             let (words, why) = failure.unwrap_or_else(hung_up);
-            failing.fail(in_talk, words, why);
+            failed_calls.fail(in_conversation, words, why);
             true
         });
     }
 
     /// Nothing more comes.
-    pub(super) fn land(&mut self, heard: Heard) {
+    pub(super) fn finish(&mut self, outcome: AnswerOutcome) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        let is_whole = matches!(heard, Heard::Whole(_) | Heard::Counted(..));
-        let answered = match &heard {
-            Heard::Whole(response) => response.model.clone(),
+        let is_whole = matches!(outcome, AnswerOutcome::Whole(_) | AnswerOutcome::Counted(..));
+        let answered = match &outcome {
+            AnswerOutcome::Whole(response) => response.model.clone(),
             _ => String::new(),
         };
-        let (usage, estimated) = taken(&heard, self.length);
-        let named = Named { asked: &self.model, answered: &answered };
-        let mut spent = match heard {
-            Heard::Refused(..) => Spent::default(),
+        let (usage, estimated) = taken(&outcome, self.length);
+        let named = ModelNames { asked: &self.model, answered: &answered };
+        let mut spent = match outcome {
+            AnswerOutcome::Refused(..) => CallCost::default(),
             _ => self.shared.spent(named, usage),
         };
         let model = if answered.is_empty() { self.model.clone() } else { answered };
-        let mut talks = self.shared.talks();
+        let mut conversations = self.shared.conversations();
         if spent.estimated {
-            talks.warn(price_estimated(&model));
+            conversations.spending.warn(price_estimated(&model));
         }
         spent.estimated |= estimated;
         match estimated {
-            true => talks.estimated(&model),
-            false => talks.learn(usage),
+            true => conversations.spending.estimated(&model),
+            false => conversations.reservations.learn(usage),
         }
-        self.call.iter().for_each(|call| talks.release(call.number));
+        self.call.iter().for_each(|call| conversations.reservations.release(call.number));
         let is_awaited = match self.number {
-            Some(number) => talks.landed(number, heard, spent, self.told),
+            Some(number) => conversations.finish_call(number, outcome, spent, self.reported),
             None => {
-                talks.landed_aside(&model, spent);
+                conversations.finish_side_call(&model, spent);
                 false
             }
         };
-        drop(talks);
+        drop(conversations);
         *self.shared.touched() = Instant::now().into_std();
         self.count(is_whole, is_awaited || self.is_answer);
-        let (one, unheard) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
+        let (one, abandoned) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
         self.shared.flights.send_modify(|flights| {
             flights.all -= one;
-            flights.unheard -= if unheard { one } else { 0 };
+            flights.abandoned -= if abandoned { one } else { 0 };
         });
     }
 
-    fn spent(&self, response: &Response) -> Spent {
-        self.shared.spent(Named { asked: &self.model, answered: &response.model }, response.usage)
+    fn spent(&self, response: &Response) -> CallCost {
+        self.shared.spent(ModelNames { asked: &self.model, answered: &response.model }, response.usage)
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.land(Heard::Cut(Usage::default(), "the client hung up".into()));
+        self.finish(AnswerOutcome::Cut(Usage::default(), "the client hung up".into()));
     }
 }
 
-/// An answer on its way to its client. It is listened to also when the client has gone.
+/// An answer on its way to its client. It is read to the end also when the client has gone.
 #[derive(Debug)]
-pub(super) struct Relay(Option<Listening>);
+pub(super) struct Relay(Option<AnswerListener>);
 
 /// An answer as it comes.
 #[derive(Debug)]
-struct Listening {
-    answer: Answer,
+struct AnswerListener {
+    answer: HttpAnswer,
     watcher: Option<Watcher>,
     flight: Flight,
 }
 
 impl Relay {
-    pub(super) fn new(answer: Answer, watcher: Watcher, flight: Flight) -> Self {
-        Self(Some(Listening { answer, watcher: Some(watcher), flight }))
+    pub(super) fn new(answer: HttpAnswer, watcher: Watcher, flight: Flight) -> Self {
+        Self(Some(AnswerListener { answer, watcher: Some(watcher), flight }))
     }
 
     /// The next piece; none at the end.
@@ -301,21 +304,21 @@ impl Relay {
 impl Drop for Relay {
     /// A client that goes before the end has ordered the answer all the same.
     fn drop(&mut self) {
-        let Some(mut listening) = self.0.take().filter(Listening::is_owed) else { return };
+        let Some(mut listening) = self.0.take().filter(AnswerListener::awaits_usage) else { return };
         listening.flight.set_unread(false);
         listening.flight.hang_up(listening.watcher.as_ref().is_some_and(Watcher::is_done));
         // Without a runtime everything ends, and what has come until then counts.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { listening.hear_out().await });
+            runtime.spawn(async move { listening.read_to_end().await });
         }
     }
 }
 
-impl Listening {
+impl AnswerListener {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
         self.answer.poll_chunk(context).map(|piece| match piece {
             Ok(Some(piece)) => {
-                self.listen(&piece);
+                self.read(&piece);
                 Some(Ok(piece))
             }
             Ok(None) => {
@@ -329,7 +332,7 @@ impl Listening {
         })
     }
 
-    fn listen(&mut self, piece: &[u8]) {
+    fn read(&mut self, piece: &[u8]) {
         let Some(watcher) = &mut self.watcher else { return };
         watcher.push(piece);
         watcher.newly_counted().into_iter().for_each(|usage| self.flight.counted(usage));
@@ -340,18 +343,18 @@ impl Listening {
         }
     }
 
-    /// Whether it is still to be heard what the call took.
-    fn is_owed(&self) -> bool {
+    /// Whether the cost of the call is still to come.
+    fn awaits_usage(&self) -> bool {
         let Some(watcher) = self.watcher.as_ref().filter(|_| self.flight.length.is_some()) else { return false };
         !(watcher.is_refusal() || watcher.is_done() && self.flight.is_counted())
     }
 
-    /// Listens on to the end for nobody, to know what the call took.
-    async fn hear_out(&mut self) {
+    /// Reads on to the end without a client, for the cost of the call.
+    async fn read_to_end(&mut self) {
         let closing = self.flight.closing();
         tokio::pin!(closing);
         let mut until = self.flight.hang_up(false);
-        while self.is_owed() {
+        while self.awaits_usage() {
             if self.watcher.as_ref().is_some_and(Watcher::is_done) {
                 until = until.min(Instant::now() + AFTERTHOUGHT);
             }
@@ -372,32 +375,32 @@ impl Listening {
         self.conclude(ended, true);
     }
 
-    /// Nothing more is heard. `by_provider` says that this is the provider's doing.
+    /// Nothing more is read. `by_provider` says that the provider ended it.
     fn conclude(&mut self, ended: bool, by_provider: bool) {
         let Some(watcher) = self.watcher.take() else { return };
         self.flight.received(watcher.received());
         let arrived = watcher.arrived();
-        let heard = watcher.finish(ended);
-        match &heard {
-            Heard::Refused(status, text) => {
+        let outcome = watcher.finish(ended);
+        match &outcome {
+            AnswerOutcome::Refused(status, text) => {
                 let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
-                self.flight.unanswered(answers(*status), why);
+                self.flight.unanswered(status_words(*status), why);
             }
-            Heard::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
-            Heard::Unreadable(_, why) => self.flight.unreadable(why),
-            Heard::Whole(_) | Heard::Counted(..) | Heard::Cut(..) => {}
+            AnswerOutcome::Cut(_, why) if by_provider => self.flight.broke_off(arrived, why),
+            AnswerOutcome::Unreadable(_, why) => self.flight.unreadable(why),
+            AnswerOutcome::Whole(_) | AnswerOutcome::Counted(..) | AnswerOutcome::Cut(..) => {}
         }
-        self.flight.land(heard);
+        self.flight.finish(outcome);
     }
 }
 
 /// What a provider does that says no.
-pub(super) fn answers(status: u16) -> String {
+pub(super) fn status_words(status: u16) -> String {
     format!("provider answers {status}")
 }
 
-impl Drop for Listening {
-    /// Nobody listens any more; what it has cost by then counts.
+impl Drop for AnswerListener {
+    /// Reading ends here; what it has cost by then counts.
     fn drop(&mut self) {
         self.conclude(false, false);
     }

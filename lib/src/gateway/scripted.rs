@@ -1,15 +1,38 @@
-//! Answers from a script, in the language and with the tools of whoever asks: so a real program can be driven offline.
+//! Answers from a script, in the format and with the tools of the client: so a real program can run offline.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::path::AsideKind;
-use super::{Facts, tools};
+use super::path::SideRequestKind;
+use super::tools;
 use crate::event::Usage;
-use crate::llm::script::Answer;
+use crate::llm::script::ScriptedAnswer;
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta, newest_task};
+
+/// What is known of the agent, for a script that answers it.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Facts about the call, by the names of [`crate::llm::meta`].
+    pub metadata: BTreeMap<String, String>,
+    /// Where the agent works: some want whole paths from their model.
+    pub cwd: PathBuf,
+    /// Whether it works with tools: a call without any is then a side call.
+    pub has_tools: bool,
+    /// The prompts that tell it to continue after an interruption.
+    pub interruptions: &'static [&'static str],
+    /// How many answers to its task are on record, where it is resumed.
+    pub answered: Option<usize>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[], answered: None }
+    }
+}
 
 /// What a script says to a call.
 #[derive(Debug)]
@@ -25,7 +48,7 @@ pub(super) enum Scripted {
         /// How long to wait before the next try.
         retry_after: Option<Duration>,
     },
-    /// Words nobody can read.
+    /// A malformed answer.
     Malformed(String),
 }
 
@@ -35,7 +58,7 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
     if facts.has_tools && request.tools.is_empty() && !request.messages.iter().any(acts) {
         return Scripted::Answer(Box::new(aside_reply(request)));
     }
-    let mut asked = Request { messages: told_apart(&request.messages, facts), ..request.clone() };
+    let mut asked = Request { messages: mark_remarks(&request.messages, facts), ..request.clone() };
     asked.metadata.clone_from(&facts.metadata);
     asked.metadata.insert(meta::TRY.into(), tries.to_string());
     let answer = match script.answer(&asked) {
@@ -43,22 +66,22 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
         Err(error) => return failed(&error, None),
     };
     match answer {
-        Answer::Reply(pause, mut response) => {
+        ScriptedAnswer::Reply(pause, mut response) => {
             tokio::time::sleep(pause).await;
             for part in &mut response.message.content {
                 tools::fit(part, request, format, &facts.cwd);
             }
             Scripted::Answer(response)
         }
-        Answer::Fail(pause, error, status) => {
+        ScriptedAnswer::Fail(pause, error, status) => {
             tokio::time::sleep(pause).await;
             failed(&error, status)
         }
-        Answer::Nonsense(pause, text) => {
+        ScriptedAnswer::Nonsense(pause, text) => {
             tokio::time::sleep(pause).await;
             Scripted::Malformed(text)
         }
-        Answer::Hang => std::future::pending().await,
+        ScriptedAnswer::Hang => std::future::pending().await,
     }
 }
 
@@ -74,9 +97,9 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
 }
 
 /// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
-/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up to
-/// there is what is on record, whatever it has made of that.
-fn told_apart(messages: &[Message], facts: &Facts) -> Vec<Message> {
+/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up
+/// to there is what is on record, whatever it has made of that.
+fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
     let remark = |message: &Message| Message { content: message.content.clone(), ..Message::steering("") };
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -104,7 +127,7 @@ fn told_apart(messages: &[Message], facts: &Facts) -> Vec<Message> {
 
 /// How many answers a conversation on record holds to its newest task.
 pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
-    let told = told_apart(history, &Facts { interruptions, ..Facts::default() });
+    let told = mark_remarks(history, &Facts { interruptions, ..Facts::default() });
     let after = newest_task(&told).map(|(_, after)| after).unwrap_or_default();
     after.iter().filter(|message| message.role == Role::Assistant).count()
 }
@@ -117,7 +140,7 @@ pub fn is_beside_the_script(response: &Response) -> bool {
     response.extra.contains_key(BESIDE)
 }
 
-/// What is said to a question beside the work, such as one for a title: a short text, or what a schema asks for.
+/// The answer to a side call, such as one for a title: a short text, or what a schema asks for.
 fn aside_reply(request: &Request) -> Response {
     let text = match schema(request) {
         Some(schema) => sample(schema, 0).to_string(),
@@ -168,22 +191,22 @@ fn sample(schema: &Value, depth: u32) -> Value {
 }
 
 /// The answer to a request around model calls.
-pub(super) fn aside(format: Format, kind: AsideKind, length: usize) -> Value {
+pub(super) fn aside(format: Format, kind: SideRequestKind, length: usize) -> Value {
     let tokens = (length / 4).max(1);
     match (kind, format) {
-        (AsideKind::Count, Format::Gemini) => json!({"totalTokens": tokens}),
-        (AsideKind::Count, _) => json!({"input_tokens": tokens}),
-        (AsideKind::Models, Format::Gemini) => json!({"models": [{"name": "models/script"}]}),
-        (AsideKind::Models, _) => {
+        (SideRequestKind::Count, Format::Gemini) => json!({"totalTokens": tokens}),
+        (SideRequestKind::Count, _) => json!({"input_tokens": tokens}),
+        (SideRequestKind::Models, Format::Gemini) => json!({"models": [{"name": "models/script"}]}),
+        (SideRequestKind::Models, _) => {
             let model = json!({"id": "script", "object": "model", "type": "model", "created": 0, "owned_by": "pleach"});
             json!({"object": "list", "data": [model], "has_more": false})
         }
-        (AsideKind::Other, _) => json!({}),
+        (SideRequestKind::Other, _) => json!({}),
     }
 }
 
-/// The response with the names and numbers its language expects of a server.
-pub(super) fn dressed(format: Format, mut response: Response) -> Response {
+/// The response with the ids and numbers its format expects of a server.
+pub(super) fn with_server_fields(format: Format, mut response: Response) -> Response {
     let id = format!("{:016x}", fastrand::u64(..));
     let known = response.extra.entry(format.name()).or_insert_with(|| json!({}));
     let mut add = |key: &str, value: Value| {
@@ -211,25 +234,25 @@ pub(super) fn dressed(format: Format, mut response: Response) -> Response {
     }
     if format == Format::Responses {
         for (index, part) in response.message.content.iter_mut().enumerate() {
-            dress_item(part, &format!("{id}_{index}"));
+            add_item_fields(part, &format!("{id}_{index}"));
         }
     }
     response
 }
 
 /// Items have ids of their own here.
-fn dress_item(part: &mut Part, id: &str) {
+fn add_item_fields(part: &mut Part, id: &str) {
     let own = |extra: &mut Map<String, Value>, key: &str, fields: Value| {
         let known = extra.entry(Format::Responses.name()).or_insert_with(|| json!({}));
         if let Some(known) = known.as_object_mut() {
-            let place = if key.is_empty() {
+            let permit = if key.is_empty() {
                 Some(known)
             } else {
                 known.entry(key).or_insert_with(|| json!({})).as_object_mut()
             };
-            let Some(place) = place else { return };
+            let Some(permit) = permit else { return };
             for (name, value) in fields.as_object().into_iter().flatten() {
-                place.entry(name).or_insert_with(|| value.clone());
+                permit.entry(name).or_insert_with(|| value.clone());
             }
         }
     };

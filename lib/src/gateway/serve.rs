@@ -13,20 +13,24 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::body::Reply;
+use super::body::ReplyBody;
+use super::conversations::{Conversations, MatchedRequest, named};
+use super::decompress::{Compression, decompress};
 use super::estimate::bound;
-use super::intake::{LONGEST, Place, Refusal};
-use super::path::{Aside, AsideKind, Call, Shape, Target, target};
-use super::relay::{Flight, Relay, Underway, answers};
+use super::exchange::{CallDecision, HeldCall};
+use super::intake::{BodyPermit, IntakeError, LONGEST};
+use super::path::{AnswerShape, ModelCall, SideRequest, SideRequestKind, Target, target};
+use super::refusal;
+use super::relay::{BilledCall, Flight, Relay, status_words};
 use super::scripted::{self, Scripted};
-use super::talk::{Arrived, Talks, named};
-use super::unpack::{Packing, unpack};
-use super::watch::{Heard, Watcher};
-use super::{Arrival, Gate, Shared, Upstream, refusal};
+use super::state::GatewayState;
+use super::upstream::Upstream;
+use super::watch::{AnswerOutcome, Watcher};
 use crate::event::{Usage, WarningCode};
 use crate::llm::wire::Format;
 use crate::llm::{
-    ErrorClass, HttpError, LlmError, Named, PassError, Passed, Remote, Request, Response, passed_on, tokens,
+    ErrorClass, ForwardError, ForwardedCall, HttpError, LlmError, ModelNames, Remote, Request, Response,
+    end_to_end_headers, tokens,
 };
 use crate::process::Cancel;
 
@@ -34,10 +38,10 @@ use crate::process::Cancel;
 const SESSIONS: [&str; 6] =
     ["x-claude-code-session-id", "session_id", "session-id", "thread-id", "conversation_id", "x-session-affinity"];
 
-type Answered = HttpResponse<Reply>;
+type HttpReply = HttpResponse<ReplyBody>;
 
 /// Answers one request. There is no error: whatever goes wrong is an answer too.
-pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -> Result<Answered, Infallible> {
+pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incoming>) -> Result<HttpReply, Infallible> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     // Whoever does not know the secret learns nothing, not even that there is one.
@@ -51,34 +55,29 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         Target::Aside(aside) => aside.format,
         Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
         Target::Unknown => {
-            let text = format!("the gateway forwards model calls, not {} {}", parts.method, rest_of(rest));
-            shared.asked_in_vain(&text);
-            let asked = format!(
-                "the agent asked for {} {}, which the gateway does not \
-                 forward",
-                parts.method,
-                rest_of(rest)
-            );
-            shared.talks().warn(WarningCode::CallRefused.with(asked));
+            let text = format!("the gateway forwards model calls, not {} {}", parts.method, without_query(rest));
+            shared.refuse_unknown(&text);
+            let asked = format!("the agent asked for {} {}, which is not forwarded", parts.method, without_query(rest));
+            shared.conversations().spending.warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }
     };
     if let Some(reason) = shared.closed() {
         return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &reason));
     }
-    let is_packed = Packing::of(&parts.headers) != Packing::None;
-    let (body, place) = match shared.room.take_in(body, is_packed).await {
+    let is_compressed = Compression::of(&parts.headers) != Compression::None;
+    let (body, permit) = match shared.memory.receive(body, is_compressed).await {
         Ok(taken) => taken,
         Err(refusal) => {
             let is_call = matches!(target, Target::Call(_)) && refusal.is_awaited();
             let shared = is_call.then_some(&*shared);
-            return Ok(not_taken(shared, format, &refusal));
+            return Ok(refuse_request(shared, format, &refusal));
         }
     };
     let length = body.len();
-    let asked = Asked { shared, parts, body, length, bound: None, place };
+    let asked = ReceivedRequest { shared, parts, body, length, bound: None, permit };
     Ok(match target {
-        Target::Aside(aside) => asked.aside(aside).await,
+        Target::Aside(aside) => asked.side_request(aside).await,
         Target::Call(call) => asked.call(call).await,
         Target::Ping | Target::Unknown => unreachable!("both are answered above"),
     })
@@ -92,7 +91,7 @@ fn below<'a>(path: &'a str, secret: &str) -> Option<&'a str> {
     is_secret(given, secret).then_some(rest)
 }
 
-/// Whether a client has the secret as its key, in whichever language.
+/// Whether a client has the secret as its key, in any format.
 fn has_key(headers: &HeaderMap, secret: &str) -> bool {
     let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -106,13 +105,13 @@ fn is_secret(given: &str, secret: &str) -> bool {
 }
 
 /// A path without its query, which may hold anything.
-fn rest_of(path: &str) -> &str {
+fn without_query(path: &str) -> &str {
     path.split('?').next().unwrap_or(path)
 }
 
 /// A request that was read whole.
-struct Asked {
-    shared: Arc<Shared>,
+struct ReceivedRequest {
+    shared: Arc<GatewayState>,
     parts: Parts,
     body: Bytes,
     /// How long the body is, unpacked where it could be.
@@ -120,51 +119,53 @@ struct Asked {
     /// How many tokens its answer may have, if it says so.
     bound: Option<u64>,
     /// Where it is held meanwhile.
-    place: Place,
+    permit: BodyPermit,
 }
 
 /// A request that makes no turn.
-enum Unfit {
+enum Rejected {
     /// Nobody can read it, for this reason. The provider may.
     Unread(String),
     /// It is not passed on, for this reason.
-    Refused(Refusal),
+    Refused(IntakeError),
 }
 
-impl Unfit {
+impl Rejected {
     /// It is asked for in a way that is not passed on.
     fn bad(why: String) -> Self {
-        Self::Refused(Refusal { status: StatusCode::BAD_REQUEST, why })
+        Self::Refused(IntakeError { status: StatusCode::BAD_REQUEST, why })
     }
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
-    async fn aside(mut self, aside: Aside) -> Answered {
-        let Aside { mut format, path, kind } = aside;
+    async fn side_request(mut self, aside: SideRequest) -> HttpReply {
+        let SideRequest { mut format, path, kind } = aside;
         // Its answer is no words, or a few.
         self.bound = Some(0);
         let mut flight = match kind {
-            AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, None, String::new()),
-            AsideKind::Other => match self.arrive_beside(self.model()).opened(format, Shape::Whole).await {
+            SideRequestKind::Count | SideRequestKind::Models => {
+                Flight::new(Arc::clone(&self.shared), None, None, String::new())
+            }
+            SideRequestKind::Other => match self.arrive_beside(self.model()).opened(format, AnswerShape::Whole).await {
                 ControlFlow::Continue(flight) => flight,
                 ControlFlow::Break(answered) => return answered,
             },
         };
-        let Self { shared, parts, body, length, place, .. } = self;
+        let Self { shared, parts, body, length, permit, .. } = self;
         let remote = match &shared.upstream {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
         };
-        // A list of models is asked for alike in two languages.
-        if kind == AsideKind::Models && !remote.speaks(format) && remote.speaks(Format::Anthropic) {
+        // Two formats list models by the same path.
+        if kind == SideRequestKind::Models && !remote.supports(format) && remote.supports(Format::Anthropic) {
             format = Format::Anthropic;
         }
-        if kind == AsideKind::Other {
+        if kind == SideRequestKind::Other {
             flight.sends(length, true);
         }
-        let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
-        pass(remote, call, place, flight, false).await
+        let call = ForwardedCall { method: parts.method, path, headers: parts.headers, body, format };
+        pass(remote, call, permit, flight, false).await
     }
 
     /// The model the body names, if it can be read.
@@ -174,17 +175,17 @@ impl Asked {
     }
 
     /// A call of a model.
-    async fn call(mut self, call: Call) -> Answered {
+    async fn call(mut self, call: ModelCall) -> HttpReply {
         let read = self.read(&call).await;
         let (request, shape) = match read {
             Ok(read) => read,
-            Err(Unfit::Refused(refusal)) => return not_taken(Some(&self.shared), call.format, &refusal),
-            Err(Unfit::Unread(why)) => {
+            Err(Rejected::Refused(refusal)) => return refuse_request(Some(&self.shared), call.format, &refusal),
+            Err(Rejected::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
-                self.shared.talks().warn(WarningCode::CallUnread.with(text));
+                self.shared.conversations().spending.warn(WarningCode::CallUnread.with(text));
                 let held = self.arrive_beside(call.model.clone().unwrap_or_default());
-                let shape = call.shape.unwrap_or(Shape::Whole);
+                let shape = call.shape.unwrap_or(AnswerShape::Whole);
                 return match held.opened(call.format, shape).await {
                     ControlFlow::Continue(flight) => self.forward(call, shape, flight).await,
                     ControlFlow::Break(answered) => answered,
@@ -208,30 +209,30 @@ impl Asked {
     }
 
     /// Reads the request, and how its answer is to come.
-    async fn read(&mut self, call: &Call) -> Result<(Request, Shape), Unfit> {
-        let unread = |error: serde_json::Error| Unfit::Unread(error.to_string());
-        // It may ask for an answer nobody would be told the cost of.
-        let blind = |unfit: Unfit| match unfit {
-            Unfit::Unread(why) if call.format == Format::Responses => {
-                Unfit::bad(format!("pleach does not forward a request for a response that it cannot read: {why}"))
+    async fn read(&mut self, call: &ModelCall) -> Result<(Request, AnswerShape), Rejected> {
+        let unread = |error: serde_json::Error| Rejected::Unread(error.to_string());
+        // It may ask for an answer whose cost pleach would not see.
+        let opaque = |unfit: Rejected| match unfit {
+            Rejected::Unread(why) if call.format == Format::Responses => {
+                Rejected::bad(format!("pleach does not forward a request for a response that it cannot read: {why}"))
             }
             unfit => unfit,
         };
-        let text = self.unpacked().await.map_err(blind)?;
+        let text = self.decompressed().await.map_err(opaque)?;
         self.length = text.len();
-        let mut json: Value = serde_json::from_slice(&text).map_err(unread).map_err(blind)?;
+        let mut json: Value = serde_json::from_slice(&text).map_err(unread).map_err(opaque)?;
         let shape = match call.shape {
             Some(shape) => shape,
-            None if flag(&json, "stream")? => Shape::Events,
-            None => Shape::Whole,
+            None if flag(&json, "stream")? => AnswerShape::Events,
+            None => AnswerShape::Whole,
         };
         if call.format == Format::Responses && flag(&json, "background")? {
             let why = "pleach does not forward `background` requests, whose cost it cannot see; ask without";
-            return Err(Unfit::bad(why.to_owned()));
+            return Err(Rejected::bad(why.to_owned()));
         }
-        // Without this nobody would know what a streamed answer of this language cost.
+        // Without this a streamed answer of this format has no cost.
         let asks = |json: &Value| json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
-        if call.format == Format::Chat && shape == Shape::Events && !asks(&json) {
+        if call.format == Format::Chat && shape == AnswerShape::Events && !asks(&json) {
             if let Some(body) = json.as_object_mut() {
                 let options = body.entry("stream_options").or_insert_with(|| json!({}));
                 if !options.is_object() {
@@ -246,120 +247,127 @@ impl Asked {
         let count = [json.get("n"), json.pointer("/generationConfig/candidateCount")].into_iter().flatten();
         let count = count.filter_map(Value::as_u64).max().unwrap_or(1).max(1);
         let decoded = call.format.decode_request(json);
-        let mut request = decoded.map_err(|error| Unfit::Unread(error.to_string()))?;
+        let mut request = decoded.map_err(|error| Rejected::Unread(error.to_string()))?;
         if let Some(model) = &call.model {
             request.model.clone_from(model);
         }
-        let each = bound(request.max_tokens, self.shared.talks().most().output);
+        let each = bound(request.max_tokens, self.shared.conversations().reservations.most().output);
         self.bound = Some(each.saturating_mul(count));
         Ok((request, shape))
     }
 
     /// The body as it can be read.
-    async fn unpacked(&mut self) -> Result<Bytes, Unfit> {
-        let packing = Packing::of(&self.parts.headers);
-        if packing == Packing::None {
+    async fn decompressed(&mut self) -> Result<Bytes, Rejected> {
+        let compression = Compression::of(&self.parts.headers);
+        if compression == Compression::None {
             return Ok(self.body.clone());
         }
-        let room = |place: &Place| place.size().saturating_sub(self.body.len());
-        let mut text = unpack(&packing, &self.body, room(&self.place));
-        if text.is_err() && self.place.size() < LONGEST {
-            self.shared.room.move_on(&mut self.place).await.map_err(Unfit::Refused)?;
-            text = unpack(&packing, &self.body, room(&self.place));
+        let memory = |permit: &BodyPermit| permit.size().saturating_sub(self.body.len());
+        let mut text = decompress(&compression, &self.body, memory(&self.permit));
+        if text.is_err() && self.permit.size() < LONGEST {
+            self.shared.memory.grow(&mut self.permit).await.map_err(Rejected::Refused)?;
+            text = decompress(&compression, &self.body, memory(&self.permit));
         }
-        let text = text.map_err(Unfit::Unread)?;
-        self.place.shrink(self.body.len() + text.len());
+        let text = text.map_err(Rejected::Unread)?;
+        self.permit.shrink(self.body.len() + text.len());
         Ok(text.into())
     }
 
-    /// Lets the request arrive at whoever records.
-    fn arrive(&self, request: &Arc<Request>) -> Held {
+    /// Hands the request to the recorder.
+    fn arrive(&self, request: &Arc<Request>) -> PendingDecision {
         let session = session(&self.parts.headers);
-        let mut talks = self.shared.talks();
-        let arrived = talks.arrive(request, session.as_deref());
-        self.hold(talks, request, arrived)
+        let mut conversations = self.shared.conversations();
+        let arrived = conversations.arrive(request, session.as_deref());
+        self.hold(conversations, request, arrived)
     }
 
-    /// Lets a request that nobody reads arrive at whoever records.
-    fn arrive_beside(&self, model: String) -> Held {
+    /// Hands a request that cannot be read to the recorder.
+    fn arrive_beside(&self, model: String) -> PendingDecision {
         let request = Arc::new(Request { model, ..Request::default() });
-        self.hold(self.shared.talks(), &request, None)
+        self.hold(self.shared.conversations(), &request, None)
     }
 
-    /// Holds a request that has arrived, in a conversation or beside them.
-    fn hold(&self, mut talks: MutexGuard<'_, Talks>, request: &Arc<Request>, arrived: Option<Arrived>) -> Held {
-        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
+    /// Holds a request, in a conversation or as a side call.
+    fn hold(
+        &self,
+        mut conversations: MutexGuard<'_, Conversations>,
+        request: &Arc<Request>,
+        arrived: Option<MatchedRequest>,
+    ) -> PendingDecision {
+        let (side_calls, warnings) = conversations.spending.take_side_calls(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
-        let (talk, flight, before, tries) = match arrived {
-            Some(Arrived { talk, flight, ended, tries }) => (Some(talk), Some(flight), ended, tries),
+        let (conversation, flight, before, tries) = match arrived {
+            Some(MatchedRequest { conversation, flight, ended, tries }) => {
+                (Some(conversation), Some(flight), ended, tries)
+            }
             None => (None, None, Vec::new(), 1),
         };
         let request = Arc::clone(request);
-        let number = flight.unwrap_or_else(|| talks.number());
-        let most = talks.most();
+        let number = flight.unwrap_or_else(|| conversations.reservations.number());
+        let most = conversations.reservations.most();
         // What a provider keeps from before counts again, and is not sent again.
         let kept = named(&request).map_or(0, |_| most.input);
         let output = self.bound.unwrap_or_else(|| bound(None, most.output));
         let usage = Usage { input: tokens(self.length as u64).max(kept), output, ..Usage::default() };
-        let call = Underway { number, bound: usage.output, is_unread: talks.hold(number) };
+        let call = BilledCall { number, bound: usage.output, is_unread: conversations.reservations.hold(number) };
         let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
-        let at_most = self.shared.spent(Named::asked(&request.model), usage);
+        let at_most = self.shared.spent(ModelNames::asked(&request.model), usage);
         // The lock is held, so that they come in the order in which the conversations took them in.
-        let arrival = Arrival { talk, request, before, tries, number, at_most, aside, warnings, answer };
+        let arrival = HeldCall { conversation, request, before, tries, number, at_most, side_calls, warnings, answer };
         let _ = self.shared.arrivals.send(arrival);
-        drop(talks);
-        Held { flight, gate, tries }
+        drop(conversations);
+        PendingDecision { flight, gate, tries }
     }
 
-    async fn forward(self, call: Call, shape: Shape, mut flight: Flight) -> Answered {
+    async fn forward(self, call: ModelCall, shape: AnswerShape, mut flight: Flight) -> HttpReply {
         let format = call.format;
         let remote = match &self.shared.upstream {
             Upstream::Remote(remote) => remote.clone(),
             Upstream::Script(_) => {
                 let text = "the script cannot answer a request it cannot read";
-                return not_passed_on(format, text, flight);
+                return not_forwarded(format, text, flight);
             }
         };
-        if !remote.speaks(format) {
+        if !remote.supports(format) {
             let text = format!(
                 "the agent uses the {} API; provider `{}` does not offer it; set `provider` of the agent to one that \
                  does",
                 format.api(),
                 remote.name()
             );
-            return not_passed_on(format, &text, flight);
+            return not_forwarded(format, &text, flight);
         }
-        flight.sends(self.length, shape != Shape::Events);
-        let Self { parts, body, place, .. } = self;
-        let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
-        pass(remote, call, place, flight, true).await
+        flight.sends(self.length, shape != AnswerShape::Events);
+        let Self { parts, body, permit, .. } = self;
+        let call = ForwardedCall { method: parts.method, path: call.path, headers: parts.headers, body, format };
+        pass(remote, call, permit, flight, true).await
     }
 }
 
 /// Whether a switch of a request is on. What servers might take for on or off is not guessed at.
-fn flag(body: &Value, name: &str) -> Result<bool, Unfit> {
+fn flag(body: &Value, name: &str) -> Result<bool, Rejected> {
     match body.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(is_on)) => Ok(*is_on),
-        Some(_) => Err(Unfit::bad(format!("`{name}` must be true or false"))),
+        Some(_) => Err(Rejected::bad(format!("`{name}` must be true or false"))),
     }
 }
 
-/// A request that waits for its gate.
-struct Held {
+/// A request that waits for its decision.
+struct PendingDecision {
     flight: Flight,
-    gate: oneshot::Receiver<Gate>,
+    gate: oneshot::Receiver<CallDecision>,
     tries: u32,
 }
 
-impl Held {
-    /// Waits for the gate. Then the call goes on, or is answered here.
-    async fn opened(self, format: Format, shape: Shape) -> ControlFlow<Answered, Flight> {
+impl PendingDecision {
+    /// Waits for the decision. Then the call is forwarded, or answered here.
+    async fn opened(self, format: Format, shape: AnswerShape) -> ControlFlow<HttpReply, Flight> {
         let Self { flight, gate, .. } = self;
         ControlFlow::Break(match gate.await {
-            Ok(Gate::Forward) => return ControlFlow::Continue(flight),
-            Ok(Gate::Answer(response)) => answer(format, shape, *response, flight),
-            Ok(Gate::Refuse(reason)) => refuse(format, &reason, flight),
+            Ok(CallDecision::Forward) => return ControlFlow::Continue(flight),
+            Ok(CallDecision::Answer(response)) => answer(format, shape, *response, flight),
+            Ok(CallDecision::Refuse(reason)) => refuse(format, &reason, flight),
             Err(_) => refuse(format, "nobody records the agent's turns any more", flight),
         })
     }
@@ -371,55 +379,56 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Passes a call on; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
-async fn pass(remote: Remote, call: Passed, place: Place, flight: Flight, is_words: bool) -> Answered {
+async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: Flight, is_words: bool) -> HttpReply {
     let format = call.format;
-    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
+    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without
+    // it.
     let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
-        let begun = begun(&remote, &call, flight, is_words, gone).await;
+        let answer = begin_answer(&remote, &call, flight, is_words, gone).await;
         // It is held until the provider has answered.
-        drop((call, place));
-        begun
+        drop((call, permit));
+        answer
     });
     let answered = passing.await;
-    // Dropped before, it says that nobody waits for this any more.
+    // Dropped early, it says that the client has gone.
     drop(client);
-    answered.unwrap_or_else(|_| given_up(format))
+    answered.unwrap_or_else(|_| abandoned(format))
 }
 
-fn given_up(format: Format) -> Answered {
+fn abandoned(format: Format) -> HttpReply {
     refused(Some(format), StatusCode::BAD_GATEWAY, "the call was abandoned")
 }
 
 /// The beginning of a provider's answer. `gone` ends when the client has gone.
-async fn begun(
+async fn begin_answer(
     remote: &Remote,
-    call: &Passed,
+    call: &ForwardedCall,
     mut flight: Flight,
     is_words: bool,
     mut gone: oneshot::Receiver<Infallible>,
-) -> Answered {
+) -> HttpReply {
     let format = call.format;
     let never = Cancel::never();
     let closing = flight.closing();
-    let passing = remote.pass(call, &never);
+    let passing = remote.forward(call, &never);
     tokio::pin!(closing, passing);
     let mut until = None;
     let passed = loop {
         tokio::select! {
             biased;
-            () = &mut closing => return given_up(format),
+            () = &mut closing => return abandoned(format),
             _ = &mut gone, if until.is_none() => until = Some(flight.hang_up(false)),
             passed = &mut passing => break passed,
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return given_up(format),
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return abandoned(format),
         }
     };
     match passed {
         Ok(answer) => {
             let watcher = Watcher::new(format, answer.status, &answer.headers, is_words);
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
-            let headers = passed_on(&answer.headers);
-            let mut reply = HttpResponse::new(Reply::Relay(Box::new(Relay::new(answer, watcher, flight))));
+            let headers = end_to_end_headers(&answer.headers);
+            let mut reply = HttpResponse::new(ReplyBody::Relay(Box::new(Relay::new(answer, watcher, flight))));
             *reply.status_mut() = status;
             // Where to go instead is nothing for the agent, and may repeat the query of the configured address.
             for (name, value) in headers.into_iter().filter(|(name, _)| name != LOCATION) {
@@ -429,37 +438,37 @@ async fn begun(
         }
         Err(error) => {
             let status = match &error {
-                PassError::Key(_) => StatusCode::BAD_REQUEST,
-                PassError::Http(HttpError::Silent { .. }) => StatusCode::GATEWAY_TIMEOUT,
-                PassError::Http(_) => StatusCode::BAD_GATEWAY,
+                ForwardError::Key(_) => StatusCode::BAD_REQUEST,
+                ForwardError::Http(HttpError::Silent { .. }) => StatusCode::GATEWAY_TIMEOUT,
+                ForwardError::Http(_) => StatusCode::BAD_GATEWAY,
             };
-            let text = remote.told(&error);
+            let text = remote.describe(&error);
             let words = match &error {
-                PassError::Key(_) => "there is no key for the provider",
-                PassError::Http(HttpError::Silent { .. }) => "provider does not answer",
-                PassError::Http(_) => "provider cannot be reached",
+                ForwardError::Key(_) => "there is no key for the provider",
+                ForwardError::Http(HttpError::Silent { .. }) => "provider does not answer",
+                ForwardError::Http(_) => "provider cannot be reached",
             };
-            flight.unanswered(words.to_owned(), remote.not_passed(&error));
-            flight.land(Heard::Refused(status.as_u16(), text.clone()));
+            flight.unanswered(words.to_owned(), remote.forward_error(&error));
+            flight.finish(AnswerOutcome::Refused(status.as_u16(), text.clone()));
             refused(Some(format), status, &text)
         }
     }
 }
 
 /// Answers a call from the record.
-fn answer(format: Format, shape: Shape, response: Response, mut flight: Flight) -> Answered {
-    let response = scripted::dressed(format, response);
+fn answer(format: Format, shape: AnswerShape, response: Response, mut flight: Flight) -> HttpReply {
+    let response = scripted::with_server_fields(format, response);
     let reply = encoded(format, shape, &response);
-    flight.land(Heard::Whole(Box::new(response)));
+    flight.finish(AnswerOutcome::Whole(Box::new(response)));
     reply
 }
 
-fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flight) -> Answered {
+fn scripted_reply(format: Format, shape: AnswerShape, said: Scripted, mut flight: Flight) -> HttpReply {
     match said {
         Scripted::Answer(response) => answer(format, shape, *response, flight),
         Scripted::Fail { status, message, retry_after } => {
-            flight.unanswered(answers(status), LlmError::from_status(status, &message));
-            flight.land(Heard::Refused(status, message.clone()));
+            flight.unanswered(status_words(status), LlmError::from_status(status, &message));
+            flight.finish(AnswerOutcome::Refused(status, message.clone()));
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut reply = refused(Some(format), status, &message);
             if let Some(wait) = retry_after {
@@ -470,8 +479,8 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
         Scripted::Malformed(text) => {
             let why = "the script answers what cannot be read".to_owned();
             flight.unreadable(&why);
-            flight.land(Heard::Unreadable(Usage::default(), why));
-            let mut reply = HttpResponse::new(Reply::whole(text));
+            flight.finish(AnswerOutcome::Unreadable(Usage::default(), why));
+            let mut reply = HttpResponse::new(ReplyBody::whole(text));
             reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             reply
         }
@@ -479,9 +488,9 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
 }
 
 /// A request that is not taken in. A model call counts as one without an answer, with those who share the gateway.
-fn not_taken(shared: Option<&Shared>, format: Format, refusal: &Refusal) -> Answered {
+fn refuse_request(shared: Option<&GatewayState>, format: Format, refusal: &IntakeError) -> HttpReply {
     let class = if refusal.status.is_server_error() { ErrorClass::Transient } else { ErrorClass::Terminal };
-    shared.into_iter().for_each(|shared| shared.not_taken(LlmError::new(class, &refusal.why)));
+    shared.into_iter().for_each(|shared| shared.refuse_request(LlmError::new(class, &refusal.why)));
     let mut reply = refused(Some(format), refusal.status, &refusal.why);
     if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -490,37 +499,37 @@ fn not_taken(shared: Option<&Shared>, format: Format, refusal: &Refusal) -> Answ
 }
 
 /// Refuses a call that cannot be passed on.
-fn not_passed_on(format: Format, reason: &str, mut flight: Flight) -> Answered {
-    flight.not_passed_on(reason);
+fn not_forwarded(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
+    flight.not_forwarded(reason);
     refuse(format, reason, flight)
 }
 
-fn refuse(format: Format, reason: &str, mut flight: Flight) -> Answered {
+fn refuse(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
     flight.refused(reason);
-    flight.land(Heard::Refused(400, reason.to_owned()));
+    flight.finish(AnswerOutcome::Refused(400, reason.to_owned()));
     refused(Some(format), StatusCode::BAD_REQUEST, reason)
 }
 
-/// A response in a client's language, in the shape it asked for.
-fn encoded(format: Format, shape: Shape, response: &Response) -> Answered {
+/// A response in a client's format, in the shape it asked for.
+fn encoded(format: Format, shape: AnswerShape, response: &Response) -> HttpReply {
     let body = format.encode_reply(response);
-    if shape == Shape::Events {
+    if shape == AnswerShape::Events {
         let pieces = format.stream_reply(&body).iter().map(|event| Bytes::from(event.to_text())).collect();
-        let mut reply = HttpResponse::new(Reply::Pieces(pieces));
+        let mut reply = HttpResponse::new(ReplyBody::Pieces(pieces));
         reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         return reply;
     }
-    let body = if shape == Shape::List { json!([body]) } else { body };
+    let body = if shape == AnswerShape::List { json!([body]) } else { body };
     json_reply(StatusCode::OK, &body)
 }
 
-fn refused(format: Option<Format>, status: StatusCode, message: &str) -> Answered {
+fn refused(format: Option<Format>, status: StatusCode, message: &str) -> HttpReply {
     json_reply(status, &refusal::body(format, status, message))
 }
 
-fn json_reply(status: StatusCode, body: &Value) -> Answered {
-    let mut reply = HttpResponse::new(Reply::whole(body.to_string()));
+fn json_reply(status: StatusCode, body: &Value) -> HttpReply {
+    let mut reply = HttpResponse::new(ReplyBody::whole(body.to_string()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply

@@ -1,4 +1,4 @@
-//! A script speaks of the tools of the built-in agent. Here they become those the client has: `write_file` is `Write` for
+//! A script names the tools of the built-in agent. Here they become those the client has: `write_file` is `Write` for
 //! one, and a command of the shell for another.
 
 use std::path::Path;
@@ -39,8 +39,8 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// client will say that it has no such tool.
 pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path) {
     let Part::ToolCall { name, arguments, extra, .. } = part else { return };
-    let Some(wish) = Wish::of(name, arguments) else { return };
-    let Some(fitted) = wish.fit(&request.tools, cwd) else { return };
+    let Some(action) = ScriptedAction::of(name, arguments) else { return };
+    let Some(fitted) = action.fit(&request.tools, cwd) else { return };
     match fitted {
         Fitted::Function(tool, given) => {
             *name = tool.to_owned();
@@ -57,7 +57,7 @@ pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path
 }
 
 /// What a script wants done.
-enum Wish<'a> {
+enum ScriptedAction<'a> {
     Write { path: &'a str, content: &'a str },
     Edit { path: &'a str, old: &'a str, new: &'a str },
     Read { path: &'a str },
@@ -70,7 +70,7 @@ enum Fitted<'a> {
     Text(&'a str, String),
 }
 
-impl<'a> Wish<'a> {
+impl<'a> ScriptedAction<'a> {
     fn of(name: &str, arguments: &'a Value) -> Option<Self> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
         Some(match name {
@@ -128,7 +128,7 @@ impl<'a> Wish<'a> {
         Some(Fitted::Function(&tool.name, Map::from_iter([(key(tool, &PATCH).to_owned(), patch.into())])))
     }
 
-    /// The file after the wish, for clients that cannot edit by themselves.
+    /// The file after the edit, for clients without an edit tool.
     fn edited(&self, cwd: &Path) -> Option<String> {
         let Self::Edit { path, old, new } = self else { return None };
         let text = read(cwd, path)?;
@@ -137,9 +137,9 @@ impl<'a> Wish<'a> {
 
     fn command(&self, cwd: &Path) -> String {
         match self {
-            Self::Write { path, content } => put(path, content),
+            Self::Write { path, content } => write_command(path, content),
             Self::Edit { path, .. } => match self.edited(cwd) {
-                Some(text) => put(path, &text),
+                Some(text) => write_command(path, &text),
                 None => format!("echo {} >&2; exit 1", quoted(&format!("{path} does not hold the old text"))),
             },
             Self::Read { path } => format!("cat {}", quoted(path)),
@@ -167,14 +167,14 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// A file of the agent's working copy, and no other.
+/// A file of the agent's worktree, and no other.
 fn read(cwd: &Path, path: &str) -> Option<String> {
     let inside = Path::new(path).strip_prefix(cwd).unwrap_or(Path::new(path));
     let bytes = ConfinedDir::at(cwd).and_then(|cwd| cwd.read(inside, LONGEST)).ok().flatten()?;
     String::from_utf8(bytes).ok()
 }
 
-fn put(path: &str, content: &str) -> String {
+fn write_command(path: &str, content: &str) -> String {
     let dir = Path::new(path).parent().map(|dir| dir.to_string_lossy().into_owned()).filter(|dir| !dir.is_empty());
     let make = dir.map_or_else(String::new, |dir| format!("mkdir -p {} && ", quoted(&dir)));
     format!("{make}printf %s {} > {}", quoted(content), quoted(path))
@@ -214,7 +214,7 @@ fn shell_in_code(tool: &ToolSpec) -> Option<&'static str> {
     about.contains(&format!("tools.{SHELL}(")).then_some(SHELL)
 }
 
-/// The parameters of a tool, wherever its language has them.
+/// The parameters of a tool, wherever its format has them.
 fn properties(tool: &ToolSpec) -> Option<&Map<String, Value>> {
     let schema = match &tool.parameters {
         Value::Null => tool.extra.get("gemini").and_then(|known| known.get("parameters"))?,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_code_is_given_code_that_runs_the_shell() {
+    fn code_tools_get_code_that_runs_the_shell() {
         let about =
             "Run JavaScript code. All nested tools are on `tools`, for example `await tools.exec_command(...)`.";
         let whole = json!({"type": "custom", "name": "exec", "description": about});
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_edit_is_given_the_whole_file() {
+    fn clients_without_an_edit_tool_get_whole_files() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
         let edit = json!({"file_path": "a", "old_string": "two", "new_string": "2"});

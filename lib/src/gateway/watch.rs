@@ -1,10 +1,10 @@
-//! Listens in on an answer while it goes through, to know what was said and what it cost. It holds a bounded part of it:
-//! of an answer too long to keep, only the tokens are counted.
+//! Reads an answer while it is relayed, for its content and its cost. It holds a bounded part of it: of an answer too
+//! long to keep, only the tokens are counted.
 
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
-use super::unpack::{Packing, Unpacker};
+use super::decompress::{Compression, Decompressor};
 use crate::event::Usage;
 use crate::llm::wire::{Assembler, Format, WireError, sse};
 use crate::llm::{Response, words};
@@ -25,9 +25,9 @@ const SHOWN_UNREAD: usize = 80;
 /// The longest event that is searched for token counts once nothing else is kept.
 const LONGEST_COUNT: usize = 1 << 20;
 
-/// What was heard of an answer.
+/// What was read of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum AnswerOutcome {
     /// All of it.
     Whole(Box<Response>),
     /// The answer is whole as far as anybody can see, but only its tokens are known, for this reason.
@@ -40,14 +40,14 @@ pub(super) enum Heard {
     Refused(u16, String),
 }
 
-/// Listens to one answer.
+/// Reads one answer while it is relayed.
 #[derive(Debug)]
 pub(super) struct Watcher {
     format: Format,
-    unpacker: Unpacker,
-    ear: Ear,
+    decompressor: Decompressor,
+    decoder: BodyDecoder,
     kept: usize,
-    /// How many bytes have come, packed as they may be.
+    /// How many bytes have come, compressed or not.
     came: usize,
     /// Whether what is said is made of tokens: a vector is not.
     is_words: bool,
@@ -56,17 +56,17 @@ pub(super) struct Watcher {
 }
 
 #[derive(Debug)]
-enum Ear {
+enum BodyDecoder {
     Events(Box<Events>),
     Body(Vec<u8>),
     Refusal(u16, Vec<u8>),
-    /// Nothing can be heard, for this reason.
-    Deaf(String),
+    /// It cannot be read, for this reason.
+    Opaque(String),
 }
 
 #[derive(Debug)]
 struct Events {
-    reader: sse::Reader,
+    reader: sse::SseReader,
     /// None once the answer is too long to keep.
     assembler: Option<Assembler>,
     /// What the provider has counted up to now.
@@ -80,22 +80,22 @@ impl Watcher {
     /// For an answer that begins like this. `is_words` says that it is made of tokens: a vector is not.
     pub(super) fn new(format: Format, status: u16, headers: &HeaderMap, is_words: bool) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let ear = match status {
-            200..=299 if kind.starts_with("text/event-stream") => Ear::Events(Box::new(Events {
-                reader: sse::Reader::default(),
+        let decoder = match status {
+            200..=299 if kind.starts_with("text/event-stream") => BodyDecoder::Events(Box::new(Events {
+                reader: sse::SseReader::default(),
                 assembler: Some(Assembler::new(format)),
                 counts: Map::new(),
                 has_counts: false,
                 wrong: None,
             })),
-            200..=299 => Ear::Body(Vec::new()),
-            status => Ear::Refusal(status, Vec::new()),
+            200..=299 => BodyDecoder::Body(Vec::new()),
+            status => BodyDecoder::Refusal(status, Vec::new()),
         };
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         Self {
             format,
-            unpacker: Unpacker::new(&Packing::of(headers)),
-            ear,
+            decompressor: Decompressor::new(&Compression::of(headers)),
+            decoder,
             kept: 0,
             came: 0,
             is_words,
@@ -103,17 +103,17 @@ impl Watcher {
         }
     }
 
-    /// Listens to the next bytes.
+    /// Reads the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let Self { format, unpacker, ear, kept, missing, came, .. } = self;
+        let Self { format, decompressor, decoder, kept, missing, came, .. } = self;
         *came += bytes.len();
-        unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
+        decompressor.push(bytes, LONGEST, &mut |piece| decoder.push(*format, piece, kept));
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
     }
 
-    /// What the provider has counted up to now, where there is news of it.
+    /// What the provider has counted up to now, where that has changed.
     pub(super) fn newly_counted(&mut self) -> Option<Usage> {
-        let Ear::Events(events) = &mut self.ear else { return None };
+        let BodyDecoder::Events(events) = &mut self.decoder else { return None };
         let is_new = std::mem::take(&mut events.has_counts);
         is_new.then(|| self.format.usage_of(&json!({"usage": events.counts}))).filter(|usage| usage.total() > 0)
     }
@@ -125,21 +125,21 @@ impl Watcher {
 
     /// Whether everything is said, whatever may still come.
     pub(super) fn is_done(&self) -> bool {
-        match &self.ear {
-            Ear::Events(events) => events.assembler.as_ref().is_some_and(Assembler::is_done),
-            Ear::Body(_) | Ear::Refusal(..) | Ear::Deaf(_) => false,
+        match &self.decoder {
+            BodyDecoder::Events(events) => events.assembler.as_ref().is_some_and(Assembler::is_done),
+            BodyDecoder::Body(_) | BodyDecoder::Refusal(..) | BodyDecoder::Opaque(_) => false,
         }
     }
 
     /// Whether it is a refusal, which costs nothing.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.ear, Ear::Refusal(..))
+        matches!(self.decoder, BodyDecoder::Refusal(..))
     }
 
     /// What was said up to here, if that is everything.
     pub(super) fn answer(&self) -> Option<Response> {
-        match &self.ear {
-            Ear::Events(events) => {
+        match &self.decoder {
+            BodyDecoder::Events(events) => {
                 let body = events.assembler.clone()?.finish().ok()?;
                 self.format.decode_reply(body).ok()
             }
@@ -149,16 +149,16 @@ impl Watcher {
 
     /// What has arrived of an answer that is not whole, if there is any of it.
     pub(super) fn arrived(&self) -> Option<Response> {
-        let Ear::Events(events) = &self.ear else { return None };
+        let BodyDecoder::Events(events) = &self.decoder else { return None };
         let body = events.assembler.clone().filter(|assembler| !assembler.is_done())?.so_far();
         self.format.decode_reply(body).ok().filter(|response| !response.message.content.is_empty())
     }
 
     /// How many bytes of words have come; of what cannot be read, how many at all.
     pub(super) fn received(&self) -> u64 {
-        let assembler = match &self.ear {
-            Ear::Events(events) => events.assembler.clone(),
-            Ear::Body(_) | Ear::Refusal(..) | Ear::Deaf(_) => None,
+        let assembler = match &self.decoder {
+            BodyDecoder::Events(events) => events.assembler.clone(),
+            BodyDecoder::Body(_) | BodyDecoder::Refusal(..) | BodyDecoder::Opaque(_) => None,
         };
         match assembler {
             _ if !self.is_words => 0,
@@ -170,54 +170,56 @@ impl Watcher {
     /// How much is held.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        match &self.ear {
-            Ear::Events(events) => events.reader.held() + if events.assembler.is_some() { self.kept } else { 0 },
-            Ear::Body(body) | Ear::Refusal(_, body) => body.len(),
-            Ear::Deaf(_) => 0,
+        match &self.decoder {
+            BodyDecoder::Events(events) => {
+                events.reader.held() + if events.assembler.is_some() { self.kept } else { 0 }
+            }
+            BodyDecoder::Body(body) | BodyDecoder::Refusal(_, body) => body.len(),
+            BodyDecoder::Opaque(_) => 0,
         }
     }
 
-    /// What was heard, when nothing more comes. `ended` says that the answer came to its proper end.
-    pub(super) fn finish(mut self, ended: bool) -> Heard {
+    /// The outcome, when nothing more comes. `ended` says that the answer came to its proper end.
+    pub(super) fn finish(mut self, ended: bool) -> AnswerOutcome {
         let ended = ended || self.is_complete();
-        let Self { format, unpacker, ear, kept, .. } = &mut self;
-        unpacker.finish(LONGEST, &mut |piece| ear.push(*format, piece, kept));
-        if let Some(why) = unpacker.blind() {
-            self.ear = Ear::Deaf(why.to_owned());
+        let Self { format, decompressor, decoder, kept, .. } = &mut self;
+        decompressor.finish(LONGEST, &mut |piece| decoder.push(*format, piece, kept));
+        if let Some(why) = decompressor.opaque() {
+            self.decoder = BodyDecoder::Opaque(why.to_owned());
         }
-        match self.ear {
-            Ear::Events(events) => events.finish(self.format, ended),
-            Ear::Body(body) if ended => whole(self.format, &body, self.is_words),
-            Ear::Body(_) => Heard::Cut(Usage::default(), BROKE_OFF.into()),
-            Ear::Refusal(status, body) => Heard::Refused(status, said(self.format, &body)),
-            Ear::Deaf(why) if ended => Heard::Counted(Usage::default(), why),
-            Ear::Deaf(why) => Heard::Cut(Usage::default(), why),
+        match self.decoder {
+            BodyDecoder::Events(events) => events.finish(self.format, ended),
+            BodyDecoder::Body(body) if ended => whole(self.format, &body, self.is_words),
+            BodyDecoder::Body(_) => AnswerOutcome::Cut(Usage::default(), BROKE_OFF.into()),
+            BodyDecoder::Refusal(status, body) => AnswerOutcome::Refused(status, error_text(self.format, &body)),
+            BodyDecoder::Opaque(why) if ended => AnswerOutcome::Counted(Usage::default(), why),
+            BodyDecoder::Opaque(why) => AnswerOutcome::Cut(Usage::default(), why),
         }
     }
 }
 
-/// Why an answer is not whole, where nobody says more.
+/// Why an answer is not complete, where no other reason is known.
 pub(super) const BROKE_OFF: &str = "the answer broke off";
 
-impl Ear {
+impl BodyDecoder {
     fn push(&mut self, format: Format, bytes: &[u8], kept: &mut usize) {
         *kept += bytes.len();
         match self {
             Self::Events(events) => {
                 events.push(format, bytes, *kept);
                 if events.reader.held() > LONGEST {
-                    *self = Self::Deaf("a single event of it is too long to be kept".into());
+                    *self = Self::Opaque("a single event of it is too long to be kept".into());
                 }
             }
             Self::Body(body) if body.len() + bytes.len() > LONGEST => {
-                *self = Self::Deaf("it is too long to be kept".into());
+                *self = Self::Opaque("it is too long to be kept".into());
             }
             Self::Body(body) => body.extend_from_slice(bytes),
             Self::Refusal(_, body) => {
-                let room = REFUSAL.saturating_sub(body.len()).min(bytes.len());
-                body.extend_from_slice(&bytes[..room]);
+                let memory = REFUSAL.saturating_sub(body.len()).min(bytes.len());
+                body.extend_from_slice(&bytes[..memory]);
             }
-            Self::Deaf(_) => {}
+            Self::Opaque(_) => {}
         }
     }
 }
@@ -235,8 +237,8 @@ impl Events {
         }
     }
 
-    fn take(&mut self, format: Format, event: &sse::Event) {
-        if event.data.len() <= LONGEST_COUNT && tells_counts(&event.data) {
+    fn take(&mut self, format: Format, event: &sse::SseEvent) {
+        if event.data.len() <= LONGEST_COUNT && has_usage(&event.data) {
             let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
             for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
                 add_counts(&mut self.counts, event.pointer(path));
@@ -253,7 +255,7 @@ impl Events {
         }
     }
 
-    fn finish(mut self, format: Format, ended: bool) -> Heard {
+    fn finish(mut self, format: Format, ended: bool) -> AnswerOutcome {
         if let Some(event) = std::mem::take(&mut self.reader).finish() {
             // What came last may be cut; then it counts as little as what never came.
             let wrong = self.wrong.take();
@@ -263,57 +265,57 @@ impl Events {
         let Some(assembler) = self.assembler else {
             let usage = format.usage_of(&json!({"usage": self.counts}));
             return match self.wrong {
-                Some(why) => Heard::Cut(usage, why),
-                None if ended => Heard::Counted(usage, "it is too long to be kept".into()),
-                None => Heard::Cut(usage, BROKE_OFF.into()),
+                Some(why) => AnswerOutcome::Cut(usage, why),
+                None if ended => AnswerOutcome::Counted(usage, "it is too long to be kept".into()),
+                None => AnswerOutcome::Cut(usage, BROKE_OFF.into()),
             };
         };
         let done = assembler.is_done();
         let body = assembler.so_far();
         let usage = format.usage_of(&body);
         match (self.wrong, format.decode_reply(body)) {
-            (None, Ok(response)) if done => Heard::Whole(Box::new(response)),
-            (None, Err(error)) if done => Heard::Unreadable(usage, error.to_string()),
-            (wrong, _) => Heard::Cut(usage, wrong.unwrap_or_else(|| BROKE_OFF.into())),
+            (None, Ok(response)) if done => AnswerOutcome::Whole(Box::new(response)),
+            (None, Err(error)) if done => AnswerOutcome::Unreadable(usage, error.to_string()),
+            (wrong, _) => AnswerOutcome::Cut(usage, wrong.unwrap_or_else(|| BROKE_OFF.into())),
         }
     }
 }
 
-/// What a body in one piece says. Google sends a list of pieces when nobody asks for events. What is not made of words
-/// only has to be JSON: it is no answer of a model, nor is it meant to be.
-fn whole(format: Format, body: &[u8], is_words: bool) -> Heard {
+/// Reads a body in one piece. Google sends a list of pieces without `alt=sse`. What is not made of words only has to be
+/// JSON: it is no answer of a model, nor is it meant to be.
+fn whole(format: Format, body: &[u8], is_words: bool) -> AnswerOutcome {
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
         Err(error) => {
             let begins = shorten(String::from_utf8_lossy(body).trim(), SHOWN_UNREAD);
             let why = if begins.is_empty() { "it is empty".to_owned() } else { format!("{error}: {begins}") };
-            return Heard::Unreadable(Usage::default(), why);
+            return AnswerOutcome::Unreadable(Usage::default(), why);
         }
     };
     let body = match body {
         Value::Array(pieces) => {
             let mut assembler = Assembler::new(format);
             for piece in pieces {
-                if let Err(error) = assembler.push(&sse::Event::new("", piece.to_string())) {
-                    return Heard::Cut(Usage::default(), error.to_string());
+                if let Err(error) = assembler.push(&sse::SseEvent::new("", piece.to_string())) {
+                    return AnswerOutcome::Cut(Usage::default(), error.to_string());
                 }
             }
             match assembler.finish() {
                 Ok(body) => body,
-                Err(error) => return Heard::Cut(Usage::default(), error.to_string()),
+                Err(error) => return AnswerOutcome::Cut(Usage::default(), error.to_string()),
             }
         }
         body => body,
     };
     let usage = format.usage_of(&body);
     match format.decode_reply(body) {
-        Ok(response) => Heard::Whole(Box::new(response)),
-        Err(_) if !is_words => Heard::Counted(usage, "it is made of no words".into()),
-        Err(error) => Heard::Unreadable(usage, error.to_string()),
+        Ok(response) => AnswerOutcome::Whole(Box::new(response)),
+        Err(_) if !is_words => AnswerOutcome::Counted(usage, "it is made of no words".into()),
+        Err(error) => AnswerOutcome::Unreadable(usage, error.to_string()),
     }
 }
 
-fn said(format: Format, body: &[u8]) -> String {
+fn error_text(format: Format, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let json = json.get(0).cloned().unwrap_or(json);
     match format.reported_error(&json) {
@@ -323,7 +325,7 @@ fn said(format: Format, body: &[u8]) -> String {
 }
 
 /// Whether an event has token counts. Some servers name them in every event and have them in the last.
-fn tells_counts(data: &str) -> bool {
+fn has_usage(data: &str) -> bool {
     let value = |(at, _): (usize, &str)| data[at..].split_once(':').map_or("", |(_, value)| value.trim_start());
     data.match_indices("\"usage").map(value).any(|value| value.starts_with('{'))
 }
@@ -369,11 +371,11 @@ mod tests {
 
     fn streamed(format: Format, text: &str) -> String {
         let events = format.stream_reply(&format.encode_reply(&response(text)));
-        events.iter().map(sse::Event::to_text).collect()
+        events.iter().map(sse::SseEvent::to_text).collect()
     }
 
     #[test]
-    fn answers_are_heard_in_every_language_and_packing() {
+    fn answers_are_read_in_every_format_and_compression() {
         for format in ALL {
             let stream = streamed(format, "Hello.");
             let body = format.encode_reply(&response("Hello.")).to_string();
@@ -385,19 +387,21 @@ mod tests {
             ] {
                 let mut watcher = Watcher::new(format, 200, &headers(kind, packed), true);
                 bytes.chunks(13).for_each(|piece| watcher.push(piece));
-                let Heard::Whole(heard) = watcher.finish(true) else { panic!("{format:?} {kind} {packed:?}") };
-                assert_eq!((heard.message.text().as_str(), heard.usage), ("Hello.", USAGE), "{format:?} {kind}");
-                assert_eq!(heard.message.tool_calls().count(), 1);
+                let AnswerOutcome::Whole(outcome) = watcher.finish(true) else {
+                    panic!("{format:?} {kind} {packed:?}")
+                };
+                assert_eq!((outcome.message.text().as_str(), outcome.usage), ("Hello.", USAGE), "{format:?} {kind}");
+                assert_eq!(outcome.message.tool_calls().count(), 1);
             }
         }
         let list = format!("[{}]", Format::Gemini.encode_reply(&response("Hello.")));
         let mut watcher = Watcher::new(Format::Gemini, 200, &headers("application/json", None), true);
         watcher.push(list.as_bytes());
-        assert!(matches!(watcher.finish(true), Heard::Whole(_)));
+        assert!(matches!(watcher.finish(true), AnswerOutcome::Whole(_)));
     }
 
     #[test]
-    fn an_answer_is_done_with_its_last_words_and_not_before() {
+    fn an_answer_is_done_with_its_last_words() {
         for format in ALL {
             let stream = streamed(format, "Hello.");
             let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);
@@ -411,30 +415,30 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_counts_what_was_counted() {
+    fn an_interrupted_answer_keeps_its_counted_tokens() {
         let stream = streamed(Format::Anthropic, "Hello.");
         let mut watcher = Watcher::new(Format::Anthropic, 200, &headers("text/event-stream", None), true);
         watcher.push(&stream.as_bytes()[..stream.len() / 2]);
-        let Heard::Cut(usage, _) = watcher.finish(false) else { panic!("it is not whole") };
+        let AnswerOutcome::Cut(usage, _) = watcher.finish(false) else { panic!("it is not whole") };
         assert_eq!((usage.input, usage.cache_read, usage.output), (100, 50, 1));
         let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None), true);
         watcher.push(br#"{"error":{"message":"slow down"}}"#);
-        assert_eq!(watcher.finish(true), Heard::Refused(429, "slow down".into()));
+        assert_eq!(watcher.finish(true), AnswerOutcome::Refused(429, "slow down".into()));
         for (is_words, body) in [(true, "<html>"), (true, "{}"), (true, ""), (false, "<html>")] {
             let mut watcher = Watcher::new(Format::Chat, 200, &headers("text/html", None), is_words);
             watcher.push(body.as_bytes());
-            assert!(matches!(watcher.finish(true), Heard::Unreadable(..)), "{body}");
+            assert!(matches!(watcher.finish(true), AnswerOutcome::Unreadable(..)), "{body}");
         }
         let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", None), false);
         watcher.push(b"{}");
-        assert!(matches!(watcher.finish(true), Heard::Counted(..)), "a vector is no answer of a model");
+        assert!(matches!(watcher.finish(true), AnswerOutcome::Counted(..)), "a vector is no answer of a model");
         let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")), true);
         watcher.push(b"????");
-        assert!(matches!(watcher.finish(true), Heard::Counted(_, why) if why.contains("`br`")));
+        assert!(matches!(watcher.finish(true), AnswerOutcome::Counted(_, why) if why.contains("`br`")));
     }
 
     #[test]
-    fn of_a_very_long_answer_only_the_tokens_are_kept() {
+    fn only_tokens_are_kept_of_very_long_answers() {
         let word = "x".repeat(100_000);
         for format in ALL {
             let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);
@@ -451,7 +455,7 @@ mod tests {
             }
             watcher.push(&stream.as_bytes()[end..]);
             assert!(most <= LONGEST + 2 * stream.len(), "{format:?} held {most}");
-            let Heard::Counted(usage, _) = watcher.finish(true) else { panic!("{format:?}") };
+            let AnswerOutcome::Counted(usage, _) = watcher.finish(true) else { panic!("{format:?}") };
             assert_eq!(usage, USAGE, "{format:?}");
         }
     }

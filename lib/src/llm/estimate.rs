@@ -1,4 +1,4 @@
-//! What a call took where nobody says: by its length.
+//! Estimates the tokens of a call by its length, where the provider does not count them.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(crate) fn by_length(told: Usage, is_cut: bool, sent: u64, received: u64) -> 
     (usage, usage != told)
 }
 
-/// What the user is told when it had to be.
+/// The warning that tokens were estimated.
 pub(crate) fn warning(model: &str) -> Warning {
     WarningCode::UsageEstimated.with(format!(
         "the provider did not say how many tokens a call of `{model}` took; such calls count by their length"

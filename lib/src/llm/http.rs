@@ -27,28 +27,28 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// How long a connection is kept for the next call. Servers close theirs after a minute or more.
+/// How long an idle connection is kept. Servers close theirs after a minute or more.
 const KEPT: Duration = Duration::from_secs(50);
 
-/// How long a kept connection may need to be ready for the next call.
+/// How long an idle connection may take to be ready for the next call.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// How many connections are kept at most: agents that work side by side each have one.
 const MOST_KEPT: usize = 16;
 
-/// What a server that speaks HTTP/2 calls it.
+/// The ALPN name of HTTP/2.
 const HTTP2: &[u8] = b"h2";
 
-/// How often a connection with calls on it is asked whether it lives, and how long it may take to say so.
+/// The interval of HTTP/2 keep-alive pings, and how long their answer may take.
 const ALIVE: Duration = Duration::from_secs(20);
 
-/// The longest answer of a proxy to being asked for a way through.
+/// The longest answer of a proxy to `CONNECT`.
 const PROXY_ANSWER: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("`{address}` is not the address of a server: {why}")]
     Address {
         /// What was given.
@@ -56,7 +56,7 @@ pub enum HttpError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nobody answers there.
+    /// No connection could be made.
     #[error("cannot connect to {address}: {why}")]
     Connect {
         /// Where, and through which proxy.
@@ -64,7 +64,7 @@ pub enum HttpError {
         /// What happened.
         why: String,
     },
-    /// The proxy lets nobody through, or not with this login: asked again it says the same.
+    /// The proxy refuses the connection or the login; a retry would not help.
     #[error("cannot connect to {address}: {why}")]
     Refused {
         /// Where, and through which proxy.
@@ -72,7 +72,7 @@ pub enum HttpError {
         /// What the proxy answered.
         why: String,
     },
-    /// The server cannot be trusted to be the one it says.
+    /// The server's certificate is not trusted.
     #[error("no safe connection to {address}: {why}")]
     Tls {
         /// Where.
@@ -80,10 +80,10 @@ pub enum HttpError {
         /// What happened.
         why: String,
     },
-    /// Nothing came for too long.
+    /// The server sent nothing for too long.
     #[error("{address} sent nothing for {} s", waited.as_secs())]
     Silent {
-        /// Who.
+        /// Where.
         address: String,
         /// How long.
         waited: Duration,
@@ -91,7 +91,7 @@ pub enum HttpError {
     /// The connection broke.
     #[error("the connection to {address} broke: {why}")]
     Broken {
-        /// With whom.
+        /// Where.
         address: String,
         /// What happened.
         why: String,
@@ -100,7 +100,7 @@ pub enum HttpError {
 
 /// The address of a server: `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Base {
+pub struct ServerUrl {
     tls: bool,
     host: String,
     port: u16,
@@ -111,20 +111,20 @@ pub struct Base {
     query: Option<String>,
 }
 
-impl std::fmt::Debug for Base {
+impl std::fmt::Debug for ServerUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
     }
 }
 
 /// Without the login and the query it may hold.
-impl std::fmt::Display for Base {
+impl std::fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}{}", if self.tls { "https" } else { "http" }, self.authority(), self.path)
     }
 }
 
-impl Base {
+impl ServerUrl {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, HttpError> {
         let wrong = |why| HttpError::Address { address: without_login(text), why };
@@ -180,7 +180,7 @@ impl Base {
     }
 }
 
-/// A login as it is meant: in an address, signs of its own are written as `%40`.
+/// A login with its percent-encoding decoded.
 fn decoded(login: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(login.len());
     let mut rest = login.as_bytes();
@@ -203,7 +203,7 @@ fn decoded(login: &str) -> Vec<u8> {
 /// A proxy on the way to a server.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    at: Base,
+    at: ServerUrl,
     /// The setting or variable that names it.
     named_by: String,
 }
@@ -211,7 +211,7 @@ pub struct Proxy {
 impl Proxy {
     /// Reads the address of a proxy that a setting or variable names.
     pub fn parse(text: &str, named_by: &str) -> Result<Self, HttpError> {
-        let at = Base::parse(text)?;
+        let at = ServerUrl::parse(text)?;
         if at.tls {
             let why = "a proxy is reached over http://; requests to https:// addresses stay encrypted";
             return Err(HttpError::Address { address: at.to_string(), why });
@@ -234,7 +234,7 @@ pub(super) fn without_login(text: &str) -> String {
     if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
-/// Who sends on a connection.
+/// The sending half of a connection.
 #[derive(Debug)]
 enum Sender {
     /// One call after another.
@@ -278,11 +278,11 @@ impl Sender {
 
 /// Calls one server; clones share its connections.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Inner>);
+pub struct HttpClient(Arc<ClientInner>);
 
 #[derive(Debug)]
-struct Inner {
-    base: Base,
+struct ClientInner {
+    base: ServerUrl,
     proxy: Option<Proxy>,
     /// How long the server may be silent, before its answer and in it.
     patience: Duration,
@@ -302,32 +302,32 @@ impl std::fmt::Debug for TlsStore {
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    client: Client,
+    client: HttpClient,
     sender: Option<Sender>,
     /// When the server has been silent for too long.
     patience: Pin<Box<Sleep>>,
 }
 
-impl Client {
+impl HttpClient {
     /// A client for one server. A login in its address is refused: keys have their own place.
-    pub fn new(base: Base, proxy: Option<Proxy>, patience: Duration) -> Result<Self, HttpError> {
+    pub fn new(base: ServerUrl, proxy: Option<Proxy>, patience: Duration) -> Result<Self, HttpError> {
         if base.login.is_some() {
             let why = "it holds a login, which belongs to the key";
             return Err(HttpError::Address { address: base.to_string(), why });
         }
         let (idle, shared) = (Mutex::default(), Mutex::default());
-        let inner = Inner { base, proxy, patience, tls: OnceLock::new(), idle, shared };
+        let inner = ClientInner { base, proxy, patience, tls: OnceLock::new(), idle, shared };
         Ok(Self(Arc::new(inner)))
     }
 
     /// The server's address.
-    pub fn base(&self) -> &Base {
+    pub fn base(&self) -> &ServerUrl {
         &self.0.base
     }
 
@@ -337,7 +337,7 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<HttpAnswer, HttpError> {
         self.call(Method::POST, path, headers, body).await
     }
 
@@ -348,11 +348,11 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<HttpAnswer, HttpError> {
         let waited = self.0.patience;
         let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
         sent.map_err(|_| {
-            // Whoever says nothing here would say nothing to the next call either.
+            // A silent connection would not answer the next call either.
             self.0.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.silent()
         })?
@@ -365,9 +365,9 @@ impl Client {
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, HttpError> {
-        let Inner { base, proxy, .. } = &*self.0;
+        let ClientInner { base, proxy, .. } = &*self.0;
         let target = base.target(path);
-        // A proxy for plain HTTP is told the whole address; every other server knows who it is.
+        // A proxy for plain HTTP gets the whole URL; every other server gets the path.
         let through = proxy.as_ref().filter(|_| !base.tls);
         let target = if through.is_some() { format!("http://{}{target}", base.authority()) } else { target };
         let wrong = || HttpError::Address { address: base.to_string(), why: "it has characters no address has" };
@@ -385,7 +385,7 @@ impl Client {
         Ok(request)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpAnswer, HttpError> {
         // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
         // then, so the same is asked on a new one, once.
         if let Some(mut sender) = self.take_idle()
@@ -399,11 +399,11 @@ impl Client {
         Ok(self.answer(response, sender))
     }
 
-    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> Answer {
+    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> HttpAnswer {
         let (parts, body) = response.into_parts();
         let patience = Box::pin(tokio::time::sleep(self.0.patience));
         let (status, headers) = (parts.status.as_u16(), parts.headers);
-        Answer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
+        HttpAnswer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
     }
 
     /// The newest connection that is still good; what is too old goes.
@@ -430,15 +430,15 @@ impl Client {
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> HttpError {
-        HttpError::Broken { address: self.tried(), why: with_cause(error) }
+        HttpError::Broken { address: self.destination(), why: with_cause(error) }
     }
 
     fn silent(&self) -> HttpError {
-        HttpError::Silent { address: self.tried(), waited: self.0.patience }
+        HttpError::Silent { address: self.destination(), waited: self.0.patience }
     }
 
-    /// Where calls go, and by which way.
-    fn tried(&self) -> String {
+    /// Where calls go, and through which proxy.
+    fn destination(&self) -> String {
         match &self.0.proxy {
             Some(proxy) => format!("{} through {proxy}", self.0.base),
             None => self.0.base.to_string(),
@@ -447,39 +447,42 @@ impl Client {
 
     async fn connect(&self) -> Result<Sender, HttpError> {
         let through = self.0.proxy.as_ref().map_or(&self.0.base, |proxy| &proxy.at);
-        let failed = |why: String| HttpError::Connect { address: self.tried(), why };
+        let failed = |why: String| HttpError::Connect { address: self.destination(), why };
         let connecting = async {
             let stream = TcpStream::connect((through.bare_host(), through.port)).await;
             let mut stream = stream.map_err(|error| failed(error.to_string()))?;
             stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
             if !self.0.base.tls {
-                return self.speak(stream).await;
+                return self.handshake_http1(stream).await;
             }
             if let Some(proxy) = &self.0.proxy {
-                let answered = self.ask_through(&mut stream, &proxy.at).await.map_err(failed)?;
+                let answered = self.send_connect(&mut stream, &proxy.at).await.map_err(failed)?;
                 let why = format!("the proxy answered `{answered}`");
                 match answered.split_whitespace().nth(1) {
                     Some("200") => {}
                     Some(status) if status.starts_with('4') => {
-                        return Err(HttpError::Refused { address: self.tried(), why });
+                        return Err(HttpError::Refused { address: self.destination(), why });
                     }
                     _ => return Err(failed(why)),
                 }
             }
-            let refused = |why: String| HttpError::Tls { address: self.tried(), why };
+            let refused = |why: String| HttpError::Tls { address: self.destination(), why };
             let name =
                 ServerName::try_from(self.0.base.bare_host().to_owned()).map_err(|error| refused(error.to_string()))?;
             let connector = self.connector().map_err(&refused)?;
             let stream = connector.connect(name, stream).await.map_err(|error| refused(error.to_string()))?;
             match stream.get_ref().1.alpn_protocol() {
-                Some(HTTP2) => self.share(stream).await,
-                _ => self.speak(stream).await,
+                Some(HTTP2) => self.handshake_http2(stream).await,
+                _ => self.handshake_http1(stream).await,
             }
         };
         timeout(CONNECT, connecting).await.map_err(|_| failed(format!("no answer in {} s", CONNECT.as_secs())))?
     }
 
-    async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
+    async fn handshake_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        &self,
+        stream: S,
+    ) -> Result<Sender, HttpError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
         // It ends when the sender and the answer are gone; errors come out at these.
         tokio::spawn(connection);
@@ -487,7 +490,10 @@ impl Client {
     }
 
     /// Speaks HTTP/2, and lets the calls to come use the same connection.
-    async fn share<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
+    async fn handshake_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        &self,
+        stream: S,
+    ) -> Result<Sender, HttpError> {
         let mut calls = http2::Builder::new(TokioExecutor::new());
         // A connection that died unnoticed, while the machine slept say, would take every further call with it.
         calls.timer(TokioTimer::new()).keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
@@ -499,8 +505,8 @@ impl Client {
         Ok(Sender::Many(sender))
     }
 
-    /// Asks a proxy for a way through to the server, and gives the first line of its answer.
-    async fn ask_through(&self, stream: &mut TcpStream, proxy: &Base) -> Result<String, String> {
+    /// Sends `CONNECT` to a proxy and gives the first line of its answer.
+    async fn send_connect(&self, stream: &mut TcpStream, proxy: &ServerUrl) -> Result<String, String> {
         let target = format!("{}:{}", self.0.base.host, self.0.base.port);
         let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(login) = proxy.basic() {
@@ -546,13 +552,13 @@ fn tls_of_this_machine() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(std::sync::Arc::new(config)))
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The next bytes of the body; none at its end, after which the connection serves the next call.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
         std::future::poll_fn(|context| self.poll_chunk(context)).await
     }
 
-    /// The same for whoever polls.
+    /// The same as a poll function.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
         loop {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
@@ -590,8 +596,8 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
-    /// Who has read everything need not ask for more to find out: the connection serves the next call then, too.
+impl Drop for HttpAnswer {
+    /// A body that was read whole, even if its end was never polled for, frees its connection for the next call.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
             self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
@@ -599,7 +605,7 @@ impl Drop for Answer {
     }
 }
 
-/// An error and what lies behind it.
+/// An error with its causes.
 fn with_cause(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -622,22 +628,22 @@ mod tests {
             ("http://[::1]:8080", "http://[::1]:8080"),
             ("https://me:secret@proxy.example.org:443/x", "https://proxy.example.org/x"),
         ] {
-            let base = Base::parse(text).unwrap();
+            let base = ServerUrl::parse(text).unwrap();
             assert_eq!(base.to_string(), shown);
             assert_eq!(format!("{base:?}"), shown);
         }
-        assert_eq!(Base::parse("http://[::1]:8080").unwrap().bare_host(), "::1");
+        assert_eq!(ServerUrl::parse("http://[::1]:8080").unwrap().bare_host(), "::1");
         for bad in ["api.example.org", "ftp://x", "https://", "http://a b"] {
-            assert!(matches!(Base::parse(bad), Err(HttpError::Address { .. })), "{bad}");
+            assert!(matches!(ServerUrl::parse(bad), Err(HttpError::Address { .. })), "{bad}");
         }
-        let queried = Base::parse("https://h/x/?version=1").unwrap();
+        let queried = ServerUrl::parse("https://h/x/?version=1").unwrap();
         assert_eq!(queried.to_string(), "https://h/x");
         assert_eq!(queried.target("/messages"), "/x/messages?version=1");
         assert_eq!(queried.target("/m:stream?alt=sse"), "/x/m:stream?alt=sse&version=1");
         assert_eq!(decoded("me:a%40b%zz%"), b"me:a@b%zz%");
-        let error = Base::parse("ftp://me:secret@host/x?k=secret").unwrap_err().to_string();
+        let error = ServerUrl::parse("ftp://me:secret@host/x?k=secret").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
-        let login = Client::new(Base::parse("https://me:secret@host").unwrap(), None, CONNECT).unwrap_err();
+        let login = HttpClient::new(ServerUrl::parse("https://me:secret@host").unwrap(), None, CONNECT).unwrap_err();
         assert!(!login.to_string().contains("secret"), "{login}");
     }
 }

@@ -1,12 +1,12 @@
-//! Messages as conversations and records hold them. Reading and writing one loses nothing: fields and parts this
-//! pleach does not know are kept as they came.
+//! Messages as conversations and records hold them. Reading and writing one loses nothing: fields and parts this pleach
+//! does not know are kept as they came.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::event::Extra;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -23,7 +23,7 @@ pub enum Role {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of a message.
     pub role: Role,
     /// What is said, in order.
     pub content: Vec<Part>,
@@ -123,7 +123,7 @@ impl Part {
     }
 }
 
-/// The field of a task with what the agent is told about the step it belongs to.
+/// The field of a task with the description of the step it belongs to.
 const ABOUT: &str = "about";
 
 /// The mark of a user message that does not come from the user.
@@ -136,7 +136,7 @@ const FAILED: &str = "failed";
 const BROKEN_OFF: &str = "broken_off";
 
 /// The field that marks what is said in a helper's conversation, with its number.
-const TALK: &str = "talk";
+const CONVERSATION: &str = "talk";
 
 impl Message {
     /// A message of these parts.
@@ -149,15 +149,15 @@ impl Message {
         Self::new(Role::User, vec![Part::text(text)])
     }
 
-    /// The same with what the agent is told about the step the task belongs to. It goes to the model with the task.
+    /// The same with the description of the step the task belongs to, which goes to the model with the task.
     #[must_use]
     pub fn about(mut self, step: &str) -> Self {
         self.extra.insert(ABOUT.into(), step.into());
         self
     }
 
-    /// Puts what is told about its step before the words of a task.
-    pub(crate) fn tell_about(&mut self) {
+    /// Puts the description of its step before the words of a task.
+    pub(crate) fn include_about(&mut self) {
         if let Some(step) = self.extra.get(ABOUT).and_then(Value::as_str) {
             self.content.insert(0, Part::text(step));
         }
@@ -196,25 +196,25 @@ impl Message {
 
     /// Whether it is an assistant's last word: it asks for no tool.
     pub fn is_answer(&self) -> bool {
-        let whole = !self.extra.contains_key(FAILED) && self.talk() == 0;
+        let whole = !self.extra.contains_key(FAILED) && self.conversation() == 0;
         self.role == Role::Assistant && self.tool_calls().next().is_none() && whole
     }
 
     /// Which of its agent's conversations it belongs to: 0 is the agent's own, the others are its helpers'.
-    pub fn talk(&self) -> usize {
-        let number = self.extra.get(TALK).and_then(Value::as_u64).unwrap_or_default();
+    pub fn conversation(&self) -> usize {
+        let number = self.extra.get(CONVERSATION).and_then(Value::as_u64).unwrap_or_default();
         usize::try_from(number).unwrap_or_default()
     }
 
     /// Says which of its agent's conversations it belongs to.
-    pub fn set_talk(&mut self, talk: usize) {
-        if talk > 0 {
-            self.extra.insert(TALK.to_owned(), talk.into());
+    pub fn set_conversation(&mut self, conversation: usize) {
+        if conversation > 0 {
+            self.extra.insert(CONVERSATION.to_owned(), conversation.into());
         }
     }
 
-    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can go on
-    /// from it.
+    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can
+    /// continue from it.
     pub fn mark_failed(&mut self, why: &str) {
         self.extra.insert(FAILED.to_owned(), why.into());
     }
@@ -230,7 +230,7 @@ impl Message {
         self.extra.contains_key(BROKEN_OFF)
     }
 
-    /// Why nothing can go on from it, if that is so.
+    /// Why nothing can continue from it, if that is so.
     pub fn failure(&self) -> Option<&str> {
         self.extra.get(FAILED).and_then(Value::as_str)
     }
@@ -290,10 +290,10 @@ mod tests {
 
     #[test]
     fn remarks_start_no_task() {
-        let talk = [Message::user("task"), Message::assistant("a"), Message::steering("mind the gap")];
-        let (task, after) = newest_task(&talk).unwrap();
+        let conversation = [Message::user("task"), Message::assistant("a"), Message::steering("mind the gap")];
+        let (task, after) = newest_task(&conversation).unwrap();
         assert_eq!((task.text().as_str(), after.len()), ("task", 2));
-        let json = serde_json::to_string(&talk[2]).unwrap();
+        let json = serde_json::to_string(&conversation[2]).unwrap();
         assert!(serde_json::from_str::<Message>(&json).unwrap().is_steering(), "{json}");
         assert!(newest_task(&[]).is_none());
     }

@@ -74,7 +74,8 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_str(include_str!("prices.json")).expect("the table was read by this module's tests")
 });
 
-/// The rows that say something of other versions, each with its family: every call of every agent is priced several times.
+/// The rows that say something of other versions, each with its family: every call of every agent is priced several
+/// times.
 static FAMILIES: LazyLock<Vec<(String, &'static Price)>> = LazyLock::new(|| {
     TABLE.models.iter().filter(|price| !price.old).map(|price| (family(&price.model), price)).collect()
 });
@@ -86,15 +87,15 @@ pub fn usual_model(provider: &str, tier: &str) -> Option<&'static str> {
 
 /// A model by the names it goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named<'a> {
+pub struct ModelNames<'a> {
     /// As it was asked for.
     pub asked: &'a str,
     /// As the server calls it, which may be another name; empty where it says nothing.
     pub answered: &'a str,
 }
 
-impl<'a> Named<'a> {
-    /// A model nobody has answered for yet.
+impl<'a> ModelNames<'a> {
+    /// A model that has not answered yet.
     pub fn asked(asked: &'a str) -> Self {
         Self { asked, answered: "" }
     }
@@ -161,7 +162,7 @@ impl Prices {
     }
 
     /// What a call cost, if the model's price is known or can be estimated.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
         let (price, _) = self.find(model, usage)?;
         let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         let kept_long = usage.cache_write_1h.min(usage.cache_write);
@@ -176,12 +177,12 @@ impl Prices {
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
         self.find(model, &Usage::default()).map_or(Pricing::Unknown, |(_, pricing)| pricing)
     }
 
     /// The price of a model. What the configuration says of any of its names wins over the table.
-    fn find(&self, model: Named<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
+    fn find(&self, model: ModelNames<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
         // Who asks for a dear model and is answered by the name of a cheap one may pay for either.
         let of = |prices: &[Price]| {
             let found = model.names().filter_map(|name| listed(prices, name, usage).cloned());
@@ -236,8 +237,8 @@ fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// The dearest price of the models a name is another version of: those that differ in their numbers alone, else all that
-/// begin with the same word.
+/// The dearest price of the models a name is another version of: those that differ in their numbers alone, else all
+/// that begin with the same word.
 fn dearest_of_family(model: &str) -> Option<Price> {
     let model = bare(model);
     if TABLE.unlike.iter().any(|name| model.starts_with(name.as_str())) {
@@ -261,7 +262,7 @@ fn family(model: &str) -> String {
 }
 
 /// What a thousand searches of the web cost.
-fn web_search(model: Named<'_>) -> f64 {
+fn web_search(model: ModelNames<'_>) -> f64 {
     let of = |name: &str| TABLE.web_search.get(family(bare(name)).split('-').next()?).copied();
     model.names().find_map(of).unwrap_or(0.0)
 }
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     fn cost(model: &str, usage: Usage) -> Option<f64> {
-        Prices::default().cost(Named::asked(model), &usage).map(|cost| (cost * 1e9).round() / 1e9)
+        Prices::default().cost(ModelNames::asked(model), &usage).map(|cost| (cost * 1e9).round() / 1e9)
     }
 
     #[test]
@@ -304,15 +305,19 @@ mod tests {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("gpt-5".to_owned(), price.clone()), ("llama".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, output: 1_000_000, cache_read: 500_000, ..Usage::default() };
-        assert_eq!(prices.cost(Named::asked("gpt-5"), &usage), Some(3.5));
-        assert_eq!(prices.cost(Named::asked("llama"), &usage), Some(3.5));
+        assert_eq!(prices.cost(ModelNames::asked("gpt-5"), &usage), Some(3.5));
+        assert_eq!(prices.cost(ModelNames::asked("llama"), &usage), Some(3.5));
         let played = Prices::alone(&BTreeMap::from([("played".to_owned(), config::Price::default())]));
-        assert_eq!(played.cost(Named::asked("played"), &usage), Some(0.0));
-        assert_eq!(played.cost(Named::asked("gpt-5"), &usage), None, "a script that calls itself so costs nothing");
+        assert_eq!(played.cost(ModelNames::asked("played"), &usage), Some(0.0));
+        assert_eq!(
+            played.cost(ModelNames::asked("gpt-5"), &usage),
+            None,
+            "a script that calls itself so costs nothing"
+        );
     }
 
     #[test]
-    fn unknown_versions_count_as_the_dearest_of_their_family() {
+    fn unknown_versions_cost_the_most_of_their_family() {
         let usage = Usage { input: 1_000_000, ..Usage::default() };
         for (model, dollars) in [
             ("claude-opus-7", 15.0),
@@ -323,18 +328,18 @@ mod tests {
             ("o9", 2.0),
         ] {
             assert_eq!(cost(model, usage), Some(dollars), "{model}");
-            assert_eq!(Prices::default().pricing(Named::asked(model)), Pricing::Estimated, "{model}");
+            assert_eq!(Prices::default().pricing(ModelNames::asked(model)), Pricing::Estimated, "{model}");
         }
-        assert_eq!(Prices::default().pricing(Named::asked("gpt-6.1-sol")), Pricing::Listed);
-        assert_eq!(Prices::default().pricing(Named::asked("mistral-large")), Pricing::Unknown);
+        assert_eq!(Prices::default().pricing(ModelNames::asked("gpt-6.1-sol")), Pricing::Listed);
+        assert_eq!(Prices::default().pricing(ModelNames::asked("mistral-large")), Pricing::Unknown);
     }
 
     #[test]
-    fn the_name_that_was_asked_for_counts_where_the_answer_has_another() {
+    fn the_requested_model_name_sets_the_price() {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("qwen".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, ..Usage::default() };
-        let named = |asked, answered| prices.cost(Named { asked, answered }, &usage);
+        let named = |asked, answered| prices.cost(ModelNames { asked, answered }, &usage);
         assert_eq!(named("qwen", "Qwen/Qwen3-Coder-480B"), Some(1.0));
         assert_eq!(named("qwen", "gpt-5"), Some(1.0), "what the configuration says wins");
         assert_eq!(named("worker", "gpt-5-2025-08-07"), Some(1.25));

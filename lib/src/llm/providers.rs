@@ -16,7 +16,7 @@ pub struct Providers {
     known: BTreeMap<ProviderName, Result<Provider, Unusable>>,
 }
 
-/// Why nobody can be asked.
+/// Why there is no provider to ask.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoProvider {
     /// No provider is configured and none has a key.
@@ -54,7 +54,7 @@ impl Providers {
         let script = script.map(|script| script.with_prices(&config.providers.script.prices));
         let scripted = script.is_some().then_some(ProviderName::SCRIPT);
         known.extend(script.map(|script| (ProviderName::SCRIPT, Ok(Provider::Script(script)))));
-        // Who has a key is meant, also where it cannot be used: nobody else is asked in its place.
+        // A provider with a key is the user's choice even where the key cannot be used: no other one takes its place.
         let is_meant =
             |known: &Result<Provider, Unusable>| !matches!(known, Err(Unusable::NoKey { .. } | Unusable::NoAddress(_)));
         let in_order = || config.providers.remote().map(|(name, _)| name);
@@ -72,8 +72,8 @@ impl Providers {
         }
     }
 
-    /// The provider and the model for small things beside the work, if the user has said who may see the code: by a
-    /// provider, by a cheap model, or by an agent that asks the same one anyway.
+    /// The provider and the model for side tasks such as commit messages, if the user has said who may see the code: by
+    /// a provider, by a cheap model, or by an agent that asks the same one anyway.
     pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
         let name = self.default.as_ref()?;
         let Provider::Remote(remote) = self.get(None).ok()? else { return None };

@@ -1,13 +1,13 @@
-//! The proxy that variables name for an address, by the rules programs have agreed on.
+//! The proxy for an address by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as other programs read them.
 
 use std::net::IpAddr;
 
-use super::http::Base;
+use super::http::ServerUrl;
 use crate::config::Environment;
 
 /// The proxy variables name for an address, and the variable. Those for one scheme go before those for all, and what is
 /// on this machine is never asked for elsewhere.
-pub(super) fn of_variables<'e>(environment: &'e Environment, base: &Base) -> Option<(&'e str, String)> {
+pub(super) fn from_environment<'e>(environment: &'e Environment, base: &ServerUrl) -> Option<(&'e str, String)> {
     let given = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
     let of = |name: &str| {
         let names = [name.to_owned(), name.to_ascii_lowercase()];
@@ -16,10 +16,10 @@ pub(super) fn of_variables<'e>(environment: &'e Environment, base: &Base) -> Opt
     let scheme = if base.is_tls() { "HTTPS_PROXY" } else { "HTTP_PROXY" };
     let proxy = of(scheme).or_else(|| of("ALL_PROXY"))?;
     let direct = of("NO_PROXY").is_some_and(|(list, _)| is_direct(list, base.bare_host(), base.port()));
-    (!direct && !is_here(base.bare_host())).then_some(proxy)
+    (!direct && !is_loopback(base.bare_host())).then_some(proxy)
 }
 
-fn is_here(host: &str) -> bool {
+fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_of_the_scheme_counts_and_what_is_excepted_goes_straight() {
+    fn proxy_variables_and_no_proxy_are_honoured() {
         let environment = |no: &str| {
             let pairs = [("HTTPS_PROXY", "http://s:1"), ("http_proxy", "p:2"), ("NO_PROXY", no)];
             Environment::from_pairs(pairs)
         };
         let proxy = |no: &str, base: &str| {
-            let (environment, base) = (environment(no), Base::parse(base).unwrap());
-            of_variables(&environment, &base).map(|(proxy, name)| format!("{name}={proxy}"))
+            let (environment, base) = (environment(no), ServerUrl::parse(base).unwrap());
+            from_environment(&environment, &base).map(|(proxy, name)| format!("{name}={proxy}"))
         };
         assert_eq!(proxy("", "https://api.example.org").as_deref(), Some("HTTPS_PROXY=http://s:1"));
         assert_eq!(proxy("", "http://api.example.org").as_deref(), Some("http_proxy=p:2"));
@@ -97,6 +97,9 @@ mod tests {
         }
         assert_eq!(proxy("fd00::/8", "https://[fd12::1]"), None);
         let all = Environment::from_pairs([("all_proxy", "http://a:3")]);
-        assert_eq!(of_variables(&all, &Base::parse("https://h").unwrap()), Some(("http://a:3", "all_proxy".into())));
+        assert_eq!(
+            from_environment(&all, &ServerUrl::parse("https://h").unwrap()),
+            Some(("http://a:3", "all_proxy".into()))
+        );
     }
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pleach::agent::builtin::Limits;
-use pleach::agent::{Agent, AgentError, Builtin, CommandAgent, End, Job, Reply, Simulated, Turn, Turns, Verdict};
+use pleach::agent::builtin::BuiltinLimits;
+use pleach::agent::{
+    Agent, AgentError, AgentReply, Builtin, CommandAgent, End, Job, Simulated, Turn, TurnVerdict, Turns,
+};
 use pleach::event::{Usage, WarningCode};
 use pleach::ids::NodeId;
 use pleach::llm::{Message, Part, Provider, Role, Script};
@@ -48,12 +50,12 @@ impl Site {
 
 /// What an agent did: its end, and the turns it reported.
 struct Done {
-    result: Result<Reply, AgentError>,
+    result: Result<AgentReply, AgentError>,
     turns: Vec<Turn>,
 }
 
 impl Done {
-    fn reply(&self) -> &Reply {
+    fn reply(&self) -> &AgentReply {
         self.result.as_ref().unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -78,7 +80,7 @@ async fn run_with(
     agent: &dyn Agent,
     job: Job,
     cancel: &Cancel,
-    mut verdict: impl FnMut(usize, &Turn) -> Verdict + Send + 'static,
+    mut verdict: impl FnMut(usize, &Turn) -> TurnVerdict + Send + 'static,
 ) -> Done {
     let (turns, mut inbox) = Turns::channel();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -99,12 +101,12 @@ async fn run_with(
 }
 
 async fn run(agent: &dyn Agent, job: Job) -> Done {
-    run_with(agent, job, &Cancel::never(), |_, _| Verdict::Go).await
+    run_with(agent, job, &Cancel::never(), |_, _| TurnVerdict::Go).await
 }
 
 /// Limits that make a test wait for nothing.
-fn quick() -> Limits {
-    Limits { retry_pause: Duration::from_millis(1), ..Limits::default() }
+fn quick() -> BuiltinLimits {
+    BuiltinLimits { retry_pause: Duration::from_millis(1), ..BuiltinLimits::default() }
 }
 
 fn provider(yaml: &str) -> Provider {
@@ -136,7 +138,7 @@ async fn the_built_in_agent_works_turn_by_turn() {
 ",
     );
     let done = run(&agent, site.job()).await;
-    assert_eq!(*done.reply(), Reply::new("Done.".into(), End::Done));
+    assert_eq!(*done.reply(), AgentReply::new("Done.".into(), End::Done));
     assert_eq!(site.get("src/hello.txt"), "hello world\n");
     assert_eq!(site.get("log"), "more\n");
     let [first, second, third] = done.turns.as_slice() else { panic!("{} turns", done.turns.len()) };
@@ -308,7 +310,7 @@ async fn a_looping_agent_is_warned_then_ended() {
     }
     let site = Site::new();
     let steps = "      - tools: [{glob: {pattern: a}}]\n".repeat(20) + "      - text: done\n";
-    let agent = builtin(&steps).with_limits(Limits { loop_window: 0, ..quick() });
+    let agent = builtin(&steps).with_limits(BuiltinLimits { loop_window: 0, ..quick() });
     assert_eq!(run(&agent, site.job()).await.turns.len(), 21, "unless nobody looks");
 }
 
@@ -317,21 +319,21 @@ async fn limits_end_a_run_that_is_not_done() {
     let site = Site::new();
     let steps: String =
         (0..9).map(|n| format!("      - {{text: t{n}, tools: [{{glob: {{pattern: a{n}}}}}]}}\n")).collect();
-    let ends = |limits: Limits| {
+    let ends = |limits: BuiltinLimits| {
         let agent = builtin(&steps).with_limits(limits);
         let job = site.job();
         async move { run(&agent, job).await }
     };
-    let done = ends(Limits { max_turns: 3, ..quick() }).await;
+    let done = ends(BuiltinLimits { max_turns: 3, ..quick() }).await;
     assert_eq!(done.turns.len(), 3);
-    assert_eq!(*done.reply(), Reply::new("t2".into(), End::Limit("the agent was not done after 3 turns".into())));
-    let done = ends(Limits { max_tool_rounds: 2, ..quick() }).await;
+    assert_eq!(*done.reply(), AgentReply::new("t2".into(), End::Limit("the agent was not done after 3 turns".into())));
+    let done = ends(BuiltinLimits { max_tool_rounds: 2, ..quick() }).await;
     assert_eq!(done.turns.len(), 2);
     assert!(matches!(&done.reply().end, End::Limit(text) if text.contains("2 rounds of tools")));
 
     let agent =
         builtin("      - tools: [{glob: {pattern: a}}, {glob: {pattern: b}}]\n      - {text: cut, stop: length}\n");
-    let done = run(&agent.with_limits(Limits { max_calls_per_turn: 1, ..quick() }), site.job()).await;
+    let done = run(&agent.with_limits(BuiltinLimits { max_calls_per_turn: 1, ..quick() }), site.job()).await;
     assert!(done.results(0)[1].0.starts_with("not run: one answer may ask for 1 tools at most"));
     assert!(matches!(&done.reply().end, End::Limit(text) if text.contains("token limit")));
 }
@@ -340,9 +342,10 @@ async fn limits_end_a_run_that_is_not_done() {
 async fn limits_count_what_was_done_before_an_interruption() {
     let site = Site::new();
     let steps: String = (0..9).map(|n| format!("      - tools: [{{glob: {{pattern: a{n}}}}}]\n")).collect();
-    let agent = builtin(&steps).with_limits(Limits { max_turns: 4, ..quick() });
+    let agent = builtin(&steps).with_limits(BuiltinLimits { max_turns: 4, ..quick() });
     let first =
-        run_with(&agent, site.job(), &Cancel::never(), |n, _| if n == 3 { Verdict::Stop } else { Verdict::Go }).await;
+        run_with(&agent, site.job(), &Cancel::never(), |n, _| if n == 3 { TurnVerdict::Stop } else { TurnVerdict::Go })
+            .await;
     let history: Vec<Message> = first.turns.iter().flat_map(|turn| turn.messages.clone()).collect();
     let done = run(&agent, Job { history, continues: true, ..site.job() }).await;
     assert_eq!((first.turns.len(), done.turns.len()), (3, 1));
@@ -366,7 +369,8 @@ async fn a_run_interrupted_at_its_end_ends_the_same_way() {
 async fn a_context_filling_up_is_a_warning() {
     let site = Site::new();
     let steps = "      - tools: [{shell: {command: 'printf %3000s x'}}]\n      - text: done\n";
-    let done = run(&builtin(steps).with_limits(Limits { context_tokens: Some(1_000), ..quick() }), site.job()).await;
+    let done =
+        run(&builtin(steps).with_limits(BuiltinLimits { context_tokens: Some(1_000), ..quick() }), site.job()).await;
     assert!(done.turns[0].warnings.is_empty(), "{:?}", done.turns[0].warnings);
     let said = &done.turns[1].warnings[0];
     assert_eq!(said.code, WarningCode::ContextFull);
@@ -384,7 +388,7 @@ async fn warnings_come_after_the_turn() {
         if n == 1 {
             steering.say("and the docs");
         }
-        Verdict::Go
+        TurnVerdict::Go
     })
     .await;
     assert_eq!(done.reply().text, "really done");
@@ -432,15 +436,11 @@ async fn a_verdict_ends_the_run() {
     let site = Site::new();
     let steps: String =
         (0..5).map(|n| format!("      - {{text: t{n}, tools: [{{glob: {{pattern: a{n}}}}}]}}\n")).collect();
-    let done =
-        run_with(
-            &builtin(&steps),
-            site.job(),
-            &Cancel::never(),
-            |n, _| if n == 2 { Verdict::Stop } else { Verdict::Go },
-        )
-        .await;
-    assert_eq!(*done.reply(), Reply::new("t1".into(), End::Stopped));
+    let done = run_with(&builtin(&steps), site.job(), &Cancel::never(), |n, _| {
+        if n == 2 { TurnVerdict::Stop } else { TurnVerdict::Go }
+    })
+    .await;
+    assert_eq!(*done.reply(), AgentReply::new("t1".into(), End::Stopped));
     assert_eq!(done.turns.len(), 2);
 }
 
@@ -456,7 +456,7 @@ async fn act_when_ready(agent: &dyn Agent, site: &Site, job: Job, act: impl Fn(&
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        done = run_with(agent, job, &cancel, |_, _| Verdict::Go) => done,
+        done = run_with(agent, job, &cancel, |_, _| TurnVerdict::Go) => done,
         () = watch => unreachable!("it waits for ever"),
     }
 }
@@ -489,10 +489,10 @@ async fn a_last_answer_is_not_lost_to_a_stop() {
     let (canceller, cancel) = Cancel::new();
     let done = run_with(&builtin("      - text: all done\n"), site.job(), &cancel, move |_, _| {
         canceller.stop();
-        Verdict::Go
+        TurnVerdict::Go
     })
     .await;
-    assert_eq!(*done.reply(), Reply::new("all done".into(), End::Done));
+    assert_eq!(*done.reply(), AgentReply::new("all done".into(), End::Done));
 }
 
 #[tokio::test]
@@ -502,12 +502,12 @@ async fn nothing_starts_after_a_stop_or_kill() {
     canceller.stop();
     let agents: [&dyn Agent; 2] = [&builtin("      - text: x\n"), &CommandAgent::new(["touch", "started"], spawner())];
     for agent in agents {
-        let done = run_with(agent, site.job(), &cancel, |_, _| Verdict::Go).await;
+        let done = run_with(agent, site.job(), &cancel, |_, _| TurnVerdict::Go).await;
         assert_eq!((done.reply().end.clone(), done.turns.len()), (End::Stopped, 0), "{}", agent.kind());
     }
     canceller.kill();
     for agent in agents {
-        let done = run_with(agent, site.job(), &cancel, |_, _| Verdict::Go).await;
+        let done = run_with(agent, site.job(), &cancel, |_, _| TurnVerdict::Go).await;
         assert_eq!(*done.error(), AgentError::Cancelled, "{}", agent.kind());
     }
     assert!(!site.root().join("started").exists());
@@ -528,14 +528,14 @@ async fn a_kill_ends_a_hung_call_and_a_stop_waits() {
 
     let (canceller, cancel) = Cancel::new();
     let agent = builtin("      - {error: {status: 500}}\n      - text: x\n");
-    let agent = agent.with_limits(Limits { retry_pause: Duration::from_secs(600), ..quick() });
+    let agent = agent.with_limits(BuiltinLimits { retry_pause: Duration::from_secs(600), ..quick() });
     let mut call = agent.run(site.job(), &turns.0, &cancel);
     tokio::select! {
         biased;
         result = &mut call => panic!("{result:?}"),
         () = tokio::time::sleep(Duration::from_millis(50)) => canceller.stop(),
     }
-    assert_eq!(call.await, Ok(Reply::new(String::new(), End::Stopped)));
+    assert_eq!(call.await, Ok(AgentReply::new(String::new(), End::Stopped)));
 }
 
 #[tokio::test]
@@ -554,7 +554,8 @@ async fn a_job_has_its_time() {
     assert_eq!(site.get("log"), "started\n");
 
     let agent = builtin("      - {error: {status: 500}}\n      - text: x\n");
-    let done = run(&agent.with_limits(Limits { retry_pause: Duration::from_secs(600), ..quick() }), in_time(100)).await;
+    let done =
+        run(&agent.with_limits(BuiltinLimits { retry_pause: Duration::from_secs(600), ..quick() }), in_time(100)).await;
     assert!(matches!(done.error(), AgentError::TimedOut(_)), "{:?}", done.result);
 }
 
@@ -606,7 +607,7 @@ proptest! {
         let expected: Vec<Value> = whole.turns.iter().map(shape).collect();
         for cut in 1..=expected.len() {
             let site = Site::new();
-            let verdict = move |n, _: &Turn| if n == cut { Verdict::Stop } else { Verdict::Go };
+            let verdict = move |n, _: &Turn| if n == cut { TurnVerdict::Stop } else { TurnVerdict::Go };
             let first = runtime.block_on(run_with(&agent, start(&site), &Cancel::never(), verdict));
             let said = first.turns.iter().flat_map(|turn| turn.messages.clone());
             // Through JSON and back, as records do.
@@ -637,14 +638,14 @@ async fn a_program_is_an_agent() {
     assert_eq!((agent.kind(), agent.can_continue()), ("command", false));
     let job = Job { env: vec![("WHO".into(), Some("you".into()))], ..site.job() };
     let done = run(&agent, job).await;
-    assert_eq!(*done.reply(), Reply::new("I'll add a file for you.\n\ndo the task".into(), End::Done));
+    assert_eq!(*done.reply(), AgentReply::new("I'll add a file for you.\n\ndo the task".into(), End::Done));
     assert!(site.root().join("made").exists());
     let [turn] = done.turns.as_slice() else { panic!("one run is one turn") };
     assert_eq!(turn.messages, [Message::user("do the task"), Message::assistant(&done.reply().text)]);
     assert_eq!((turn.model.as_str(), turn.provider.as_str()), ("sh", "local"));
     assert_eq!(turn.intent, "I'll add a file for you.");
     assert_eq!(turn.writes, None);
-    let stopped = run_with(&agent, site.job(), &Cancel::never(), |_, _| Verdict::Stop).await;
+    let stopped = run_with(&agent, site.job(), &Cancel::never(), |_, _| TurnVerdict::Stop).await;
     assert_eq!(stopped.reply().end, End::Stopped);
 }
 
@@ -674,7 +675,7 @@ async fn an_answer_already_given_is_given_again() {
         [&program("touch ran"), &builtin("      - tools: [{write_file: {file_path: ran, content: x}}]\n"), &Simulated];
     for agent in agents {
         let done = run(agent, Job { history: history.clone(), continues: true, answered: true, ..site.job() }).await;
-        assert_eq!(*done.reply(), Reply::new("the answer".into(), End::Done), "{}", agent.kind());
+        assert_eq!(*done.reply(), AgentReply::new("the answer".into(), End::Done), "{}", agent.kind());
         assert!(done.turns.is_empty());
     }
     assert!(!site.root().join("ran").exists());

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use pleach::config::{self, Environment, ProviderName};
 use pleach::event::Usage;
-use pleach::gateway::{Arrival, Facts, Gate, Gateway, Upstream};
+use pleach::gateway::{CallDecision, Facts, Gateway, HeldCall, Upstream};
 use pleach::llm::wire::{Assembler, Format, sse};
 use pleach::llm::{Message, Part, Remote, Request, Response, Role, Stop, ToolSpec};
 use serde_json::{Value, json};
@@ -45,15 +45,15 @@ pub fn remote(
     Upstream::Remote(Remote::new(name.borrow(), &given, &env, &spawner(), Path::new("/")).unwrap())
 }
 
-pub async fn open(server: &Server, name: impl Borrow<ProviderName>) -> (Gateway, UnboundedReceiver<Arrival>) {
+pub async fn open(server: &Server, name: impl Borrow<ProviderName>) -> (Gateway, UnboundedReceiver<HeldCall>) {
     Gateway::open(remote(server, name, |_| {}), Facts::default()).await.unwrap()
 }
 
 /// Lets everything through.
-pub fn let_through(mut arrivals: UnboundedReceiver<Arrival>) {
+pub fn let_through(mut arrivals: UnboundedReceiver<HeldCall>) {
     tokio::spawn(async move {
         while let Some(arrival) = arrivals.recv().await {
-            let _ = arrival.answer.send(Gate::Forward);
+            let _ = arrival.answer.send(CallDecision::Forward);
         }
     });
 }
@@ -96,7 +96,7 @@ pub fn response(message: Message) -> Response {
 
 /// An answer as a stream, an event per piece.
 pub fn events(format: Format, message: Message) -> Vec<String> {
-    format.stream_reply(&format.encode_reply(&response(message))).iter().map(sse::Event::to_text).collect()
+    format.stream_reply(&format.encode_reply(&response(message))).iter().map(sse::SseEvent::to_text).collect()
 }
 
 pub fn stream(format: Format, message: Message) -> Play {
@@ -105,7 +105,7 @@ pub fn stream(format: Format, message: Message) -> Play {
 
 /// What a streamed body says.
 pub fn read(format: Format, body: &[u8]) -> Response {
-    let mut reader = sse::Reader::default();
+    let mut reader = sse::SseReader::default();
     let mut assembler = Assembler::new(format);
     for event in reader.push(body) {
         assembler.push(&event).unwrap();

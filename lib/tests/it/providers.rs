@@ -6,15 +6,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use pleach::agent::builtin::Limits;
-use pleach::agent::{Agent, AgentError, Builtin, End, Job, Profile, Turn, Turns, Verdict};
+use pleach::agent::builtin::BuiltinLimits;
+use pleach::agent::{Agent, AgentError, Builtin, End, Job, Profile, Turn, TurnVerdict, Turns};
 use pleach::config::{self, Config, Environment, ProviderName};
 use pleach::event::Usage;
 use pleach::ids::NodeId;
 use pleach::llm::wire::Format;
 use pleach::llm::{
-    ErrorClass, LlmError, Message, Named, NoProvider, Part, Provider, Providers, Remote, Request, Response, Role, Stop,
-    Unusable,
+    ErrorClass, LlmError, Message, ModelNames, NoProvider, Part, Provider, Providers, Remote, Request, Response, Role,
+    Stop, Unusable,
 };
 use pleach::process::Cancel;
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ async fn every_wire_format_matches_its_server() {
         let response = ask(&provider).await.unwrap();
         assert_eq!(response.message.text(), "Hello.", "{name}");
         assert_eq!((response.usage, response.model.as_str()), (USAGE, "m-worker"), "{name}");
-        let cost = provider.cost(Named::asked("m-worker"), &response.usage).unwrap();
+        let cost = provider.cost(ModelNames::asked("m-worker"), &response.usage).unwrap();
         assert!((cost - 190e-6).abs() < 1e-12, "150 in, 20 out: {cost}");
         let seen = &server.seen()[0];
         assert_eq!(seen.line, line);
@@ -166,14 +166,14 @@ async fn run(
     let mut job =
         Job::new(NodeId::new("implement").unwrap(), "do the task", dir.path().join("work"), dir.path().join("s.json"));
     change(&mut job);
-    let limits = Limits { retry_pause: Duration::from_millis(1), ..Limits::default() };
+    let limits = BuiltinLimits { retry_pause: Duration::from_millis(1), ..BuiltinLimits::default() };
     let agent = Builtin::new(provider, spawner()).with_limits(limits).with_profile(profile);
     let (turns, mut inbox) = Turns::channel();
     let engine = tokio::spawn(async move {
         let mut seen = Vec::new();
         while let Some((turn, answer)) = inbox.recv().await {
             seen.push(turn);
-            answer.send(Verdict::Go).expect("the agent waits for its verdict");
+            answer.send(TurnVerdict::Go).expect("the agent waits for its verdict");
         }
         seen
     });

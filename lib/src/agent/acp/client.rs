@@ -1,5 +1,5 @@
 //! The client's side of a conversation: what to say to an agent, and what to make of its answers. It knows lines only;
-//! pipes and clocks are somebody else's.
+//! `session` has the pipes and the clock.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::gather::Gather;
-use super::policy::{self, Policy};
-use super::rpc::{self, AUTH_REQUIRED, Heard, INTERNAL, RpcError};
-use super::schema::{AuthMethod, Initialized, Opened, Permission, Prompted, SessionUpdate, Update, VERSION};
-use super::state::State;
-use crate::agent::{AgentError, Turn};
+use super::policy::{self, PermissionPolicy};
+use super::rpc::{self, AUTH_REQUIRED, INTERNAL, RpcError, RpcMessage};
+use super::schema::{AuthMethod, Initialized, OpenedSession, Permission, Prompted, SessionUpdate, Update, VERSION};
+use super::state::AcpState;
+use super::turn_builder::TurnBuilder;
+use crate::agent::{AgentError, End, Turn, TurnVerdict};
 use crate::event::{Warning, WarningCode};
 use crate::text::listed;
 
@@ -21,19 +21,19 @@ const NAMED: usize = 12;
 
 /// What an agent is to do.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct AcpTask {
     /// The task.
     pub prompt: String,
     /// Where it works.
     pub cwd: PathBuf,
-    /// The session to go on with.
-    pub resume: Option<State>,
+    /// The session to resume.
+    pub resume: Option<AcpState>,
     /// The model it shall use.
     pub model: Option<String>,
     /// The mode it shall work in.
     pub mode: Option<String>,
     /// What it is allowed.
-    pub policy: Policy,
+    pub policy: PermissionPolicy,
     /// Whose home its sessions are kept in.
     pub home: &'static str,
     /// What the agent is called until it says so itself.
@@ -42,18 +42,18 @@ pub(super) struct Ask {
 
 /// What is to be done next.
 #[derive(Debug)]
-pub(super) enum Act {
+pub(super) enum AcpAction {
     /// Say this.
     Say(Vec<u8>),
     /// A turn is over.
     Turn(Box<Turn>),
     /// The conversation is over.
-    End(Ended),
+    End(AcpEnd),
 }
 
 /// How a conversation ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ended {
+pub(super) enum AcpEnd {
     /// The agent is done.
     Done,
     /// It says that it is done, which only changed files can confirm, for this reason.
@@ -62,11 +62,23 @@ pub(super) enum Ended {
     Cancelled,
     /// It came to a limit.
     Limit(String),
-    /// It cannot go on.
+    /// It failed.
     Failed(AgentError),
 }
 
-impl Ended {
+impl AcpEnd {
+    /// How an agent that ended is to be taken, after what was answered to its last turn.
+    pub fn into_end(self, verdict: TurnVerdict) -> Result<End, AgentError> {
+        Ok(match self {
+            Self::Failed(error) => return Err(error),
+            Self::Cancelled => End::Stopped,
+            _ if verdict == TurnVerdict::Stop => End::Stopped,
+            Self::Done => End::Done,
+            Self::Doubtful(why) => End::Doubtful(why),
+            Self::Limit(why) => End::Limit(why),
+        })
+    }
+
     /// Why the agent's last words are not to be taken for an answer.
     pub fn failed(&self) -> Option<String> {
         match self {
@@ -91,8 +103,8 @@ enum Awaited {
 
 /// One conversation.
 #[derive(Debug)]
-pub(super) struct Client {
-    ask: Ask,
+pub(super) struct AcpClient {
+    ask: AcpTask,
     awaited: Awaited,
     last_id: u64,
     can_load: bool,
@@ -102,7 +114,7 @@ pub(super) struct Client {
     choices: VecDeque<(&'static str, Value)>,
     session: Option<String>,
     model: String,
-    gather: Option<Gather>,
+    turn_builder: Option<TurnBuilder>,
     answer: Option<Prompted>,
     is_cancelled: bool,
     /// What the user should know.
@@ -111,9 +123,9 @@ pub(super) struct Client {
     pub noise: Option<String>,
 }
 
-impl Client {
+impl AcpClient {
     /// A conversation, and the first thing to say.
-    pub fn new(ask: Ask) -> (Self, Vec<u8>) {
+    pub fn new(ask: AcpTask) -> (Self, Vec<u8>) {
         let mut client = Self {
             model: ask.name.clone(),
             ask,
@@ -124,7 +136,7 @@ impl Client {
             has_logged_in: false,
             choices: VecDeque::new(),
             session: None,
-            gather: None,
+            turn_builder: None,
             answer: None,
             is_cancelled: false,
             warnings: Vec::new(),
@@ -140,8 +152,8 @@ impl Client {
     }
 
     /// Whether the agent has been given its task.
-    pub fn is_asked(&self) -> bool {
-        self.gather.is_some()
+    pub fn has_prompted(&self) -> bool {
+        self.turn_builder.is_some()
     }
 
     /// Whether it was asked to stop.
@@ -149,11 +161,11 @@ impl Client {
         self.is_cancelled
     }
 
-    /// What is needed to go on with the session later; none when the agent could not take it up.
+    /// What is needed to resume the session later; none when the agent cannot.
     pub fn state(&self) -> Option<Value> {
         let session = self.session.as_ref().filter(|_| self.can_load)?;
-        let cost_usd = self.gather.as_ref().map(Gather::cost).unwrap_or_default();
-        Some(State { session: session.clone(), cost_usd, home: self.ask.home.to_owned() }.to_json())
+        let cost_usd = self.turn_builder.as_ref().map(TurnBuilder::cost).unwrap_or_default();
+        Some(AcpState { session: session.clone(), cost_usd, home: self.ask.home.to_owned() }.to_json())
     }
 
     /// The model, as far as the agent says; else its own name.
@@ -163,30 +175,30 @@ impl Client {
 
     /// The agent's newest words.
     pub fn words(&self) -> &str {
-        self.gather.as_ref().map(Gather::words).unwrap_or_default()
+        self.turn_builder.as_ref().map(TurnBuilder::words).unwrap_or_default()
     }
 
     /// Takes in a line.
-    pub fn hear(&mut self, line: &str) -> Vec<Act> {
-        match rpc::hear(line) {
-            Heard::Noise => {
+    pub fn receive(&mut self, line: &str) -> Vec<AcpAction> {
+        match rpc::parse(line) {
+            RpcMessage::Noise => {
                 if self.noise.is_none() && !line.trim().is_empty() {
                     self.noise = Some(line.trim().to_owned());
                 }
                 Vec::new()
             }
-            Heard::Request { id, method, params } => vec![Act::Say(self.answer(&id, &method, params))],
-            Heard::Notification { method, params } if method == "session/update" => self.update(params),
-            Heard::Notification { .. } => Vec::new(),
-            Heard::Response { id, result } if id == json!(self.last_id) && self.awaited != Awaited::Nothing => {
+            RpcMessage::Request { id, method, params } => vec![AcpAction::Say(self.answer(&id, &method, params))],
+            RpcMessage::Notification { method, params } if method == "session/update" => self.update(params),
+            RpcMessage::Notification { .. } => Vec::new(),
+            RpcMessage::Response { id, result } if id == json!(self.last_id) && self.awaited != Awaited::Nothing => {
                 let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
-                match self.go_on(awaited, result) {
-                    Ok(said) => vec![Act::Say(said)],
-                    Err(ended) => vec![Act::End(ended)],
+                match self.handle_response(awaited, result) {
+                    Ok(said) => vec![AcpAction::Say(said)],
+                    Err(ended) => vec![AcpAction::End(ended)],
                 }
             }
             // An answer to nothing that was asked.
-            Heard::Response { .. } => Vec::new(),
+            RpcMessage::Response { .. } => Vec::new(),
         }
     }
 
@@ -200,7 +212,7 @@ impl Client {
     /// The turn that was in flight at the end; none when the agent was never given its task.
     pub fn last_turn(&mut self, failed: Option<&str>) -> Option<Turn> {
         let answer = self.answer.take();
-        let turn = self.gather.as_mut()?.last(answer.as_ref(), failed);
+        let turn = self.turn_builder.as_mut()?.last(answer.as_ref(), failed);
         let warnings = std::mem::take(&mut self.warnings);
         Some(Turn { state_ref: self.state(), warnings, ..turn })
     }
@@ -222,22 +234,22 @@ impl Client {
             _ => policy::cancelled(),
         };
         // Some agents tell of a tool for the first time here.
-        if let (Ok(asked), Some(gather), Awaited::Prompt) = (asked, &mut self.gather, self.awaited) {
-            gather.tool(asked.tool_call);
+        if let (Ok(asked), Some(turn_builder), Awaited::Prompt) = (asked, &mut self.turn_builder, self.awaited) {
+            turn_builder.tool(asked.tool_call);
         }
         rpc::answer(id, result)
     }
 
-    fn update(&mut self, params: Value) -> Vec<Act> {
-        // While a session is loaded its past is told again.
-        let (Awaited::Prompt, Some(gather)) = (self.awaited, &mut self.gather) else { return Vec::new() };
+    fn update(&mut self, params: Value) -> Vec<AcpAction> {
+        // While a session is loaded its past is replayed.
+        let (Awaited::Prompt, Some(turn_builder)) = (self.awaited, &mut self.turn_builder) else { return Vec::new() };
         let update = SessionUpdate::deserialize(params).map_or(Update::Other, |params| params.update);
-        let Some(turn) = gather.take(update) else { return Vec::new() };
-        vec![Act::Turn(Box::new(Turn { state_ref: self.state(), ..turn }))]
+        let Some(turn) = turn_builder.take(update) else { return Vec::new() };
+        vec![AcpAction::Turn(Box::new(Turn { state_ref: self.state(), ..turn }))]
     }
 
     /// What is said after an answer.
-    fn go_on(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, Ended> {
+    fn handle_response(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, AcpEnd> {
         match (awaited, result) {
             (Awaited::Initialize, result) => {
                 let answer = result.map_err(|error| failed(format!("cannot talk to the agent: {error}")))?;
@@ -250,7 +262,7 @@ impl Client {
             (Awaited::Authenticate, Ok(_)) => Ok(self.open()),
             (Awaited::Authenticate, Err(error)) => Err(logged_out(format!("logging in to the agent failed: {error}"))),
             (Awaited::New, Ok(answer)) => {
-                let opened: Opened = read("session/new", answer)?;
+                let opened: OpenedSession = read("session/new", answer)?;
                 let id = opened.session_id.clone();
                 self.session = Some(id.ok_or_else(|| failed("the agent opened a session without an id".into()))?);
                 self.choose(opened)
@@ -258,7 +270,7 @@ impl Client {
             (Awaited::New, Err(error)) => Err(failed(format!("the agent opens no session: {error}"))),
             (Awaited::Load, Ok(answer)) => {
                 self.session = self.ask.resume.as_ref().map(|state| state.session.clone());
-                self.choose(Opened::deserialize(answer).unwrap_or_default())
+                self.choose(OpenedSession::deserialize(answer).unwrap_or_default())
             }
             (Awaited::Load, Err(error)) => {
                 let text = format!("the agent could not resume its session and starts a new one: {error}");
@@ -277,11 +289,11 @@ impl Client {
             (Awaited::Prompt, Err(error)) if self.is_cancelled => {
                 let text = format!("the agent returned an error when it was stopped: {error}");
                 self.warnings.push(WarningCode::AgentStopError.with(text));
-                Err(Ended::Cancelled)
+                Err(AcpEnd::Cancelled)
             }
             (Awaited::Prompt, Err(error)) => {
                 let why = format!("the agent gave up: {error}");
-                Err(Ended::Failed(match error.code {
+                Err(AcpEnd::Failed(match error.code {
                     INTERNAL => AgentError::Transient(why),
                     AUTH_REQUIRED => AgentError::Environment(format!("{why}{LOGIN}")),
                     _ => AgentError::Terminal(why),
@@ -291,12 +303,12 @@ impl Client {
         }
     }
 
-    fn initialized(&mut self, answer: Initialized) -> Result<Vec<u8>, Ended> {
+    fn initialized(&mut self, answer: Initialized) -> Result<Vec<u8>, AcpEnd> {
         if answer.protocol_version != VERSION {
             let theirs = answer.protocol_version;
             return Err(failed(format!(
-                "the agent speaks version {theirs} of the Agent Client Protocol, pleach speaks {VERSION}; use a \
-                 release of it that matches"
+                "the agent speaks version {theirs} of the Agent AcpClient Protocol, pleach speaks {VERSION}; use a release of it \
+             that matches"
             )));
         }
         self.can_load = answer.agent_capabilities.load_session;
@@ -312,9 +324,9 @@ impl Client {
         Ok(self.open())
     }
 
-    fn log_in(&mut self, error: &RpcError) -> Result<Vec<u8>, Ended> {
+    fn log_in(&mut self, error: &RpcError) -> Result<Vec<u8>, AcpEnd> {
         self.has_logged_in = true;
-        // Of several ways the one with a key needs nobody who looks at a browser.
+        // Of several ways the one with a key needs no browser.
         let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
         let login = self.logins.iter().find(by_key).or(self.logins.first());
         let Some(login) = login.map(|login| login.id.clone()) else {
@@ -326,7 +338,7 @@ impl Client {
     fn open(&mut self) -> Vec<u8> {
         let cwd = self.ask.cwd.to_string_lossy().into_owned();
         match &self.ask.resume {
-            Some(State { session, .. }) => {
+            Some(AcpState { session, .. }) => {
                 let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
                 self.request(Awaited::Load, "session/load", params)
             }
@@ -335,7 +347,7 @@ impl Client {
     }
 
     /// Asks for the mode and the model the settings name, where the agent offers them.
-    fn choose(&mut self, opened: Opened) -> Result<Vec<u8>, Ended> {
+    fn choose(&mut self, opened: OpenedSession) -> Result<Vec<u8>, AcpEnd> {
         let session = json!(self.session);
         if let Some(mode) = &self.ask.mode {
             let modes: Vec<&str> = opened.modes.available_modes.iter().map(|mode| mode.id.as_str()).collect();
@@ -376,18 +388,18 @@ impl Client {
         }
         let prompt = self.ask.prompt.clone();
         let before = self.ask.resume.as_ref().map(|state| state.cost_usd).unwrap_or_default();
-        self.gather = Some(Gather::new(prompt.clone(), self.model.clone(), before));
+        self.turn_builder = Some(TurnBuilder::new(prompt.clone(), self.model.clone(), before));
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
         self.request(Awaited::Prompt, "session/prompt", params)
     }
 
-    fn ended(&self, reason: &str) -> Ended {
+    fn ended(&self, reason: &str) -> AcpEnd {
         match reason {
-            "end_turn" => Ended::Done,
-            "cancelled" if self.is_cancelled => Ended::Cancelled,
-            "cancelled" => Ended::Failed(AgentError::Transient("the agent stopped by itself".into())),
-            "max_tokens" => Ended::Limit("the agent's answer was cut off at its token limit".into()),
-            "max_turn_requests" => Ended::Limit("the agent was not done after as many turns as it may take".into()),
+            "end_turn" => AcpEnd::Done,
+            "cancelled" if self.is_cancelled => AcpEnd::Cancelled,
+            "cancelled" => AcpEnd::Failed(AgentError::Transient("the agent stopped by itself".into())),
+            "max_tokens" => AcpEnd::Limit("the agent's answer was cut off at its token limit".into()),
+            "max_turn_requests" => AcpEnd::Limit("the agent was not done after as many turns as it may take".into()),
             "refusal" => failed("the agent refuses to work on this task".into()),
             other => failed(format!("the agent stopped for a reason this version does not know: `{other}`")),
         }
@@ -397,15 +409,15 @@ impl Client {
 /// What to do about an agent that does not let one in.
 const LOGIN: &str = "; log in with the agent's own program first";
 
-fn failed(why: String) -> Ended {
-    Ended::Failed(AgentError::Terminal(why))
+fn failed(why: String) -> AcpEnd {
+    AcpEnd::Failed(AgentError::Terminal(why))
 }
 
-fn logged_out(why: String) -> Ended {
-    Ended::Failed(AgentError::Environment(format!("{why}{LOGIN}")))
+fn logged_out(why: String) -> AcpEnd {
+    AcpEnd::Failed(AgentError::Environment(format!("{why}{LOGIN}")))
 }
 
-fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> Ended {
+fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> AcpEnd {
     failed(match offered {
         [] => format!("the agent has no {what} to choose, so it cannot use `{wanted}`"),
         _ => format!("the agent has no {what} `{wanted}`; it has {}", listed(offered, NAMED)),
@@ -413,7 +425,7 @@ fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> Ended {
 }
 
 /// Reads an answer.
-fn read<T: serde::de::DeserializeOwned>(method: &str, answer: Value) -> Result<T, Ended> {
+fn read<T: serde::de::DeserializeOwned>(method: &str, answer: Value) -> Result<T, AcpEnd> {
     serde_json::from_value(answer).map_err(|error| {
         failed(format!("the agent's answer to `{method}` does not follow the Agent Client Protocol: {error}"))
     })

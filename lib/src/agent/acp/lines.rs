@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How much an agent may write that nobody has read yet: a whole file may be in one line.
+/// How much unread output an agent may have: a whole file may be in one line.
 pub(super) const UNREAD: usize = 128 << 20;
 
 /// Something an agent wrote.
 #[derive(Debug)]
-pub(super) enum Line {
+pub(super) enum OutputLine {
     /// A line, without its end.
     Text(String),
     /// More than can be kept.
@@ -18,17 +18,17 @@ pub(super) enum Line {
 }
 
 /// Cuts output into lines.
-pub(super) struct Lines {
-    heard: UnboundedSender<Line>,
+pub(super) struct LineSplitter {
+    heard: UnboundedSender<OutputLine>,
     unfinished: Vec<u8>,
     /// How much of it waits to be read.
     unread: Arc<AtomicUsize>,
     is_over: bool,
 }
 
-impl Lines {
-    /// Lines go to `heard`; whoever takes one takes its length off `unread`.
-    pub fn new(heard: UnboundedSender<Line>, unread: Arc<AtomicUsize>) -> Self {
+impl LineSplitter {
+    /// Lines go to `heard`; its receiver takes their length off `unread`.
+    pub fn new(heard: UnboundedSender<OutputLine>, unread: Arc<AtomicUsize>) -> Self {
         Self { heard, unfinished: Vec::new(), unread, is_over: false }
     }
 
@@ -40,7 +40,7 @@ impl Lines {
             rest = &rest[at + 1..];
             let line = String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).into_owned();
             self.unread.fetch_add(line.len(), Ordering::Relaxed);
-            self.send(Line::Text(line));
+            self.send(OutputLine::Text(line));
         }
         if !self.is_over {
             self.unfinished.extend_from_slice(rest);
@@ -48,12 +48,12 @@ impl Lines {
         if self.unread.load(Ordering::Relaxed) + self.unfinished.len() > UNREAD && !self.is_over {
             self.is_over = true;
             self.unfinished = Vec::new();
-            self.send(Line::TooMuch);
+            self.send(OutputLine::TooMuch);
         }
     }
 
-    fn send(&self, line: Line) {
-        // Who has heard enough does not listen any more.
+    fn send(&self, line: OutputLine) {
+        // The receiver may have stopped.
         let _ = self.heard.send(line);
     }
 }
@@ -68,12 +68,12 @@ mod tests {
     fn lines_come_whole_and_a_flood_ends_them() {
         let (heard, mut lines) = unbounded_channel();
         let unread = Arc::new(AtomicUsize::new(0));
-        let mut splitter = Lines::new(heard, Arc::clone(&unread));
+        let mut splitter = LineSplitter::new(heard, Arc::clone(&unread));
         splitter.push(b"on");
         splitter.push(b"e\ntw\xff\n\nrest");
         let mut next = || match lines.try_recv() {
-            Ok(Line::Text(line)) => line,
-            Ok(Line::TooMuch) => "too much".to_owned(),
+            Ok(OutputLine::Text(line)) => line,
+            Ok(OutputLine::TooMuch) => "too much".to_owned(),
             Err(_) => "nothing".to_owned(),
         };
         assert_eq!([next(), next(), next(), next()], ["one", "tw\u{fffd}", "", "nothing"]);

@@ -1,4 +1,4 @@
-//! What an agent is allowed when it asks: everything in its working copy. Beyond that the sandbox is what holds it; this
+//! What an agent is allowed when it asks: everything in its worktree. Beyond that the sandbox is what holds it; this
 //! answers only the honest.
 
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use super::schema::Permission;
 
 /// Who may do what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Policy {
+pub(super) struct PermissionPolicy {
     /// Whether anything is allowed at all.
     pub allows: bool,
     /// Where relative paths start.
@@ -18,7 +18,7 @@ pub(super) struct Policy {
     pub writable: Vec<PathBuf>,
 }
 
-impl Policy {
+impl PermissionPolicy {
     /// The answer to a question for permission.
     pub fn answer(&self, asked: &Permission) -> Value {
         let wanted = match self.permits(asked) {
@@ -47,7 +47,7 @@ impl Policy {
     }
 }
 
-/// The answer of somebody who does not want to go on.
+/// The answer that cancels.
 pub(super) fn cancelled() -> Value {
     json!({"outcome": {"outcome": "cancelled"}})
 }
@@ -69,8 +69,12 @@ fn resolved(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn policy(allows: bool) -> Policy {
-        Policy { allows, cwd: "/w/copy/src".into(), writable: vec!["/w/copy".into(), "/run/status.json".into()] }
+    fn policy(allows: bool) -> PermissionPolicy {
+        PermissionPolicy {
+            allows,
+            cwd: "/w/copy/src".into(),
+            writable: vec!["/w/copy".into(), "/run/status.json".into()],
+        }
     }
 
     fn asked(kind: &str, path: &str) -> Permission {
@@ -85,13 +89,13 @@ mod tests {
         .unwrap()
     }
 
-    fn answer(policy: &Policy, asked: &Permission) -> String {
+    fn answer(policy: &PermissionPolicy, asked: &Permission) -> String {
         let answer = policy.answer(asked);
         answer["outcome"]["optionId"].as_str().unwrap_or("cancelled").to_owned()
     }
 
     #[test]
-    fn writes_are_allowed_in_the_working_copy_alone() {
+    fn writes_are_allowed_in_the_worktree_only() {
         for (kind, path, expected) in [
             ("edit", "/w/copy/a", "yes"),
             ("edit", "a", "yes"),

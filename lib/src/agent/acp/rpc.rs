@@ -3,18 +3,18 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The error code of a method nobody knows.
+/// The error code of an unknown method.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// The error code of something that went wrong inside.
 pub(super) const INTERNAL: i64 = -32603;
 
-/// The protocol's error code for an agent nobody has logged in to.
+/// The protocol's error code for an agent without a login.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
 
 /// What a line of the agent says.
 #[derive(Debug, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum RpcMessage {
     /// It asks for something.
     Request {
         /// To be given back with the answer.
@@ -72,7 +72,7 @@ impl std::fmt::Display for RpcError {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct RpcLine {
     id: Option<Value>,
     method: Option<String>,
     #[serde(default)]
@@ -83,14 +83,14 @@ struct Line {
 }
 
 /// Reads a line.
-pub(super) fn hear(line: &str) -> Heard {
-    match serde_json::from_str::<Line>(line) {
-        Ok(Line { id: Some(id), method: Some(method), params, .. }) => Heard::Request { id, method, params },
-        Ok(Line { id: None, method: Some(method), params, .. }) => Heard::Notification { method, params },
-        Ok(Line { id: Some(id), method: None, result, error, .. }) => {
-            Heard::Response { id, result: error.map_or(Ok(result), Err) }
+pub(super) fn parse(line: &str) -> RpcMessage {
+    match serde_json::from_str::<RpcLine>(line) {
+        Ok(RpcLine { id: Some(id), method: Some(method), params, .. }) => RpcMessage::Request { id, method, params },
+        Ok(RpcLine { id: None, method: Some(method), params, .. }) => RpcMessage::Notification { method, params },
+        Ok(RpcLine { id: Some(id), method: None, result, error, .. }) => {
+            RpcMessage::Response { id, result: error.map_or(Ok(result), Err) }
         }
-        Ok(Line { id: None, method: None, .. }) | Err(_) => Heard::Noise,
+        Ok(RpcLine { id: None, method: None, .. }) | Err(_) => RpcMessage::Noise,
     }
 }
 
@@ -128,28 +128,28 @@ mod tests {
     #[test]
     fn every_kind_of_message_is_told_apart() {
         let request = r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1},"new":true}"#;
-        assert_eq!(hear(request), Heard::Request { id: json!("a"), method: "m".into(), params: json!({"x": 1}) });
-        assert_eq!(hear(r#"{"method":"m"}"#), Heard::Notification { method: "m".into(), params: Value::Null });
-        assert_eq!(hear(r#"{"id":1,"result":null}"#), Heard::Response { id: json!(1), result: Ok(Value::Null) });
+        assert_eq!(parse(request), RpcMessage::Request { id: json!("a"), method: "m".into(), params: json!({"x": 1}) });
+        assert_eq!(parse(r#"{"method":"m"}"#), RpcMessage::Notification { method: "m".into(), params: Value::Null });
+        assert_eq!(parse(r#"{"id":1,"result":null}"#), RpcMessage::Response { id: json!(1), result: Ok(Value::Null) });
         let failed = r#"{"id":1,"error":{"code":-32603,"message":"Internal error","data":{"details":"no key"}}}"#;
-        let Heard::Response { result: Err(error), .. } = hear(failed) else { panic!("an error") };
+        let RpcMessage::Response { result: Err(error), .. } = parse(failed) else { panic!("an error") };
         assert_eq!(error.to_string(), "Internal error (code -32603): no key");
         for noise in ["", "Loading…", "[1]", "{}", "{\"id\":", "3"] {
-            assert_eq!(hear(noise), Heard::Noise, "{noise}");
+            assert_eq!(parse(noise), RpcMessage::Noise, "{noise}");
         }
     }
 
     #[test]
-    fn what_is_said_is_one_line() {
+    fn every_message_is_one_line() {
         let said = request(7, "session/prompt", json!({"text": "a\nb"}));
         assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
         let text = String::from_utf8(said).unwrap();
         assert_eq!(
-            hear(&text),
-            Heard::Request { id: json!(7), method: "session/prompt".into(), params: json!({"text": "a\nb"}) }
+            parse(&text),
+            RpcMessage::Request { id: json!(7), method: "session/prompt".into(), params: json!({"text": "a\nb"}) }
         );
         let refused = String::from_utf8(not_offered(&json!(3), "fs/read_text_file")).unwrap();
-        let Heard::Response { result: Err(error), .. } = hear(&refused) else { panic!("an error") };
+        let RpcMessage::Response { result: Err(error), .. } = parse(&refused) else { panic!("an error") };
         assert_eq!(error.code, METHOD_NOT_FOUND);
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct AuthMethod {
 /// The answer to `session/new` and `session/load`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Opened {
+pub(super) struct OpenedSession {
     #[serde(default, deserialize_with = "lenient")]
     pub session_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
@@ -132,20 +132,20 @@ pub(super) enum Update {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chunk {
-    pub content: Content,
+    pub content: ContentBlock,
     #[serde(default, deserialize_with = "lenient")]
     pub message_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Content {
+pub(super) struct ContentBlock {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default, deserialize_with = "lenient")]
     text: Option<String>,
 }
 
-impl Content {
+impl ContentBlock {
     /// Its words; of anything else only that it was there.
     pub fn into_text(self) -> String {
         self.text.unwrap_or_else(|| format!("[{}]", self.kind))

@@ -1,17 +1,18 @@
-//! What a turn leaves behind so that another can go on with its session.
+//! What a turn records so that a later one can resume its session.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::KIND;
+/// The kind of agent, as records have it.
+pub(super) const KIND: &str = "acp";
 
 fn users() -> String {
     "user".to_owned()
 }
 
-/// A session an agent can take up again.
+/// A session an agent can resume.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct State {
+pub(super) struct AcpState {
     /// Its name.
     pub session: String,
     /// What it has cost so far, as far as the agent says.
@@ -22,7 +23,7 @@ pub(super) struct State {
     pub home: String,
 }
 
-impl State {
+impl AcpState {
     /// As records have it.
     pub fn to_json(&self) -> Value {
         json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd, "home": self.home})

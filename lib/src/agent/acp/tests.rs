@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::AcpAgent;
-use super::client::{Act, Ask, Client, Ended};
-use super::policy::Policy;
-use super::state::State;
+use super::client::{AcpAction, AcpClient, AcpEnd, AcpTask};
+use super::policy::PermissionPolicy;
+use super::state::AcpState;
 use crate::agent::{AgentError, Job, Turn};
 use crate::config::{AgentSettings, Environment};
 use crate::event::{Warning, WarningCode};
@@ -20,32 +20,32 @@ const CODEX: &str = include_str!("../../../tests/data/acp/acp_codex.jsonl");
 const GEMINI: &str = include_str!("../../../tests/data/acp/acp_gemini_nofs.jsonl");
 const OPENCODE: &str = include_str!("../../../tests/data/acp/acp_opencode.jsonl");
 
-fn ask() -> Ask {
+fn ask() -> AcpTask {
     let root = std::path::PathBuf::from("/workspace/repo");
-    Ask {
+    AcpTask {
         home: "user",
         prompt: "do it".into(),
         cwd: root.clone(),
         resume: None,
         model: None,
         mode: None,
-        policy: Policy { allows: true, cwd: root.clone(), writable: vec![root] },
+        policy: PermissionPolicy { allows: true, cwd: root.clone(), writable: vec![root] },
         name: "agent".into(),
     }
 }
 
 /// A conversation as it is played.
 struct Play {
-    client: Client,
+    client: AcpClient,
     /// What was said, oldest first.
     said: Vec<Value>,
     turns: Vec<Turn>,
-    ended: Option<Ended>,
+    ended: Option<AcpEnd>,
 }
 
 impl Play {
-    fn new(ask: Ask) -> Self {
-        let (client, hello) = Client::new(ask);
+    fn new(ask: AcpTask) -> Self {
+        let (client, hello) = AcpClient::new(ask);
         let mut play = Self { client, said: Vec::new(), turns: Vec::new(), ended: None };
         play.note(&hello);
         play
@@ -60,11 +60,11 @@ impl Play {
     }
 
     fn hear_line(&mut self, line: &str) {
-        for act in self.client.hear(line) {
+        for act in self.client.receive(line) {
             match act {
-                Act::Say(line) => self.note(&line),
-                Act::Turn(turn) => self.turns.push(*turn),
-                Act::End(ended) => self.ended = Some(ended),
+                AcpAction::Say(line) => self.note(&line),
+                AcpAction::Turn(turn) => self.turns.push(*turn),
+                AcpAction::End(ended) => self.ended = Some(ended),
             }
         }
     }
@@ -89,7 +89,7 @@ impl Play {
     }
 
     /// Up to the prompt.
-    fn open(ask: Ask) -> Self {
+    fn open(ask: AcpTask) -> Self {
         let mut play = Self::new(ask);
         play.answer(json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}));
         play.answer(json!({"sessionId": "s"}));
@@ -103,7 +103,7 @@ impl Play {
 
     fn failure(&self) -> &AgentError {
         match &self.ended {
-            Some(Ended::Failed(error)) => error,
+            Some(AcpEnd::Failed(error)) => error,
             other => panic!("{other:?}"),
         }
     }
@@ -133,7 +133,7 @@ impl Play {
                 _ => {}
             }
         }
-        assert_eq!(self.ended, Some(Ended::Done));
+        assert_eq!(self.ended, Some(AcpEnd::Done));
         let last = self.client.last_turn(None).expect("a last turn");
         self.turns.push(last);
     }
@@ -229,7 +229,7 @@ fn codex_is_understood() {
 }
 
 #[test]
-fn gemini_is_understood_and_logged_in_to_when_it_says_so() {
+fn gemini_logs_in_when_required() {
     let (play, told) = replayed(GEMINI);
     let root = "/workspace/repo";
     assert_eq!(
@@ -283,7 +283,7 @@ fn another_version_of_the_protocol_is_refused() {
 }
 
 #[test]
-fn what_is_not_known_is_passed_over_and_what_is_not_offered_refused() {
+fn unknown_messages_are_ignored_and_unsupported_requests_refused() {
     let mut play = Play::open(ask());
     for line in ["Loading models…", "", "[]", r#"{"method":"_new/thing","params":7}"#, r#"{"id":99,"result":{}}"#] {
         play.hear_line(line);
@@ -296,14 +296,14 @@ fn what_is_not_known_is_passed_over_and_what_is_not_offered_refused() {
     assert_eq!(play.said[said]["error"]["code"], -32601);
     assert_eq!(play.said[said]["id"], "x");
     play.answer(json!({"stopReason": "end_turn", "usage": "none"}));
-    assert_eq!(play.ended, Some(Ended::Done));
+    assert_eq!(play.ended, Some(AcpEnd::Done));
     let last = play.client.last_turn(None).expect("a turn");
     assert_eq!(last.messages.last().expect("an answer").text(), "[image]");
     assert_eq!(play.client.noise.as_deref(), Some("Loading models…"));
 }
 
 #[test]
-fn words_between_tools_begin_a_turn_only_when_all_tools_have_ended() {
+fn words_start_a_turn_once_all_tools_have_ended() {
     let mut play = Play::open(ask());
     let say = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
     let tool = |id: &str, status: &str| json!({"sessionUpdate": "tool_call", "toolCallId": id, "status": status});
@@ -338,10 +338,10 @@ fn one_message_around_its_tools_is_one_turn() {
 }
 
 #[test]
-fn a_session_is_taken_up_again_where_the_agent_can() {
+fn a_session_is_resumed_where_the_agent_can() {
     let state = json!({"agent": "acp", "session": "old", "cost_usd": 1.5, "messages": {"first": 1, "last": 2}});
-    let again = Ask { resume: State::read(&state), ..ask() };
-    assert_eq!(State::read(&json!({"agent": "claude", "session": "old"})), None);
+    let again = AcpTask { resume: AcpState::read(&state), ..ask() };
+    assert_eq!(AcpState::read(&json!({"agent": "claude", "session": "old"})), None);
     let mut play = Play::new(again.clone());
     play.answer(json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}));
     assert_eq!(play.newest()["method"], "session/load");
@@ -373,8 +373,8 @@ fn a_session_is_taken_up_again_where_the_agent_can() {
 }
 
 #[test]
-fn model_and_mode_are_asked_for_where_they_are_offered() {
-    let wish = Ask { model: Some("big".into()), mode: Some("auto".into()), ..ask() };
+fn offered_models_and_modes_are_selected() {
+    let wish = AcpTask { model: Some("big".into()), mode: Some("auto".into()), ..ask() };
     let open = |offers: Value| {
         let mut play = Play::new(wish.clone());
         play.answer(json!({"protocolVersion": 1}));
@@ -402,7 +402,7 @@ fn model_and_mode_are_asked_for_where_they_are_offered() {
 }
 
 #[test]
-fn a_stop_is_asked_for_once_and_what_is_asked_afterwards_is_called_off() {
+fn a_stop_is_sent_once_and_later_permissions_are_cancelled() {
     let mut play = Play::open(ask());
     let cancel = play.client.cancel().expect("a word to stop");
     assert!(String::from_utf8(cancel).unwrap().contains("session/cancel"));
@@ -412,23 +412,23 @@ fn a_stop_is_asked_for_once_and_what_is_asked_afterwards_is_called_off() {
     play.hear(&json!({"id": 5, "method": "session/request_permission", "params": params}));
     assert_eq!(play.said.last().unwrap()["result"], json!({"outcome": {"outcome": "cancelled"}}));
     play.answer(json!({"stopReason": "cancelled"}));
-    assert_eq!(play.ended, Some(Ended::Cancelled));
+    assert_eq!(play.ended, Some(AcpEnd::Cancelled));
     let last = play.client.last_turn(Some("stopped")).expect("a turn");
     assert!(!last.messages.last().unwrap().is_answer(), "nothing goes on from half an answer");
 }
 
 #[test]
-fn every_end_of_a_prompt_is_told() {
+fn every_stop_reason_is_reported() {
     let end = |reason: &str| {
         let mut play = Play::open(ask());
         play.answer(json!({"stopReason": reason}));
         play.ended.expect("an end")
     };
-    assert!(matches!(end("max_tokens"), Ended::Limit(_)));
-    assert!(matches!(end("max_turn_requests"), Ended::Limit(_)));
-    assert!(matches!(end("refusal"), Ended::Failed(AgentError::Terminal(_))));
-    assert!(matches!(end("cancelled"), Ended::Failed(AgentError::Transient(_))));
-    assert!(matches!(end("moonrise"), Ended::Failed(AgentError::Terminal(_))));
+    assert!(matches!(end("max_tokens"), AcpEnd::Limit(_)));
+    assert!(matches!(end("max_turn_requests"), AcpEnd::Limit(_)));
+    assert!(matches!(end("refusal"), AcpEnd::Failed(AgentError::Terminal(_))));
+    assert!(matches!(end("cancelled"), AcpEnd::Failed(AgentError::Transient(_))));
+    assert!(matches!(end("moonrise"), AcpEnd::Failed(AgentError::Terminal(_))));
     for (code, transient) in [(-32603, true), (-32000, false), (-32602, false)] {
         let mut play = Play::open(ask());
         play.refuse(code, "overloaded");
@@ -438,7 +438,7 @@ fn every_end_of_a_prompt_is_told() {
 }
 
 #[test]
-fn an_agent_nobody_can_log_in_to_is_named() {
+fn an_agent_without_a_login_fails_by_name() {
     let mut play = Play::new(ask());
     play.answer(json!({"protocolVersion": 1, "authMethods": []}));
     play.refuse(-32000, "Authentication required");
@@ -451,7 +451,7 @@ fn an_agent_nobody_can_log_in_to_is_named() {
 }
 
 #[test]
-fn programs_of_known_agents_are_known_by_their_bare_name() {
+fn known_agents_are_recognized_by_bare_name() {
     let title = |program: &str| super::known(program).map(|preset| preset.title.as_str());
     for (program, expected) in [
         ("gemini", Some("Gemini CLI")),
@@ -467,7 +467,7 @@ fn programs_of_known_agents_are_known_by_their_bare_name() {
 }
 
 #[test]
-fn a_known_agent_that_something_else_holds_sets_no_bounds_of_its_own() {
+fn a_sandboxed_agent_gets_no_sandbox_of_its_own() {
     let environment = Environment::default();
     let agent = |program: &str| AcpAgent::new([program], Spawner::new(Vec::new(), &environment)).as_known(&environment);
     let job = |is_held: bool| {

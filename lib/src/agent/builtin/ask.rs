@@ -1,25 +1,25 @@
-//! Getting one usable answer out of a provider: another try when it is busy, another question when it talks nonsense.
+//! Getting one usable answer out of a provider: a retry when it is busy, a reminder when its answer is malformed.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Limits;
+use super::BuiltinLimits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
 use crate::event::SideCall;
 use crate::llm::{
-    Answered, Charge, ErrorClass, LlmError, Message, Named, Part, Pricing, Provider, Request, Response, Role, Stop,
-    meta,
+    Answered, Charge, ErrorClass, LlmError, Message, ModelNames, Part, Pricing, Provider, Request, Response, Role,
+    Stop, meta,
 };
 use crate::process::Cancel;
 use crate::text::counted;
 
-/// The shortest wait anybody is told of.
+/// The shortest wait that is reported.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// What came of asking.
-pub(super) enum Asked {
+pub(super) enum AskOutcome {
     /// An answer that can be worked with.
     Answer(Box<Answered>),
     /// A stop was asked for while nothing was in flight.
@@ -32,7 +32,7 @@ pub(super) enum Asked {
 
 /// Tries without a usable answer that are not reported yet.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct FailedTries {
     /// What was spent on them.
     pub calls: Vec<SideCall>,
     /// What arrived of their answers: for people, no part of the conversation.
@@ -42,20 +42,20 @@ pub(super) struct Aside {
 /// Asks for one turn.
 pub(super) struct Asker<'a> {
     pub provider: &'a Provider,
-    pub limits: &'a Limits,
+    pub limits: &'a BuiltinLimits,
     pub deadline: Option<Instant>,
     pub turns: &'a Turns,
 }
 
 impl Asker<'_> {
-    /// Asks until there is an answer or no sense in asking. What tries without a usable answer brought and cost is put
-    /// `aside`, and no further one is made when that may be too much.
+    /// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
+    /// `tries_so_far`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
         request: &mut Request,
-        aside: &mut Aside,
+        tries_so_far: &mut FailedTries,
         cancel: &Cancel,
-    ) -> Result<Asked, AgentError> {
+    ) -> Result<AskOutcome, AgentError> {
         let mut tries = 0;
         let mut failures = Failures::default();
         let mut nonsense = None;
@@ -64,17 +64,17 @@ impl Asker<'_> {
                 return Err(AgentError::Cancelled);
             }
             if cancel.is_stopped() {
-                return Ok(Asked::Stopped);
+                return Ok(AskOutcome::Stopped);
             }
-            let owed = aside.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
-            if !aside.calls.is_empty() && !self.turns.allow(owed) {
-                return Ok(Asked::Unpaid);
+            let owed = tries_so_far.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
+            if !tries_so_far.calls.is_empty() && !self.turns.allow(owed) {
+                return Ok(AskOutcome::Unpaid);
             }
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
                 Ok(answered) => match fault_of(&answered.response) {
-                    None => return Ok(Asked::Answer(Box::new(answered))),
+                    None => return Ok(AskOutcome::Answer(Box::new(answered))),
                     Some(fault) => {
                         let Answered { response, estimated } = answered;
                         let taken = (response.usage, estimated);
@@ -84,8 +84,8 @@ impl Asker<'_> {
                 },
                 Err(error) => error,
             };
-            aside.calls.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
-            aside.messages.extend(error.arrived.as_deref().map(|arrived| {
+            tries_so_far.calls.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
+            tries_so_far.messages.extend(error.arrived.as_deref().map(|arrived| {
                 let mut arrived = arrived.clone();
                 arrived.mark_failed(&error.message);
                 arrived
@@ -106,11 +106,11 @@ impl Asker<'_> {
                         self.turns.wait(&waits(&error.message, pause, (failures.all, self.limits.retries)));
                     }
                     let rested = self.rest(pause, cancel).await;
-                    self.turns.go_on();
+                    self.turns.stop_waiting();
                     rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
-                ErrorClass::ContextLength => return Ok(Asked::TooLong(error.message)),
+                ErrorClass::ContextLength => return Ok(AskOutcome::TooLong(error.message)),
                 ErrorClass::Terminal => return Err(AgentError::Terminal(error.message)),
             }
         }
@@ -118,7 +118,7 @@ impl Asker<'_> {
 
     /// A try without a usable answer, as it is recorded.
     fn side_call(&self, asked: &str, Charge { model, usage, estimated }: &Charge) -> SideCall {
-        let named = Named { asked, answered: model };
+        let named = ModelNames { asked, answered: model };
         SideCall {
             purpose: "failed_try".to_owned(),
             model: model.clone(),
@@ -136,7 +136,7 @@ impl Asker<'_> {
         nonsense: Option<&str>,
         cancel: &Cancel,
     ) -> Result<Result<Answered, LlmError>, AgentError> {
-        // The remark is about one answer nobody will see again, so it is no part of the conversation.
+        // The remark is about an answer that is dropped, so it is no part of the conversation.
         if let Some(fault) = nonsense {
             let remark = format!("Your last answer could not be used ({fault}). Please answer again.");
             request.messages.push(Message::steering(remark));
@@ -155,15 +155,15 @@ impl Asker<'_> {
 
     /// How long to wait after these failures; none when it is time to give up.
     fn pause(&self, failures: Failures, asked: Option<Duration>) -> Option<Duration> {
-        let Limits { retries, max_wait, .. } = self.limits;
-        let too_often = failures.all > *retries || failures.cut > Limits::MAX_CUT_RETRIES;
+        let BuiltinLimits { retries, max_wait, .. } = self.limits;
+        let too_often = failures.all > *retries || failures.cut > BuiltinLimits::MAX_CUT_RETRIES;
         if too_often || asked.is_some_and(|wait| wait > *max_wait) {
             return None;
         }
         Some(asked.unwrap_or_else(|| self.limits.pause(failures.all, 0.5 + fastrand::f64())))
     }
 
-    /// Why nobody is asked again, in words.
+    /// Why there is no further retry.
     fn gave_up(&self, error: &LlmError, failures: u32) -> String {
         let wait = error.retry_after.filter(|wait| *wait > self.limits.max_wait);
         let wait =

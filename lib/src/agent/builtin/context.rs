@@ -1,5 +1,5 @@
-//! Keeping a conversation within what its model takes. What is recorded stays whole: a mark in the conversation says which
-//! old outputs of tools are left out of what is sent, so a resumed run sends the same.
+//! Keeping a conversation within what its model takes. What is recorded stays whole: a mark in the conversation says
+//! which old outputs of tools are left out of what is sent, so a resumed run sends the same.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::llm::{Message, Part};
 /// From which share of the model's context on room is made.
 pub(super) const FULL: f64 = 0.8;
 
-/// The context of a model nobody knows, in tokens.
+/// The context of an unknown model, in tokens.
 const USUAL: u64 = 200_000;
 
 /// The most that is made use of, in tokens: with every call the whole conversation is paid for again.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_has_just_asked_for_stays() {
+    fn the_newest_tool_outputs_are_kept() {
         let messages: Vec<Message> = turn(0, 40_000).to_vec();
         assert_eq!(make_room(&messages, 1_000.0), None);
         assert_eq!((usable(None), usable(Some(32_000)), usable(Some(1_000_000))), (USUAL, 32_000, MOST));

@@ -6,8 +6,8 @@ use crate::llm::Provider;
 
 /// The bounds of one run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
-    /// The most model calls for one task; 0 for the default of [`Limits::DEFAULT_TURNS`].
+pub struct BuiltinLimits {
+    /// The most model calls for one task; 0 for the default of [`BuiltinLimits::DEFAULT_TURNS`].
     pub max_turns: u32,
     /// The most model calls that ask for tools, for one task; 0 for no limit of its own.
     pub max_tool_rounds: u32,
@@ -31,11 +31,11 @@ pub struct Limits {
     pub max_wait: Duration,
 }
 
-impl Limits {
+impl BuiltinLimits {
     /// Model calls for one task when nothing else is said.
     pub const DEFAULT_TURNS: u32 = 200;
 
-    /// The longest pause nobody has asked for.
+    /// The longest pause the provider has not asked for.
     pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
     /// How often half an answer is asked for again: every half is paid for.
@@ -62,7 +62,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for BuiltinLimits {
     fn default() -> Self {
         Self {
             max_turns: 0,
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute() {
-        let limits = Limits::default();
+        let limits = BuiltinLimits::default();
         let pauses: Vec<u64> = (1..=8).map(|nth| limits.pause(nth, 1.0).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(limits.pause(u32::MAX, 1.5).as_secs(), 90);

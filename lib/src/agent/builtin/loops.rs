@@ -16,7 +16,7 @@ pub(super) enum Finding {
     None,
     /// It goes in circles: tell it.
     Steer(String),
-    /// It was told and goes on all the same.
+    /// It was warned and continues.
     Stuck(String),
 }
 
@@ -28,13 +28,18 @@ pub(super) fn look(after_task: &[Message], window: usize) -> Finding {
     if window < 2 {
         return Finding::None;
     }
-    let mut calls: Vec<Call<'_>> = Vec::new();
+    let mut calls: Vec<AnsweredCall<'_>> = Vec::new();
     let mut told_at = None;
     for message in after_task {
         if message.is_steering() && message.text().starts_with(MARK) {
             told_at = Some(calls.len());
         }
-        calls.extend(message.tool_calls().map(|(id, name, arguments)| Call { id, name, arguments, answer: None }));
+        calls.extend(message.tool_calls().map(|(id, name, arguments)| AnsweredCall {
+            id,
+            name,
+            arguments,
+            answer: None,
+        }));
         for part in &message.content {
             let Part::ToolResult { id: of, content, .. } = part else { continue };
             // Ids may come again: the newest call of one is meant.
@@ -43,7 +48,7 @@ pub(super) fn look(after_task: &[Message], window: usize) -> Finding {
             }
         }
     }
-    let signatures: Vec<u64> = calls.iter().map(Call::signature).collect();
+    let signatures: Vec<u64> = calls.iter().map(AnsweredCall::signature).collect();
     let Some(length) = cycle(&signatures, window) else { return Finding::None };
     let names: Vec<&str> = calls[calls.len() - length..].iter().map(|call| call.name).collect();
     let what = format!("the last {window} tool calls repeat {} without end", names.join(", "));
@@ -59,14 +64,14 @@ pub(super) fn look(after_task: &[Message], window: usize) -> Finding {
 }
 
 /// A call of a tool and what it answered: the same command with another output is no circle.
-struct Call<'a> {
+struct AnsweredCall<'a> {
     id: &'a str,
     name: &'a str,
     arguments: &'a Value,
     answer: Option<&'a str>,
 }
 
-impl Call<'_> {
+impl AnsweredCall<'_> {
     fn signature(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.name, self.arguments.to_string(), self.answer).hash(&mut hasher);
@@ -106,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_calls_count_and_a_window_of_ten_leaves_one_out_for_three() {
+    fn only_the_newest_calls_are_checked_for_loops() {
         let mut calls = vec![7; 30];
         calls.push(8);
         assert_eq!(cycle(&calls, 10), None);
@@ -127,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn another_answer_is_no_circle() {
+    fn a_different_answer_is_not_a_loop() {
         let waits: Vec<Message> = (0..30).flat_map(|n| answered(1, &format!("{n} of 30 done"))).collect();
         assert_eq!(look(&waits, 10), Finding::None);
     }
 
     #[test]
-    fn an_agent_is_told_once_and_then_stuck() {
+    fn a_loop_is_warned_about_once_then_fails() {
         let mut messages: Vec<Message> = Vec::new();
         for _ in 0..9 {
             messages.extend(turn(1));

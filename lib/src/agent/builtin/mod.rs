@@ -1,5 +1,5 @@
-//! The built-in agent: a model, six tools and a loop. Its messages are its whole state, so it goes on after any turn
-//! as if nothing had happened.
+//! The built-in agent: a model, six tools and a loop. Its messages are its whole state, so it resumes after any turn as
+//! if nothing had happened.
 
 mod ask;
 mod context;
@@ -16,29 +16,30 @@ use std::path::PathBuf;
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::ask::{Aside, Asked, Asker};
+use self::ask::{AskOutcome, Asker, FailedTries};
 use self::jail::Jail;
 use self::loops::Finding;
-use self::tools::{Answer, Shell, Toolbox, Wrote};
-use super::cli::Billed;
+use self::tools::{Shell, ToolAnswer, Toolbox, Wrote};
+use super::cli::Billing;
 use super::intent::intent_of;
-use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
+use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config;
 use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
-    Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
+    Answered, Message, ModelNames, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated,
+    uncounted,
 };
 use crate::process::{Cancel, Spawner};
 use crate::text::{counted, shorten};
 
-pub use limits::Limits;
+pub use limits::BuiltinLimits;
 
 /// An agent that is part of pleach.
 #[derive(Debug, Clone)]
 pub struct Builtin {
     provider: Provider,
     spawner: Spawner,
-    limits: Limits,
+    limits: BuiltinLimits,
     profile: Profile,
     /// Commands of the configuration that are tools.
     commands: Vec<config::ToolSettings>,
@@ -47,12 +48,12 @@ pub struct Builtin {
 impl Builtin {
     /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
-        let limits = Limits::of(&provider);
+        let limits = BuiltinLimits::of(&provider);
         Self { provider, spawner, limits, profile: Profile::default(), commands: Vec::new() }
     }
 
     /// The same with other limits.
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: BuiltinLimits) -> Self {
         Self { limits, ..self }
     }
 
@@ -68,7 +69,7 @@ impl Builtin {
 
     /// The names of its own tools.
     pub fn tool_names() -> Vec<String> {
-        tools::specs(&Limits::default(), &[]).into_iter().map(|tool| tool.name).collect()
+        tools::specs(&BuiltinLimits::default(), &[]).into_iter().map(|tool| tool.name).collect()
     }
 
     /// The model it asks when a node names this one; empty for the provider's usual one.
@@ -76,12 +77,12 @@ impl Builtin {
         asked.or(self.profile.model.as_deref()).unwrap_or_default().to_owned()
     }
 
-    /// How a run ends whose conversation ends with this message; none when it goes on.
-    fn end_of(&self, last: &Message) -> Option<Result<Reply, AgentError>> {
+    /// How a run ends whose conversation ends with this message; none when it continues.
+    fn end_of(&self, last: &Message) -> Option<Result<AgentReply, AgentError>> {
         if last.role != Role::Assistant || last.tool_calls().next().is_some() {
             return None;
         }
-        let reply = |end| Some(Ok(Reply::new(last.text(), end)));
+        let reply = |end| Some(Ok(AgentReply::new(last.text(), end)));
         match last.extra.get(CUT).and_then(|why| why.as_str()) {
             Some("length") => {
                 let more = match &self.provider {
@@ -122,12 +123,12 @@ impl Agent for Builtin {
     fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
         let Provider::Remote(remote) = &self.provider else { return None };
         let model = remote.model(&self.model(asked)).ok()?;
-        let pricing = remote.pricing(Named::asked(&model));
+        let pricing = remote.pricing(ModelNames::asked(&model));
         Some((model, pricing))
     }
 
     fn introduction(&self) -> Option<Introduction> {
-        // A script bills nobody, and a server that wants no key does not either.
+        // A script bills no account, and neither does a server without a key.
         let Provider::Remote(remote) = &self.provider else { return None };
         if remote.is_keyless() {
             return None;
@@ -138,7 +139,7 @@ impl Agent for Builtin {
             version: None,
             outdated: None,
             turns: None,
-            billed: Billed::Pleach(remote.key_name().to_owned()),
+            billed: Billing::Pleach(remote.key_name().to_owned()),
             other: None,
         })
     }
@@ -148,15 +149,15 @@ impl Agent for Builtin {
         mut job: Job,
         turns: &'a Turns,
         cancel: &'a Cancel,
-    ) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    ) -> BoxFuture<'a, Result<AgentReply, AgentError>> {
         Box::pin(async move {
-            // Nothing goes on from half an answer: it was asked for again.
+            // Half an answer is not continued: it was asked for again.
             job.history.retain(|message| message.failure().is_none());
             let last = job.history.last().filter(|_| job.continues);
             if let Some(end) = last.and_then(|last| self.end_of(last)) {
                 return end;
             }
-            Run::new(self, job)?.go_on(turns, cancel).await
+            Run::new(self, job)?.run_to_end(turns, cancel).await
         })
     }
 }
@@ -170,7 +171,7 @@ struct Run<'a> {
     /// Messages of the request that are not reported yet: the task, until the first turn.
     unreported: usize,
     /// Tries without a usable answer that are not reported yet.
-    aside: Aside,
+    tries_so_far: FailedTries,
     /// The user knows that calls count by their length.
     has_warned: bool,
     /// The newest call was too long, and room was made since.
@@ -179,9 +180,9 @@ struct Run<'a> {
 }
 
 /// What comes after a turn.
-enum Next {
+enum AfterTurn {
     Again,
-    End(Result<Reply, AgentError>),
+    End(Result<AgentReply, AgentError>),
 }
 
 impl<'a> Run<'a> {
@@ -234,24 +235,24 @@ impl<'a> Run<'a> {
             toolbox,
             request,
             unreported,
-            aside: Aside::default(),
+            tries_so_far: FailedTries::default(),
             has_warned: false,
             was_too_long: false,
             deadline,
         })
     }
 
-    async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn run_to_end(mut self, turns: &Turns, cancel: &Cancel) -> Result<AgentReply, AgentError> {
         loop {
-            if let Finding::Stuck(what) = self.circles() {
+            if let Finding::Stuck(what) = self.find_loop() {
                 return Err(AgentError::Terminal(format!("the agent is looping: {what}")));
             }
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
-            if self.share() >= context::FULL
+            if self.context_share() >= context::FULL
                 && let Some(room) = context::make_room(&self.request.messages, self.context() as f64)
-                && self.make_room(room, turns).await == Verdict::Stop
+                && self.make_room(room, turns).await == TurnVerdict::Stop
             {
                 return Ok(self.reply(End::Stopped));
             }
@@ -259,53 +260,53 @@ impl<'a> Run<'a> {
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
             let mut request =
                 Request { messages: context::sent(&self.request.messages), ..self.request.without_messages() };
-            let answered = match asker.ask(&mut request, &mut self.aside, cancel).await {
-                Ok(Asked::Answer(answered)) => *answered,
-                Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
-                Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
-                Ok(Asked::TooLong(why)) => {
+            let answered = match asker.ask(&mut request, &mut self.tries_so_far, cancel).await {
+                Ok(AskOutcome::Answer(answered)) => *answered,
+                Ok(AskOutcome::Unpaid) if self.report_tries(turns).await == TurnVerdict::Go => continue,
+                Ok(AskOutcome::Unpaid) => return Ok(self.reply(End::Stopped)),
+                Ok(AskOutcome::TooLong(why)) => {
                     // Nobody knows by how much: a half is worth a try, once.
                     let half = context::tokens(&self.request.messages) / 2.0;
                     let room = context::make_room(&self.request.messages, half).filter(|_| !self.was_too_long);
                     let Some(room) = room else {
-                        self.settle(turns).await;
+                        self.report_tries(turns).await;
                         return Err(AgentError::Terminal(why));
                     };
                     self.was_too_long = true;
                     match self.make_room(room, turns).await {
-                        Verdict::Go => continue,
-                        Verdict::Stop => return Ok(self.reply(End::Stopped)),
+                        TurnVerdict::Go => continue,
+                        TurnVerdict::Stop => return Ok(self.reply(End::Stopped)),
                     }
                 }
-                Ok(Asked::Stopped) => {
-                    self.settle(turns).await;
+                Ok(AskOutcome::Stopped) => {
+                    self.report_tries(turns).await;
                     return Ok(self.reply(End::Stopped));
                 }
                 Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
                 Err(error) => {
-                    self.settle(turns).await;
+                    self.report_tries(turns).await;
                     return Err(error);
                 }
             };
             let (turn, next) = self.take_turn(answered, cancel).await?;
             let verdict = turns.report(turn).await;
             match next {
-                Next::End(end) => return end,
-                Next::Again if verdict == Verdict::Stop => return Ok(self.reply(End::Stopped)),
-                Next::Again if self.timed_out() => {
+                AfterTurn::End(end) => return end,
+                AfterTurn::Again if verdict == TurnVerdict::Stop => return Ok(self.reply(End::Stopped)),
+                AfterTurn::Again if self.timed_out() => {
                     let limit = self.job.timeout.unwrap_or_default();
                     return Err(AgentError::TimedOut(format!("the agent was not done after {limit:?}")));
                 }
-                Next::Again => {}
+                AfterTurn::Again => {}
             }
         }
     }
 
     /// Reports what was spent without an answer, if anything was, as a turn without one.
-    async fn settle(&mut self, turns: &Turns) -> Verdict {
-        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+    async fn report_tries(&mut self, turns: &Turns) -> TurnVerdict {
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         if calls.is_empty() && messages.is_empty() {
-            return Verdict::Go;
+            return TurnVerdict::Go;
         }
         let turn = Turn {
             messages: self.new_messages(messages),
@@ -320,16 +321,16 @@ impl<'a> Run<'a> {
     }
 
     /// Makes room in the conversation, as a turn of its own.
-    async fn make_room(&mut self, (mark, count): (Message, usize), turns: &Turns) -> Verdict {
+    async fn make_room(&mut self, (mark, count): (Message, usize), turns: &Turns) -> TurnVerdict {
         let outputs = counted(count as u64, "old tool output");
         let warning = WarningCode::OutputsElided.with(format!(
             "the conversation filled about {:.0} % of the {} tokens of context in use; {outputs} elided",
-            self.share() * 100.0,
+            self.context_share() * 100.0,
             self.context()
         ));
         self.request.messages.push(mark);
         self.unreported += 1;
-        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         let turn = Turn {
             messages: self.new_messages(messages),
             side_calls: calls,
@@ -350,12 +351,12 @@ impl<'a> Run<'a> {
     }
 
     /// Which share of them the conversation fills, about.
-    fn share(&self) -> f64 {
+    fn context_share(&self) -> f64 {
         let system = self.request.system.chars().count() as f64 / 4.0;
         (system + context::tokens(&self.request.messages)) / self.context() as f64
     }
 
-    /// The messages that are not reported yet: the task, what tries brought that were no answer, and what came after.
+    /// The messages that are not reported yet: the task, partial answers of failed tries, and what came after.
     fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
         let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let mut messages = self.request.messages[first..].to_vec();
@@ -376,12 +377,12 @@ impl<'a> Run<'a> {
         &mut self,
         Answered { response, estimated }: Answered,
         cancel: &Cancel,
-    ) -> Result<(Turn, Next), AgentError> {
+    ) -> Result<(Turn, AfterTurn), AgentError> {
         let before = self.request.messages.len();
         self.was_too_long = false;
         let mut warnings = self.context_warning();
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
-        let named = Named { asked: &self.request.model, answered: &response.model };
+        let named = ModelNames { asked: &self.request.model, answered: &response.model };
         let cost_usd = self.agent.provider.cost(named, &response.usage);
         let price_is_estimated = self.agent.provider.pricing(named) == Pricing::Estimated;
         if price_is_estimated && self.after_task().next().is_none() {
@@ -396,22 +397,22 @@ impl<'a> Run<'a> {
         });
         let (tool_calls, results, writes) = self.run_tools(&message, cut, cancel).await?;
         let intent = intent_of(&message.text(), &tool_calls);
-        let mut next = self.agent.end_of(&message).map_or(Next::Again, Next::End);
+        let mut next = self.agent.end_of(&message).map_or(AfterTurn::Again, AfterTurn::End);
         self.request.messages.push(message);
         if !results.is_empty() {
             self.request.messages.push(Message::new(Role::Tool, results));
         }
-        if let Finding::Steer(remark) = self.circles() {
+        if let Finding::Steer(remark) = self.find_loop() {
             self.request.messages.push(Message::steering(remark));
         }
         for remark in self.job.steering.take() {
             self.request.messages.push(Message::steering(remark));
-            if matches!(next, Next::End(Ok(Reply { end: End::Done, .. }))) {
-                next = Next::Again;
+            if matches!(next, AfterTurn::End(Ok(AgentReply { end: End::Done, .. }))) {
+                next = AfterTurn::Again;
             }
         }
         self.unreported += self.request.messages.len() - before;
-        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        let FailedTries { calls, messages } = std::mem::take(&mut self.tries_so_far);
         let turn = Turn {
             messages: self.new_messages(messages),
             tool_calls,
@@ -448,15 +449,17 @@ impl<'a> Run<'a> {
                 return Err(AgentError::Cancelled);
             }
             let answer = if !self.job.tools {
-                Answer::error("there are no tools in this step")
+                ToolAnswer::error("there are no tools in this step")
             } else if !self.agent.may_use(name) {
-                Answer::error(format!("the tool `{name}` is not for you; use those you were given"))
+                ToolAnswer::error(format!("the tool `{name}` is not for you; use those you were given"))
             } else if let Some((_, why)) = cut.as_ref().filter(|(cut, _)| cut == id) {
-                Answer::error(why)
+                ToolAnswer::error(why)
             } else if index >= most {
-                Answer::error(format!("not run: one answer may ask for {most} tools at most; ask for the rest again"))
+                ToolAnswer::error(format!(
+                    "not run: one answer may ask for {most} tools at most; ask for the rest again"
+                ))
             } else if self.timed_out() {
-                Answer::error("not run: the time for this task is up")
+                ToolAnswer::error("not run: the time for this task is up")
             } else {
                 self.toolbox.run(name, arguments, cancel).await
             };
@@ -477,7 +480,7 @@ impl<'a> Run<'a> {
         Ok((calls, results, writes))
     }
 
-    fn circles(&self) -> Finding {
+    fn find_loop(&self) -> Finding {
         let messages = &self.request.messages;
         let task = messages.iter().rposition(Message::is_prompt).unwrap_or_default();
         loops::look(&messages[task..], self.agent.limits.loop_window)
@@ -489,7 +492,7 @@ impl<'a> Run<'a> {
         answers.filter(|message| message.role == Role::Assistant)
     }
 
-    fn limit_reached(&self) -> Option<Reply> {
+    fn limit_reached(&self) -> Option<AgentReply> {
         let limits = &self.agent.limits;
         let turns = self.after_task().count();
         let rounds = self.after_task().filter(|message| message.tool_calls().next().is_some()).count();
@@ -503,8 +506,8 @@ impl<'a> Run<'a> {
         Some(self.reply(End::Limit(why)))
     }
 
-    fn reply(&self, end: End) -> Reply {
-        Reply::new(self.after_task().next().map(Message::text).unwrap_or_default(), end)
+    fn reply(&self, end: End) -> AgentReply {
+        AgentReply::new(self.after_task().next().map(Message::text).unwrap_or_default(), end)
     }
 
     fn timed_out(&self) -> bool {
@@ -513,12 +516,14 @@ impl<'a> Run<'a> {
 
     /// A word to the user when the conversation comes near to what the model can take and no room can be made.
     fn context_warning(&self) -> Vec<Warning> {
-        let (share, most) = (self.share(), self.context());
-        if share < context::FULL {
+        let (context_share, most) = (self.context_share(), self.context());
+        if context_share < context::FULL {
             return Vec::new();
         }
-        let text =
-            format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0);
+        let text = format!(
+            "the conversation fills about {:.0} % of the model's context of {most} tokens",
+            context_share * 100.0
+        );
         vec![WarningCode::ContextFull.with(text)]
     }
 }
@@ -539,8 +544,8 @@ fn mark_cut(message: &mut Message, stop: &Stop) {
 /// How much is kept of a call that was cut off: enough to know it again.
 const CUT_ARGUMENTS: usize = 500;
 
-/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as servers
-/// want it.
+/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as
+/// servers want it.
 fn cut_call(message: &mut Message) -> Option<String> {
     let Some(Part::ToolCall { id, arguments, .. }) = message.content.last_mut() else { return None };
     if !arguments.is_object() {

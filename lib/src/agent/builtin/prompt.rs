@@ -1,20 +1,20 @@
-//! What the built-in agent is told before its task. What is the same for every agent of a run comes first, so that servers
+//! The system prompt of the built-in agent. What is the same for every agent of a run comes first, so that servers
 //! which remember prompts know it again; what is about one step goes with its task.
 
 use std::path::Path;
 
-use super::Limits;
+use super::BuiltinLimits;
 use super::jail::Jail;
 use crate::agent::{Job, Profile, bounds};
 
 /// Files with a project's own rules, in the order they are read in each directory.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// How many bytes of them are told.
+/// How many bytes of them are included.
 const BUDGET: usize = 32 << 10;
 
 /// The system prompt of a job, and how much of it is the same for every agent of the run, in bytes.
-pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile) -> (String, usize) {
+pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &Profile) -> (String, usize) {
     let mut text =
         "You are a software engineer working on one step of a pipeline. Nobody watches and nobody can answer a \
          question: decide yourself, do the task as far as it goes, and end with a short account of what you did and \
@@ -24,7 +24,7 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile)
         text.push_str(&rules(limits));
     }
     if let Some(sandbox) = job.sandbox.as_ref().filter(|_| job.tools) {
-        text.push_str(&format!("\n# Sandbox\n{}\n", bounds::told(sandbox)));
+        text.push_str(&format!("\n# Sandbox\n{}\n", bounds::describe(sandbox)));
     }
     let project = project_rules(jail);
     if !project.is_empty() {
@@ -32,11 +32,11 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile)
         text.push_str(&project);
     }
     let shared = text.len();
-    text.push_str(&profile.told());
+    text.push_str(&profile.text());
     (text, shared)
 }
 
-/// What is told about the step a task belongs to.
+/// The description of the step a task belongs to.
 pub(super) fn about(job: &Job) -> String {
     let node = format!("This is step `{}` of the pipeline.", job.node);
     if !job.tools {
@@ -46,7 +46,7 @@ pub(super) fn about(job: &Job) -> String {
     format!("{node} You work in `{cwd}`. An outcome other than success goes to `{status}`.")
 }
 
-fn rules(limits: &Limits) -> String {
+fn rules(limits: &BuiltinLimits) -> String {
     format!(
         "
 # Working directory
@@ -121,14 +121,14 @@ mod tests {
         job.cwd = dir.path().join(start);
         change(&mut job);
         let jail = Jail::new(&job.root, &job.cwd, None).unwrap();
-        let (system, shared) = system(&job, &jail, &Limits::default(), &Profile::default());
+        let (system, shared) = system(&job, &jail, &BuiltinLimits::default(), &Profile::default());
         assert_eq!(shared, system.len());
         assert!(!system.contains(dir.path().to_str().unwrap()) && !system.contains("implement"), "{system}");
         format!("{}\n{system}", about(&job))
     }
 
     #[test]
-    fn the_agent_knows_its_place_bounds_and_where_to_leave_its_outcome() {
+    fn the_prompt_names_directory_sandbox_and_status_file() {
         let dir = TempDir::new().unwrap();
         let text = told(&dir, ".", |_| {});
         for fact in [

@@ -2,7 +2,7 @@
 
 /// Which part of a long text stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keep {
+enum KeptPart {
     /// The beginning and the end.
     HeadTail,
     /// The end.
@@ -13,19 +13,19 @@ enum Keep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bound {
     chars: usize,
-    keep: Keep,
+    keep: KeptPart,
     lines: Option<usize>,
 }
 
 fn bound(tool: &str) -> Bound {
     let (chars, keep, lines) = match tool {
-        "read_file" => (50_000, Keep::HeadTail, None),
-        "shell" => (30_000, Keep::HeadTail, Some(256)),
-        "grep" => (20_000, Keep::Tail, Some(200)),
-        "glob" => (20_000, Keep::Tail, Some(500)),
-        "edit_file" => (10_000, Keep::Tail, None),
-        "write_file" => (1_000, Keep::Tail, None),
-        _ => (10_000, Keep::HeadTail, Some(256)),
+        "read_file" => (50_000, KeptPart::HeadTail, None),
+        "shell" => (30_000, KeptPart::HeadTail, Some(256)),
+        "grep" => (20_000, KeptPart::Tail, Some(200)),
+        "glob" => (20_000, KeptPart::Tail, Some(500)),
+        "edit_file" => (10_000, KeptPart::Tail, None),
+        "write_file" => (1_000, KeptPart::Tail, None),
+        _ => (10_000, KeptPart::HeadTail, Some(256)),
     };
     Bound { chars, keep, lines }
 }
@@ -40,7 +40,7 @@ pub(super) fn truncate(tool: &str, text: String) -> String {
     }
 }
 
-fn cut_chars(text: String, limit: usize, keep: Keep) -> String {
+fn cut_chars(text: String, limit: usize, keep: KeptPart) -> String {
     // Bytes are never fewer than characters, so most texts need no count.
     if text.len() <= limit {
         return text;
@@ -52,12 +52,12 @@ fn cut_chars(text: String, limit: usize, keep: Keep) -> String {
     let removed = count - limit;
     let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     match keep {
-        Keep::HeadTail => {
+        KeptPart::HeadTail => {
             let head = limit / 2;
             let (head, tail) = (&text[..at(head)], &text[at(head + removed)..]);
             format!("{head}\n\n{}\n\n{tail}", marker(&format!("{removed} characters in the middle are missing.")))
         }
-        Keep::Tail => {
+        KeptPart::Tail => {
             let tail = &text[at(removed)..];
             format!("{}\n\n{tail}", marker(&format!("The first {removed} characters are missing.")))
         }

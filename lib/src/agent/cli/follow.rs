@@ -1,45 +1,46 @@
-//! A program while it works: what it says is taken in, its turns are reported, and it is ended when it must.
+//! Follows a program while it works: reads its stream, reports its turns, and ends it on a stop.
 
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::gather::Gathered;
-use super::hooks::{Listener, Waiting};
-use super::parser::{Heard, Reader};
-use super::{CliAgent, Ran};
-use crate::agent::{AgentError, Job, Turns, Verdict};
+use super::agent::CliAgent;
+use super::hooks::{HookListener, WaitingHook};
+use super::outcome::ProgramRun;
+use super::parser::{StreamEvent, StreamReader};
+use super::transcript::Transcript;
+use crate::agent::{AgentError, Job, TurnVerdict, Turns};
 use crate::config::TurnMode;
 use crate::process::{Cancel, Canceller, Command, Stream};
 
 /// How long the stream may lag behind a hook that tells of the same tools.
 const LAG: Duration = Duration::from_secs(5);
 
-/// One run of the program while it goes on.
-pub(super) struct Following<'a> {
+/// A run of the program.
+pub(super) struct StreamFollower<'a> {
     pub agent: &'a CliAgent,
     pub job: &'a Job,
-    pub listener: Option<Listener>,
-    pub gathered: Gathered,
+    pub listener: Option<HookListener>,
+    pub transcript: Transcript,
     pub turns: &'a Turns,
     pub stopped: bool,
 }
 
-impl Following<'_> {
+impl StreamFollower<'_> {
     /// Follows the program to its end.
     pub(super) async fn follow(
         mut self,
         command: Command,
-        mut reader: Reader,
+        mut reader: StreamReader,
         cancel: &Cancel,
-    ) -> Result<Ran, AgentError> {
-        let (sender, mut heard) = mpsc::unbounded_channel();
+    ) -> Result<ProgramRun, AgentError> {
+        let (sender, mut events) = mpsc::unbounded_channel();
         let (canceller, own) = Cancel::new();
         let output = {
             let mut on_output = |stream: Stream, bytes: &[u8]| {
                 if stream == Stream::Stdout {
                     // The other end is in this function.
-                    reader.feed(bytes).into_iter().for_each(|heard| drop(sender.send(heard)));
+                    reader.feed(bytes).into_iter().for_each(|events| drop(sender.send(events)));
                 }
             };
             let agent = self.agent;
@@ -49,7 +50,7 @@ impl Following<'_> {
             loop {
                 tokio::select! {
                     biased;
-                    Some(next) = heard.recv() => self.hear(next, &canceller).await,
+                    Some(next) = events.recv() => self.take(next, &canceller).await,
                     () = cancel.killed(), if !killed => {
                         killed = true;
                         canceller.kill();
@@ -59,10 +60,10 @@ impl Following<'_> {
                         let mut lag = Box::pin(tokio::time::sleep(LAG));
                         let tools = waiting.tools();
                         let mut ended = None;
-                        while waiting.is_of_agent() && !self.gathered.knows(&tools) && ended.is_none() {
+                        while waiting.is_of_agent() && !self.transcript.knows(&tools) && ended.is_none() {
                             tokio::select! {
                                 biased;
-                                Some(next) = heard.recv() => self.gathered.hear(next),
+                                Some(next) = events.recv() => self.transcript.push(next),
                                 () = &mut lag => break,
                                 output = &mut running => ended = Some(output),
                             }
@@ -77,40 +78,40 @@ impl Following<'_> {
             }
         };
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
-        while let Ok(next) = heard.try_recv() {
-            self.hear(next, &canceller).await;
+        while let Ok(next) = events.try_recv() {
+            self.take(next, &canceller).await;
         }
         for next in reader.finish() {
-            self.gathered.hear(next);
+            self.transcript.push(next);
         }
-        let (gathered, stopped) = (self.gathered, self.stopped);
-        Ok(Ran { output, gathered, stopped, undone: None, given_up: None, unanswered: None })
+        let (transcript, stopped) = (self.transcript, self.stopped);
+        Ok(ProgramRun { output, transcript, stopped, undone: None, given_up: None, unanswered: None })
     }
 
-    async fn hear(&mut self, heard: Heard, canceller: &Canceller) {
-        self.gathered.hear(heard);
-        if self.agent.turns == TurnMode::Stream && self.gathered.has_turn() {
+    async fn take(&mut self, event: StreamEvent, canceller: &Canceller) {
+        self.transcript.push(event);
+        if self.agent.turns == TurnMode::Stream && self.transcript.has_turn() {
             self.report(canceller).await;
         }
     }
 
-    async fn hook(&mut self, waiting: Waiting, canceller: &Canceller) {
-        // The last words of an agent wait for its end; tools nobody told of are a turn of their own.
-        let is_turn = !waiting.is_end() || self.gathered.has_turn();
+    async fn hook(&mut self, waiting: WaitingHook, canceller: &Canceller) {
+        // The last words of an agent wait for its end; tools missing from the stream are a turn of their own.
+        let is_turn = !waiting.is_end() || self.transcript.has_turn();
         if !waiting.is_of_agent() || !is_turn {
             return waiting.answer(true).await;
         }
         let verdict = self.report(canceller).await;
-        waiting.answer(verdict == Verdict::Go).await;
+        waiting.answer(verdict == TurnVerdict::Go).await;
     }
 
-    /// Reports a turn that is over. On a stop the program is ended: what it does from here on is nobody's wish.
-    async fn report(&mut self, canceller: &Canceller) -> Verdict {
+    /// Reports a turn that is over. On a stop the program is ended: its further work is not wanted.
+    async fn report(&mut self, canceller: &Canceller) -> TurnVerdict {
         let Self { agent, job, .. } = self;
-        let turn = self.gathered.turn(|model, usage| agent.price(job, model, usage));
-        let turn = self.agent.told(self.job, turn, &self.gathered);
+        let turn = self.transcript.turn(|model, usage| agent.price(job, model, usage));
+        let turn = self.agent.with_common_fields(self.job, turn, &self.transcript);
         let verdict = self.turns.report(turn).await;
-        if verdict == Verdict::Stop {
+        if verdict == TurnVerdict::Stop {
             self.stopped = true;
             canceller.kill();
         }
@@ -119,7 +120,7 @@ impl Following<'_> {
 }
 
 /// The next hook that waits, where hooks are listened to.
-async fn next_hook(listener: Option<&mut Listener>) -> Waiting {
+async fn next_hook(listener: Option<&mut HookListener>) -> WaitingHook {
     match listener {
         Some(listener) => listener.next().await,
         None => std::future::pending().await,

@@ -1,8 +1,8 @@
-//! Hooks of an agent that wait until a turn is committed: the hook is pleach itself, which asks the pleach that runs the
-//! agent over a socket and waits for its answer.
+//! Hooks of an agent that wait until a turn is committed: the hook is pleach itself, which asks the pleach that runs
+//! the agent over a socket and waits for its answer.
 //!
-//! The socket lies in a directory whose path may be longer than a socket's name can be, so both ends reach it through the
-//! directory's descriptor.
+//! The socket lies in a directory whose path may be longer than a socket's name can be, so both ends reach it through
+//! the directory's descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
@@ -22,26 +22,26 @@ use tokio::task::{AbortHandle, JoinSet};
 /// What an agent's hook tells at most.
 const LONGEST: u64 = 64 << 20;
 
-/// How long a hook may take to say what it was told: it has that before it connects, or gets it at once.
+/// How long a hook may take to send its input: it has that before it connects, or gets it at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hooks are listened to.
 #[derive(Debug)]
-pub struct Listener {
-    waiting: mpsc::UnboundedReceiver<Waiting>,
+pub struct HookListener {
+    waiting: mpsc::UnboundedReceiver<WaitingHook>,
     accepting: AbortHandle,
     path: PathBuf,
 }
 
 /// A hook that waits.
 #[derive(Debug)]
-pub struct Waiting {
-    /// What the agent told it.
+pub struct WaitingHook {
+    /// What the agent sent it.
     pub event: Value,
     stream: tokio::net::UnixStream,
 }
 
-impl Listener {
+impl HookListener {
     /// Listens in a directory of the session's agents.
     pub fn open(home: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
@@ -63,7 +63,7 @@ impl Listener {
     }
 
     /// The next hook that waits. Waiting for it may be given up at any time.
-    pub async fn next(&mut self) -> Waiting {
+    pub async fn next(&mut self) -> WaitingHook {
         match self.waiting.recv().await {
             Some(waiting) => waiting,
             // Nobody accepts any more, so no hook comes.
@@ -72,8 +72,8 @@ impl Listener {
     }
 }
 
-/// Takes in what hooks say, each by itself: one that is slow to speak holds up no other. What cannot be read is let go.
-async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<Waiting>) {
+/// Reads the input of each hook by itself: a slow one blocks no other. What cannot be read is let go.
+async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHook>) {
     let mut reading = JoinSet::new();
     loop {
         while reading.try_join_next().is_some() {}
@@ -88,20 +88,20 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<Waiting>)
         let waiting = waiting.clone();
         reading.spawn(async move {
             if let Ok(Some(said)) = tokio::time::timeout(PATIENCE, read(stream)).await {
-                // Nobody listens any more, so nobody waits for an answer.
+                // The listener is gone, so no answer is awaited.
                 let _ = waiting.send(said);
             }
         });
     }
 }
 
-async fn read(mut stream: tokio::net::UnixStream) -> Option<Waiting> {
+async fn read(mut stream: tokio::net::UnixStream) -> Option<WaitingHook> {
     let mut told = Vec::new();
     (&mut stream).take(LONGEST).read_to_end(&mut told).await.ok()?;
-    Some(Waiting { event: serde_json::from_slice(&told).ok()?, stream })
+    Some(WaitingHook { event: serde_json::from_slice(&told).ok()?, stream })
 }
 
-impl Drop for Listener {
+impl Drop for HookListener {
     fn drop(&mut self) {
         self.accepting.abort();
         // The directory goes with the session in any case.
@@ -109,7 +109,7 @@ impl Drop for Listener {
     }
 }
 
-impl Waiting {
+impl WaitingHook {
     /// The tools whose end the hook tells of, by the ids of their calls.
     pub fn tools(&self) -> Vec<String> {
         let calls = self.event.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
@@ -126,7 +126,7 @@ impl Waiting {
         self.event.get("hook_event_name").and_then(Value::as_str) == Some("Stop")
     }
 
-    /// Lets the agent go on, or not.
+    /// Lets the agent continue, or not.
     pub async fn answer(mut self, go_on: bool) {
         let answer = match go_on {
             true => json!({}),
@@ -165,7 +165,7 @@ pub fn hook_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match passed_on() {
         Ok(()) => ExitCode::SUCCESS,
-        // The agent goes on; the turn is committed with the next one.
+        // The agent continues; the turn is committed with the next one.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -175,10 +175,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_hook_waits_for_its_answer_also_in_a_deep_directory() {
+    async fn a_hook_waits_for_its_answer_in_a_deep_directory() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("d".repeat(120)).join("e".repeat(120));
-        let mut listener = Listener::open(&home).unwrap();
+        let mut listener = HookListener::open(&home).unwrap();
         let path = listener.path.clone();
         let settings = listener.settings(&["/opt/a b/pleach".into(), "__hook".into()]);
         let parsed: Value = serde_json::from_str(&settings).unwrap();
@@ -201,9 +201,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_that_says_nothing_holds_up_no_other() {
+    async fn a_silent_hook_does_not_block_others() {
         let dir = tempfile::tempdir().unwrap();
-        let mut listener = Listener::open(dir.path()).unwrap();
+        let mut listener = HookListener::open(dir.path()).unwrap();
         let silent = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
         let mut other = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
         other.write_all(br#"{"hook_event_name":"Stop"}"#).await.unwrap();

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::CliAgent;
-use super::route::{self, Endpoint, Variables, Way};
+use super::agent::CliAgent;
+use super::gateway_setup::{self, GatewayEndpoint, GatewaySetup, Variables};
+use super::separate_home;
 use super::template::Values;
-use crate::agent::driven::WAS_INTERRUPTED;
-use crate::agent::signs::{IDLE, signs};
+use crate::agent::gateway_run::WAS_INTERRUPTED;
+use crate::agent::liveness::{IDLE, signs_of_life};
 use crate::agent::{AgentError, Job, bounds};
-use crate::config::{AgentStdin, ProviderName, TurnMode};
+use crate::config::AgentStdin;
 use crate::confined_fs::ConfinedDir;
-use crate::llm::Unusable;
 use crate::process::{Command, Limits, Sandbox, Stdin};
 
 /// How much of what an agent says is kept beside what is understood of it.
@@ -21,47 +21,54 @@ const OUTPUT: usize = 1 << 20;
 
 /// What differs from one start to the next.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Start<'a> {
-    /// The conversation to go on with.
+pub(super) struct LaunchOptions<'a> {
+    /// The conversation to resume.
     pub session: Option<&'a str>,
     /// The settings with the hooks.
     pub hooks: Option<&'a str>,
     /// The gateway it is to go through.
-    pub endpoint: Option<&'a Endpoint>,
-    /// What it may touch, see [`CliAgent::bounds`].
+    pub endpoint: Option<&'a GatewayEndpoint>,
+    /// What it may touch, see [`Launch::bounds`].
     pub bounds: Option<&'a Arc<Sandbox>>,
 }
 
-impl CliAgent {
-    /// What the agent is asked. One that goes on with a conversation has heard the task already.
-    pub(super) fn prompt(&self, job: &Job, goes_on: bool, bounds: Option<&Arc<Sandbox>>) -> String {
-        let epilogue = self.epilogue(job, bounds.map(Arc::as_ref));
-        if goes_on && job.continues {
+/// An agent that is started for a job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub agent: &'a CliAgent,
+    pub job: &'a Job,
+}
+
+impl<'a> Launch<'a> {
+    /// The prompt. An agent that resumes a conversation has the task already.
+    pub(super) fn prompt(&self, goes_on: bool, bounds: Option<&Arc<Sandbox>>) -> String {
+        let epilogue = self.epilogue(bounds.map(Arc::as_ref));
+        if goes_on && self.job.continues {
             return format!(
                 "{WAS_INTERRUPTED} The files are now as they were after your last \
                  recorded step: changes you made after it are gone. Look at them, go on with the task, and end with a \
                  short account of what you did and what is left.{epilogue}"
             );
         }
-        let told = self.profile.told();
+        let told = self.agent.profile.text();
         let told = if told.is_empty() { String::new() } else { format!("{}\n\n", told.trim()) };
-        format!("{told}{}{epilogue}", job.prompt)
+        format!("{told}{}{epilogue}", self.job.prompt)
     }
 
-    /// What it is told after its task.
-    fn epilogue(&self, job: &Job, bounds: Option<&Sandbox>) -> String {
+    /// The end of its prompt.
+    fn epilogue(&self, bounds: Option<&Sandbox>) -> String {
         match bounds {
-            _ if !self.settings.is_command => epilogue(job, bounds),
-            Some(sandbox) => format!("\n\n{}", bounds::told(sandbox)),
+            _ if !self.agent.settings.is_command => epilogue(self.job, bounds),
+            Some(sandbox) => format!("\n\n{}", bounds::describe(sandbox)),
             None => String::new(),
         }
     }
 
     /// The command that starts the agent.
-    pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<Command, AgentError> {
+    pub(super) fn command(&self, prompt: &str, start: LaunchOptions<'_>) -> Result<Command, AgentError> {
         let failed = |why: String| AgentError::Terminal(why);
-        let preset = &self.preset;
-        if !job.tools && !preset.can_go_without_tools(self.settings.is_command) {
+        let preset = &self.agent.preset;
+        if !self.job.tools && !preset.can_go_without_tools(self.agent.settings.is_command) {
             return Err(failed(format!(
                 "{} cannot be kept from its tools, which `tools=false` asks for; let another agent run the node",
                 preset.title
@@ -73,7 +80,7 @@ impl CliAgent {
         };
         let mut values = Values::default();
         values.set("prompt", Some(prompt));
-        let model = self.model(job);
+        let model = self.agent.model(self.job);
         // A name of pleach's own leads to the gateway, for programs that know models by their provider.
         let routed = start.endpoint.and(preset.gateway.model.as_ref());
         values.set(
@@ -84,26 +91,27 @@ impl CliAgent {
             },
         );
         values.set("base_url", start.endpoint.map(|endpoint| endpoint.address.as_str()));
-        values.set("effort", job.effort.clone());
-        values.set("cwd", Some(job.cwd.display().to_string()));
+        values.set("effort", self.job.effort.clone());
+        values.set("cwd", Some(self.job.cwd.display().to_string()));
         values.set("session", start.session);
-        values.set("permission_mode", self.settings.permission_mode.clone());
+        values.set("permission_mode", self.agent.settings.permission_mode.clone());
         values.set("hooks", start.hooks);
-        let tools = Some(&self.settings.tools).filter(|tools| !tools.is_empty() && job.tools);
+        let tools = Some(&self.agent.settings.tools).filter(|tools| !tools.is_empty() && self.job.tools);
         values.set("tools", tools.map(|tools| preset.tools_in_a_word(tools)));
-        let needs_file = template.iter().chain(&self.settings.args).any(|word| word.contains("{prompt_file}"));
+        let needs_file = template.iter().chain(&self.agent.settings.args).any(|word| word.contains("{prompt_file}"));
         if needs_file {
-            let file = prompt_file(&job.status_file, prompt).map_err(|error| {
+            let file = prompt_file(&self.job.status_file, prompt).map_err(|error| {
                 AgentError::Transient(format!("cannot write the task to a file for the agent: {error}"))
             })?;
             values.set("prompt_file", Some(file.display().to_string()));
         }
         let mut template: Vec<String> = template.clone();
         if let Some(at) = template.iter().position(|word| word == "{permissions}") {
-            template.splice(at..=at, self.permissions(job).iter().cloned());
+            template.splice(at..=at, self.permissions().iter().cloned());
         }
         let more = tools.iter().flat_map(|_| &preset.tools.args).chain(start.hooks.iter().flat_map(|_| &preset.hooks));
-        let more = more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.settings.args);
+        let more =
+            more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.agent.settings.args);
         let more: Vec<String> = more.cloned().collect();
         let filled = |template: &[String]| values.words(template).map_err(|error| failed(error.to_string()));
         let (mut words, more) = (filled(&template)?, filled(&more)?);
@@ -111,115 +119,87 @@ impl CliAgent {
         let end = words.len() - usize::from(words.last().is_some_and(|word| word == "-"));
         words.splice(end..end, more);
         let mut command = Command::new(
-            std::iter::once(self.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
-            job.cwd.clone(),
+            std::iter::once(self.agent.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
+            self.job.cwd.clone(),
         );
-        command.env = self.variables(job, start.endpoint)?;
+        command.env = self.variables(start.endpoint)?;
         command.sandbox = start.bounds.cloned();
         command.stdin = match preset.stdin {
             AgentStdin::None => Stdin::Null,
             AgentStdin::Prompt => Stdin::Bytes(prompt.as_bytes().to_vec()),
         };
-        let own = self.settings.timeout.map(Duration::from_secs);
+        let own = self.agent.settings.timeout.map(Duration::from_secs);
         command.limits = Limits {
-            wall: [own, job.timeout].into_iter().flatten().min(),
-            idle: Some(self.settings.idle_timeout.map_or(IDLE, Duration::from_secs)),
+            wall: [own, self.job.timeout].into_iter().flatten().min(),
+            idle: Some(self.agent.settings.idle_timeout.map_or(IDLE, Duration::from_secs)),
             output: OUTPUT,
             ..Limits::default()
         };
-        command.signs = Some(signs(&job.root, None));
-        command.locks = job.locks.clone();
+        command.signs = Some(signs_of_life(&self.job.root, None));
+        command.locks = self.job.locks.clone();
         Ok(command)
     }
 
     /// What the agent may do without asking, as arguments.
-    fn permissions(&self, job: &Job) -> &[String] {
-        let permissions = &self.preset.permissions;
-        if !job.tools {
+    fn permissions(&self) -> &'a [String] {
+        let permissions = &self.agent.preset.permissions;
+        if !self.job.tools {
             &permissions.no_tools
-        } else if self.settings.permission_mode.is_some() {
+        } else if self.agent.settings.permission_mode.is_some() {
             &permissions.given
-        } else if job.sandbox.is_some() {
+        } else if self.job.sandbox.is_some() {
             &permissions.bounded
         } else {
             &permissions.usual
         }
     }
 
-    fn variables(&self, job: &Job, endpoint: Option<&Endpoint>) -> Result<Variables, AgentError> {
-        let mut env = job.env.clone();
+    fn variables(&self, endpoint: Option<&GatewayEndpoint>) -> Result<Variables, AgentError> {
+        let mut env = self.job.env.clone();
         if endpoint.is_some() {
             // Where the node has a cache of its own, that goes over the user's.
-            env.splice(0..0, route::tools(&self.environment, |_| true));
+            env.splice(0..0, gateway_setup::tools(&self.agent.environment, |_| true));
         }
         // What lifts checks of the agent's own is only set where something else holds it.
-        let bounded = self.preset.bounded_env.iter().filter(|_| job.sandbox.is_some());
-        let own = self.preset.env.iter().chain(bounded);
+        let bounded = self.agent.preset.bounded_env.iter().filter(|_| self.job.sandbox.is_some());
+        let own = self.agent.preset.env.iter().chain(bounded);
         env.extend(own.map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))));
         if let Some(endpoint) = endpoint {
-            env.extend(self.way(job, endpoint).variables()?);
+            env.extend(self.gateway_setup(endpoint).variables()?);
             return Ok(env);
         }
         // Secrets are kept from what agents start, but its own key is what it works with.
-        let keys = self.preset.keys.iter().filter_map(|key| Some((key, self.environment.get_os(key)?)));
+        let keys = self.agent.preset.keys.iter().filter_map(|key| Some((key, self.agent.environment.get_os(key)?)));
         env.extend(keys.map(|(key, value)| (OsString::from(key), Some(value.to_owned()))));
-        env.extend(self.preset.move_apart(&self.environment, &job.home)?);
+        env.extend(separate_home::set_up(&self.agent.preset, &self.agent.environment, &self.job.home)?);
         Ok(env)
     }
 
     /// How it comes to its model through a gateway.
-    pub(super) fn way<'a>(&'a self, job: &'a Job, endpoint: &'a Endpoint) -> Way<'a> {
-        let Self { preset, environment, .. } = self;
-        Way { preset, environment, home: &job.home, model: self.model(job), endpoint }
+    pub(super) fn gateway_setup<'e>(&'e self, endpoint: &'e GatewayEndpoint) -> GatewaySetup<'e> {
+        let CliAgent { preset, environment, .. } = self.agent;
+        GatewaySetup { preset, environment, home: &self.job.home, model: self.agent.model(self.job), endpoint }
     }
 
     /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.
-    pub(super) fn bounds(&self, job: &Job, endpoint: Option<&Endpoint>) -> Option<Arc<Sandbox>> {
-        let sandbox = job.sandbox.as_ref()?;
+    pub(super) fn bounds(&self, endpoint: Option<&GatewayEndpoint>) -> Option<Arc<Sandbox>> {
+        let sandbox = self.job.sandbox.as_ref()?;
         Some(Arc::new(match endpoint {
-            Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
+            Some(endpoint) => sandbox.through(endpoint.port).with_write([self.job.home.clone()]),
             None => {
-                let open = self.preset.open_outside(&self.environment);
-                let sandbox = if self.settings.is_closed { (**sandbox).clone() } else { sandbox.with_network() };
-                sandbox.with_write(open.into_iter().chain([job.home.clone()]))
+                let open = separate_home::writable_paths(&self.agent.preset, &self.agent.environment);
+                let sandbox = if self.agent.settings.is_closed { (**sandbox).clone() } else { sandbox.with_network() };
+                sandbox.with_write(open.into_iter().chain([self.job.home.clone()]))
             }
         }))
     }
-
-    /// The model of a job, by the name its provider has for it.
-    pub(super) fn model(&self, job: &Job) -> Option<String> {
-        self.named_model(job.model.as_deref())
-    }
-
-    /// The model of a node that names this one.
-    pub(super) fn named_model(&self, asked: Option<&str>) -> Option<String> {
-        let asked = asked.or(self.profile.model.as_deref());
-        let needs_one = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
-        let asked = asked.or(needs_one.then_some("worker"))?;
-        Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
-    }
-
-    /// Whether a node that names this model, or none, can be worked on: a program that is told its model by pleach is never
-    /// told a tier that stands for none.
-    pub(super) fn knows_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
-        let is_told = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
-        self.named_model(asked).filter(|_| is_told).map_or(Ok(()), |model| is_no_tier(&model, &self.preset.provider))
-    }
 }
 
-/// Refuses a tier nobody has named a model for.
-pub(in crate::agent) fn is_no_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
-    match ["smart", "worker", "cheap"].contains(&model) {
-        true => Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() }),
-        false => Ok(()),
-    }
-}
-
-/// What every agent that works by itself is told after its task. `sandbox` is what holds the agent, which may be wider
-/// than what holds other work of the node.
+/// The end of the prompt of every agent that works by itself. `sandbox` is the agent's, which may be wider than what
+/// holds other work of the node.
 pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
     let bounds = match sandbox {
-        Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
+        Some(sandbox) if job.tools => format!(" {}", bounds::describe(sandbox)),
         _ => String::new(),
     };
     let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
@@ -232,7 +212,7 @@ pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String
     )
 }
 
-/// Writes the task beside the status file, outside the working copy.
+/// Writes the task beside the status file, outside the worktree.
 fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
     const NAME: &str = "prompt.md";
     let dir = status_file.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
@@ -248,6 +228,7 @@ mod tests {
     use crate::agent::Profile;
     use crate::agent::cli::{CliSettings, Preset, Versions};
     use crate::config::Environment;
+    use crate::config::TurnMode;
     use crate::ids::NodeId;
     use crate::process::sandbox::Availability;
     use crate::process::{Connect, Spawner};
@@ -279,8 +260,8 @@ mod tests {
         job
     }
 
-    fn endpoint() -> Endpoint {
-        Endpoint {
+    fn endpoint() -> GatewayEndpoint {
+        GatewayEndpoint {
             base_url: "http://127.0.0.1:9/SECRET/v1".into(),
             root_url: "http://127.0.0.1:9/SECRET".into(),
             address: "http://127.0.0.1:9/v1".into(),
@@ -290,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn no_command_line_tells_the_gateway_s_secret() {
+    fn no_command_line_contains_the_gateway_secret() {
         let endpoint = endpoint();
         for kind in ["claude", "codex", "gemini", "opencode", "command"] {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.settings.args = ["{base_url}", "--at={base_url}", "{root_url}", "{key}"].map(String::from).to_vec();
-            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
-            let command = agent.command(&job(), "x", start).unwrap();
+            let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
+            let command = Launch { agent: &agent, job: &job() }.command("x", start).unwrap();
             let words: Vec<_> = command.argv.iter().map(|word| word.to_string_lossy()).collect();
             assert!(!words.iter().any(|word| word.contains("SECRET")), "{kind}: {words:?}");
             assert!(words.contains(&"--at=http://127.0.0.1:9/v1".into()), "{kind}: {words:?}");
@@ -304,40 +285,42 @@ mod tests {
                 value.as_ref().is_some_and(|value| value.to_string_lossy().contains("SECRET"))
             };
             assert!(command.env.iter().any(secret), "{kind} finds it in its variables");
-            let arguments = agent.way(&job(), &endpoint).arguments();
+            let arguments = Launch { agent: &agent, job: &job() }.gateway_setup(&endpoint).arguments();
             assert!(!arguments.iter().any(|word| word.contains("SECRET")), "{kind}: {arguments:?}");
         }
     }
 
     #[test]
-    fn an_agent_is_told_the_bounds_that_hold_it() {
+    fn the_prompt_describes_the_sandbox() {
         let job = job();
         for (kind, turns) in [("claude", TurnMode::Stream), ("claude", TurnMode::Node), ("command", TurnMode::Node)] {
             let agent = agent(kind, turns);
-            let bounds = agent.bounds(&job, None);
-            let prompt = agent.prompt(&job, false, bounds.as_ref());
+            let bounds = Launch { agent: &agent, job: &job }.bounds(None);
+            let prompt = Launch { agent: &agent, job: &job }.prompt(false, bounds.as_ref());
             assert!(
                 prompt.starts_with("Work on it\n\n") && prompt.contains("You run in a sandbox"),
                 "{kind}: {prompt}"
             );
             assert!(!prompt.contains("network"), "it speaks to its model by itself: {prompt}");
-            let start = Start { bounds: bounds.as_ref(), ..Start::default() };
-            let command = agent.command(&job, &prompt, start).unwrap();
+            let start = LaunchOptions { bounds: bounds.as_ref(), ..LaunchOptions::default() };
+            let command = Launch { agent: &agent, job: &job }.command(&prompt, start).unwrap();
             assert_eq!(command.sandbox.map(|sandbox| sandbox.connect.clone()), Some(Connect::Anywhere));
         }
         let endpoint = endpoint();
         let agent = agent("claude", TurnMode::Gateway);
-        let bounds = agent.bounds(&job, Some(&endpoint));
+        let bounds = Launch { agent: &agent, job: &job }.bounds(Some(&endpoint));
         assert!(
-            agent.prompt(&job, false, bounds.as_ref()).contains("The network reaches your model and nothing else.")
+            Launch { agent: &agent, job: &job }
+                .prompt(false, bounds.as_ref())
+                .contains("The network reaches your model and nothing else.")
         );
     }
 
     #[test]
-    fn an_agent_is_kept_to_its_tools_in_its_own_words() {
+    fn tools_are_limited_by_the_agents_own_options() {
         let mut reviewer = agent("claude", TurnMode::Node);
         let line = |agent: &CliAgent, job: &Job| {
-            let command = agent.command(job, "x", Start::default()).unwrap();
+            let command = Launch { agent, job }.command("x", LaunchOptions::default()).unwrap();
             command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         let all = line(&reviewer, &job());
@@ -355,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_gateway_nothing_of_the_user_s_leads_elsewhere() {
+    fn gateway_settings_override_those_of_the_user() {
         let endpoint = endpoint();
         for (kind, gone, set) in [
             ("claude", "CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BASE_URL"),
@@ -365,8 +348,8 @@ mod tests {
         ] {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.preset.env.insert(gone.into(), "settings do not bring it back".into());
-            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
-            let command = agent.command(&job(), "x", start).unwrap();
+            let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
+            let command = Launch { agent: &agent, job: &job() }.command("x", start).unwrap();
             let last =
                 |name: &str| command.env.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.clone());
             assert_eq!(last(gone), Some(None), "{kind}");
@@ -375,10 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_kept_from_tools_does_not_run_without_them() {
+    fn tools_false_is_refused_where_it_cannot_hold() {
         let job = Job { tools: false, ..job() };
-        let refused = agent("opencode", TurnMode::Node).command(&job, "x", Start::default()).unwrap_err();
+        let command = |kind| {
+            let agent = agent(kind, TurnMode::Node);
+            Launch { agent: &agent, job: &job }.command("x", LaunchOptions::default())
+        };
+        let refused = command("opencode").unwrap_err();
         assert!(refused.to_string().contains("OpenCode cannot be kept from its tools"), "{refused}");
-        assert!(agent("claude", TurnMode::Node).command(&job, "x", Start::default()).is_ok());
+        assert!(command("claude").is_ok());
     }
 }

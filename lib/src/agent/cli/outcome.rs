@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::parser::{Claim, Failing, FailingKind};
+use super::parser::{AgentFailure, AgentFailureKind, Claim};
+use super::transcript::Transcript;
 use crate::agent::{AgentError, End};
-use crate::process::Exit;
+use crate::llm::LlmError;
+use crate::process::{Exit, Output};
 use crate::text::last_words;
 
 /// How much of a program's complaint goes into the message.
@@ -13,9 +15,22 @@ const COMPLAINT: usize = 2_000;
 /// The exit code by which a program says that it may work another time (`EX_TEMPFAIL`).
 const TRY_AGAIN: i32 = 75;
 
+/// How one run of the program went.
+pub(super) struct ProgramRun {
+    pub output: Output,
+    pub transcript: Transcript,
+    pub stopped: bool,
+    /// Why it has not done its work, whatever it says.
+    pub undone: Option<AgentError>,
+    /// Why it was ended before it was done, where its calls could not continue.
+    pub given_up: Option<AgentError>,
+    /// Why its model's newest call has no answer, where that is known.
+    pub unanswered: Option<LlmError>,
+}
+
 /// What is known of a run that ended.
 #[derive(Debug, Clone)]
-pub struct Ended<'a> {
+pub struct EndedRun<'a> {
     /// The program.
     pub program: &'a str,
     /// How it ended.
@@ -36,14 +51,14 @@ pub struct Ended<'a> {
     pub stopped: bool,
 }
 
-impl Ended<'_> {
+impl EndedRun<'_> {
     /// How it went.
     pub fn judge(&self) -> Result<End, AgentError> {
         match self.exit {
             // Some end by themselves, and complain, before they are ended.
             _ if self.stopped => return Ok(End::Stopped),
             Exit::Cancelled => return Err(AgentError::Cancelled),
-            Exit::TimedOut(_) => return Err(AgentError::TimedOut(self.told(None))),
+            Exit::TimedOut(_) => return Err(AgentError::TimedOut(self.describe(None))),
             Exit::Code(_) | Exit::Signal(_) => {}
         }
         match self.claim {
@@ -54,24 +69,26 @@ impl Ended<'_> {
         }
     }
 
-    fn failed(&self, failing: &Failing) -> Result<End, AgentError> {
+    fn failed(&self, failing: &AgentFailure) -> Result<End, AgentError> {
         let why = format!("agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
         match failing.kind {
-            FailingKind::Transient => Err(AgentError::Transient(why)),
-            FailingKind::Terminal => Err(AgentError::Terminal(why)),
-            FailingKind::Refused => Err(AgentError::Environment(why)),
-            FailingKind::Limit => Ok(End::Limit(format!("agent `{}` stopped: {}", self.program, failing.why.trim()))),
+            AgentFailureKind::Transient => Err(AgentError::Transient(why)),
+            AgentFailureKind::Terminal => Err(AgentError::Terminal(why)),
+            AgentFailureKind::Refused => Err(AgentError::Environment(why)),
+            AgentFailureKind::Limit => {
+                Ok(End::Limit(format!("agent `{}` stopped: {}", self.program, failing.why.trim())))
+            }
         }
     }
 
     fn without_claim(&self) -> Result<End, AgentError> {
         if let Some(meaning) = self.exit.code().and_then(|code| self.exits.get(&code)) {
-            return Err(AgentError::Terminal(self.told(Some(meaning))));
+            return Err(AgentError::Terminal(self.describe(Some(meaning))));
         }
-        let by_complaint = || match self.complaint.map(|said| Failing::of(said, None).kind) {
-            Some(FailingKind::Terminal) | None => AgentError::Terminal(self.told(None)),
-            Some(FailingKind::Refused) => AgentError::Environment(self.told(None)),
-            Some(_) => AgentError::Transient(self.told(None)),
+        let by_complaint = || match self.complaint.map(|said| AgentFailure::of(said, None).kind) {
+            Some(AgentFailureKind::Terminal) | None => AgentError::Terminal(self.describe(None)),
+            Some(AgentFailureKind::Refused) => AgentError::Environment(self.describe(None)),
+            Some(_) => AgentError::Transient(self.describe(None)),
         };
         match self.exit {
             Exit::Code(0) if !self.speaks => Ok(End::Done),
@@ -82,7 +99,7 @@ impl Ended<'_> {
                 self.colon(None)
             ))),
             // Whoever is killed has not given up.
-            Exit::Code(TRY_AGAIN) | Exit::Signal(_) => Err(AgentError::Transient(self.told(None))),
+            Exit::Code(TRY_AGAIN) | Exit::Signal(_) => Err(AgentError::Transient(self.describe(None))),
             _ => Err(by_complaint()),
         }
     }
@@ -95,7 +112,7 @@ impl Ended<'_> {
         format!("agent `{}` was not allowed to use {}", self.program, tools.join(", "))
     }
 
-    fn told(&self, meaning: Option<&str>) -> String {
+    fn describe(&self, meaning: Option<&str>) -> String {
         format!("agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
     }
 
@@ -118,7 +135,7 @@ mod tests {
         let denied: Vec<String> = denied.iter().map(|tool| (*tool).to_owned()).collect();
         let exits = BTreeMap::from([(41, "it has no key".to_owned())]);
         let stderr = "on stderr";
-        Ended {
+        EndedRun {
             program: "x",
             exit,
             claim: claim.as_ref(),
@@ -132,21 +149,21 @@ mod tests {
         .judge()
     }
 
-    fn claim(failure: Option<(&str, FailingKind)>) -> Option<Claim> {
-        let failure = failure.map(|(why, kind)| Failing { why: why.into(), kind });
+    fn claim(failure: Option<(&str, AgentFailureKind)>) -> Option<Claim> {
+        let failure = failure.map(|(why, kind)| AgentFailure { why: why.into(), kind });
         Some(Claim { text: "said".into(), failure })
     }
 
     #[test]
-    fn the_agents_own_word_comes_first() {
+    fn the_agents_own_result_counts_first() {
         assert_eq!(judge(Exit::Code(0), claim(None), &[], None), Ok(End::Done));
         assert_eq!(judge(Exit::Code(1), claim(None), &[], None), Ok(End::Done));
-        let cut = claim(Some(("cut off", FailingKind::Transient)));
+        let cut = claim(Some(("cut off", AgentFailureKind::Transient)));
         assert_eq!(
             judge(Exit::Code(0), cut, &[], None),
             Err(AgentError::Transient("agent `x` failed: cut off".into()))
         );
-        let limit = claim(Some(("too many turns", FailingKind::Limit)));
+        let limit = claim(Some(("too many turns", AgentFailureKind::Limit)));
         assert_eq!(judge(Exit::Code(1), limit, &[], None), Ok(End::Limit("agent `x` stopped: too many turns".into())));
     }
 
@@ -159,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_the_exit_counts() {
+    fn without_a_result_the_exit_code_counts() {
         let terminal = |why: &str| Err(AgentError::Terminal(why.into()));
         let transient = |why: &str| Err(AgentError::Transient(why.into()));
         assert_eq!(

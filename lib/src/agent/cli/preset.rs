@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::probe::is_older;
+use super::version::is_older;
 use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
 use crate::llm::wire::Format;
 
@@ -32,24 +32,24 @@ pub struct Preset {
     pub log_in: String,
     /// Who serves its models.
     pub provider: ProviderName,
-    /// The language it speaks with them.
+    /// The API format it uses with them.
     pub speaks: Language,
     /// What its output is.
     pub parser: ParserName,
     /// What it reads.
     pub stdin: AgentStdin,
-    /// How its turns can be told apart; the first that is possible is taken.
+    /// Its turn modes; the first that is possible is taken.
     pub turns: Vec<TurnMode>,
     /// Its arguments. A word that is a placeholder without a value is left out, with the option before it.
     pub argv: Vec<String>,
-    /// Its arguments where it goes on with a conversation, if they are others.
+    /// Its arguments where it resumes a conversation, if they are others.
     #[serde(default)]
     pub resume: Vec<String>,
     /// What stands for `{permissions}`.
     pub permissions: Permissions,
     /// How it is kept to some of its tools.
     #[serde(default)]
-    pub tools: Toolbox,
+    pub tools: ToolOptions,
     /// Further arguments with `turns: hooks`.
     #[serde(default)]
     pub hooks: Vec<String>,
@@ -68,8 +68,8 @@ pub struct Preset {
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
-    /// Files below the home directory by which its user may have given it another way to a model. Where they are listed and
-    /// none of them is there, it can do nothing without a key or a login.
+    /// Files below the home directory by which its user may have given it another way to a model. Where they are listed
+    /// and none of them is there, it can do nothing without a key or a login.
     #[serde(default)]
     pub other_ways: Vec<String>,
     /// What it must be able to write below the home directory: its conversations and state, and nothing that says what
@@ -78,34 +78,34 @@ pub struct Preset {
     pub keeps: Vec<String>,
     /// How it keeps that in a home of the session's own, where in the user's it lies among what it runs.
     #[serde(default)]
-    pub apart: Apart,
+    pub separate_home: SeparateHome,
     /// What some exit codes mean.
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
     /// Over the Agent Client Protocol it talks to a server of its own on loopback. A sandbox that opens nothing but the
-    /// gateway to it forbids that, so it goes there only when it is told to.
+    /// gateway to it forbids that, so it goes there only when configured.
     #[serde(default)]
     pub serves_itself: bool,
-    /// How it is brought to call its model through the gateway.
+    /// How it is configured to call its model through the gateway.
     #[serde(default)]
-    pub gateway: Route,
+    pub gateway: GatewayPreset,
 }
 
 /// How a program keeps what it writes apart from the user's home.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Apart {
+pub struct SeparateHome {
     /// Variables that lead it to another home, with `{home}`; none where it stays in the user's.
     pub env: BTreeMap<String, String>,
     /// What of the user's home it finds there by links: its settings and its login.
     pub links: Vec<String>,
-    /// Which of these it writes beside its login: further logins it renews, and the lock by which it takes turns at that
-    /// with others of its kind.
+    /// Which of these it writes beside its login: further logins it renews, and the lock by which it takes turns at
+    /// that with others of its kind.
     #[serde(default)]
     pub written: Vec<String>,
 }
 
-/// The language a program speaks with its provider.
+/// The API format a program uses with its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
@@ -131,8 +131,8 @@ pub struct Permissions {
     pub given: Vec<String>,
     /// Where the node has no tools.
     pub no_tools: Vec<String>,
-    /// In a sandbox where it speaks the Agent Client Protocol, and asks for the rest: no bounds of its own, where these
-    /// cannot be set inside of others.
+    /// In a sandbox where it uses the Agent Client Protocol, and asks for the rest: no sandbox of its own, where it
+    /// cannot be nested.
     #[serde(default)]
     pub bounded_over_acp: Vec<String>,
 }
@@ -140,17 +140,17 @@ pub struct Permissions {
 /// How a program is kept to some of its tools.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Toolbox {
+pub struct ToolOptions {
     /// Arguments, with `{tools}` for their names; none where it cannot be done.
     pub args: Vec<String>,
     /// What the program calls the tools of the built-in agent. Others have the names it gives them.
     pub names: BTreeMap<String, String>,
 }
 
-/// How a program is brought to call its model at another address.
+/// How a program is configured to call its model at another address.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Route {
+pub struct GatewayPreset {
     /// Arguments, with `{base_url}`, which is without the gateway's secret here: everybody can read a command line. The
     /// program must send its key.
     pub args: Vec<String>,
@@ -164,25 +164,25 @@ pub struct Route {
     pub directories: Vec<String>,
     /// Files in the agent's own home.
     pub files: BTreeMap<String, String>,
-    /// Files in the agent's own home that are written anew for every run, with `{base_url}` as arguments have it.
+    /// Files in the agent's own home that are rewritten for every run, with `{base_url}` as arguments have it.
     pub settings: BTreeMap<String, String>,
-    /// The languages it can be told to speak, where it is not bound to one, and what stands for `{sdk}` and `{version}`
+    /// The API formats it can be configured for, where there are several, and what stands for `{sdk}` and `{version}`
     /// then.
     pub dialects: BTreeMap<Language, Dialect>,
 }
 
-/// How a program is told to speak one of several languages.
+/// How a program is configured for one of several API formats.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dialect {
-    /// The library by which it speaks.
+    /// The library it uses.
     pub sdk: String,
     /// What that library wants behind an address that has no version.
     pub version: String,
 }
 
-impl Route {
-    /// The variables most programs look at, whatever language they speak.
+impl GatewayPreset {
+    /// The variables most programs read, whatever format they use.
     fn of_any_language() -> Self {
         let env = [
             ("ANTHROPIC_BASE_URL", "{root_url}"),
@@ -231,12 +231,12 @@ impl Preset {
         !cfg!(target_os = "macos") && !other.is_empty() && !other.iter().any(|file| file.exists())
     }
 
-    /// Whether it can be told to use no tools. A program of the user's own is not told anything but its task.
+    /// Whether it can run without tools. A program of the user's own gets nothing but its task.
     pub fn can_go_without_tools(&self, is_command: bool) -> bool {
         is_command || !self.permissions.no_tools.is_empty()
     }
 
-    /// Whether it can be told, with these further arguments, to use only some of its tools.
+    /// Whether these further arguments can limit it to some of its tools.
     pub fn can_be_given_tools(&self, args: &[String]) -> bool {
         self.tools.args.iter().chain(&self.argv).chain(args).any(|word| word.contains("{tools}"))
     }
@@ -276,7 +276,7 @@ impl Preset {
             program,
             resume: Vec::new(),
             permissions: Permissions::default(),
-            tools: Toolbox::default(),
+            tools: ToolOptions::default(),
             hooks: Vec::new(),
             env: BTreeMap::new(),
             bounded_env: BTreeMap::new(),
@@ -285,10 +285,10 @@ impl Preset {
             logins: Vec::new(),
             other_ways: Vec::new(),
             keeps: Vec::new(),
-            apart: Apart::default(),
+            separate_home: SeparateHome::default(),
             exits: BTreeMap::new(),
             serves_itself: false,
-            gateway: Route::of_any_language(),
+            gateway: GatewayPreset::of_any_language(),
         }
     }
 
@@ -311,7 +311,7 @@ impl Preset {
         self
     }
 
-    /// The same in the language of who answers, where it can be told to speak that.
+    /// The same in the format of its provider, where it can be configured for that.
     pub fn speaking(mut self, format: Format) -> Self {
         let language = match format {
             Format::Anthropic => Language::Anthropic,
@@ -330,7 +330,7 @@ impl Preset {
         !self.install.is_empty()
     }
 
-    /// The language it speaks with its provider.
+    /// The API format it uses with its provider.
     pub fn format(&self) -> Format {
         match self.speaks {
             Language::Anthropic => Format::Anthropic,
@@ -348,7 +348,7 @@ impl Preset {
         (!oldest.is_empty() && is_older(version, oldest)).then(says)
     }
 
-    /// Whether it can go on with an earlier conversation.
+    /// Whether it can resume a conversation.
     pub fn resumes(&self) -> bool {
         !self.resume.is_empty() || self.argv.iter().any(|word| word.contains("{session}"))
     }
@@ -371,9 +371,10 @@ pub(super) fn place(below: &str, environment: &Environment) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::cli::separate_home::kept_paths;
 
     #[test]
-    fn what_agents_keep_is_found_where_variables_put_it() {
+    fn agent_files_follow_environment_variables() {
         let environment =
             Environment::from_pairs([("HOME", "/h"), ("XDG_DATA_HOME", "/data"), ("XDG_CACHE_HOME", "x")]);
         let kept = Preset::of("opencode").unwrap().kept_in(&environment);
@@ -393,8 +394,8 @@ mod tests {
     fn agents_cannot_write_what_says_what_they_run() {
         let environment = Environment::from_pairs([("HOME", "/h")]);
         for (name, preset) in TABLE.iter() {
-            let kept = preset.kept_outside(&environment, Path::new("/s"));
-            let beside = places(&preset.apart.written, &environment);
+            let kept = kept_paths(preset, &environment, Path::new("/s"));
+            let beside = places(&preset.separate_home.written, &environment);
             let kept = [kept, preset.logins_in(&environment), beside].concat();
             for steering in [
                 ".claude.json",
@@ -421,13 +422,13 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_kept_from_tools_is_known() {
+    fn presets_know_who_can_run_without_tools() {
         let can = |name: &str| Preset::of(name).unwrap().can_go_without_tools(false);
         assert_eq!(["claude", "codex", "gemini", "opencode"].map(can), [true, true, true, false]);
     }
 
     #[test]
-    fn nothing_that_leads_past_the_gateway_is_left() {
+    fn variables_that_bypass_the_gateway_are_unset() {
         let table: [(&str, &[&str]); 4] = [
             (
                 "claude",
@@ -455,7 +456,7 @@ mod tests {
         ];
         for (name, leading) in table {
             let preset = Preset::of(name).unwrap();
-            let Route { env, unset, .. } = &preset.gateway;
+            let GatewayPreset { env, unset, .. } = &preset.gateway;
             for variable in leading.iter().copied().chain(preset.clouds.keys().map(String::as_str)) {
                 assert!(
                     env.contains_key(variable) || unset.iter().any(|unset| unset == variable),
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_agent_that_is_a_program() {
+    fn the_presets_cover_every_cli_agent() {
         assert_eq!(TABLE.keys().collect::<Vec<_>>(), ["claude", "codex", "gemini", "opencode"]);
         for (name, preset) in TABLE.iter() {
             assert!(preset.resumes(), "{name}");
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_goes_over_the_table() {
+    fn the_configuration_overrides_the_presets() {
         let settings = AgentSettings {
             command: vec!["my-claude".into(), "--file".into(), "{prompt_file}".into()],
             parser: Some(ParserName::Jsonl),

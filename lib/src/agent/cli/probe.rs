@@ -1,22 +1,15 @@
-//! What is there before a run: the program, its version, and who pays.
+//! What is there before a run: the program, and who pays.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Preset;
+use super::preset::Preset;
 use crate::config::{Environment, TurnMode};
 use crate::gateway::Upstream;
 use crate::plain_file;
-use crate::process::{Cancel, Command, Limits, Spawner};
-
-/// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The file a command names, looked for on PATH as a shell does.
 pub fn find_program(program: impl AsRef<Path>, environment: &Environment) -> Option<PathBuf> {
@@ -28,55 +21,6 @@ pub fn find_program(program: impl AsRef<Path>, environment: &Environment) -> Opt
     }
     let path = environment.get_os("PATH")?;
     std::env::split_paths(path).map(|dir| dir.join(program)).find(|path| path.is_absolute() && executable(path))
-}
-
-/// Versions of programs, each asked for once. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct Versions(Arc<Mutex<BTreeMap<PathBuf, Option<String>>>>);
-
-impl Versions {
-    /// The version a program gives with `--version`; none when it does not say.
-    pub async fn of(&self, program: &Path, spawner: &Spawner, cancel: &Cancel) -> Option<String> {
-        if let Some(known) = self.known(program) {
-            return known;
-        }
-        let limits = Limits { wall: Some(VERSION_TIMEOUT), output: 4096, ..Limits::default() };
-        let command = Command { limits, ..Command::new([program.as_os_str(), "--version".as_ref()], "/") };
-        let output = spawner.run(command, cancel, &mut |_, _| {}).await.ok();
-        let said = output.filter(|output| output.exit.success()).map(|output| output.stdout.to_text());
-        let version = said.as_deref().and_then(version_in).map(str::to_owned);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(program.to_owned(), version.clone());
-        version
-    }
-
-    /// What is known already.
-    pub fn known(&self, program: &Path) -> Option<Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(program).cloned()
-    }
-}
-
-/// The first word of a text that looks like a version.
-fn version_in(text: &str) -> Option<&str> {
-    let trim = |c: char| !c.is_ascii_alphanumeric();
-    text.split_whitespace().map(|word| word.trim_matches(trim).trim_start_matches('v')).find(|word| {
-        let mut parts = word.split('.');
-        let number =
-            |part: Option<&str>| part.is_some_and(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-        number(parts.next()) && number(parts.next())
-    })
-}
-
-/// Whether a version comes before another, by their numbers.
-pub(super) fn is_older(version: &str, than: &str) -> bool {
-    let numbers = |version: &str| -> Vec<u64> {
-        let number = |part: &str| {
-            part.bytes()
-                .take_while(u8::is_ascii_digit)
-                .fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
-        };
-        version.split('.').take(3).map(number).collect()
-    };
-    numbers(version) < numbers(than)
 }
 
 /// The variable of a token that stands for a login.
@@ -95,7 +39,7 @@ fn holds_key(login: &Path) -> bool {
 
 /// Who is billed for what an agent spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Billed {
+pub enum Billing {
     /// A key, which stays with pleach.
     Gateway(String),
     /// Nobody: the answers are written down.
@@ -121,7 +65,7 @@ pub enum Billed {
     Own,
 }
 
-impl Billed {
+impl Billing {
     /// Who is billed for what goes through the gateway.
     pub fn through_gateway(upstream: &Upstream) -> Self {
         match upstream {
@@ -153,10 +97,8 @@ impl Billed {
             true => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
         }
     }
-}
 
-impl Billed {
-    /// Whether nobody is billed by the token.
+    /// Whether it is not billed by the token.
     pub fn is_subscription(&self) -> bool {
         match self {
             Self::Login => true,
@@ -165,7 +107,7 @@ impl Billed {
         }
     }
 
-    /// How somebody else would pay for what an agent spends, where there is a choice.
+    /// The other way to pay for what an agent spends, where there is a choice.
     pub fn other_way(&self, preset: &Preset, environment: &Environment) -> Option<String> {
         let has_login = || preset.logins_in(environment).iter().any(|login| login.exists());
         match self {
@@ -178,7 +120,7 @@ impl Billed {
     }
 }
 
-impl fmt::Display for Billed {
+impl fmt::Display for Billing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gateway(key) => write!(f, "billed to {key} through the gateway"),
@@ -205,11 +147,11 @@ pub struct Introduction {
     pub version: Option<String>,
     /// Why that version may not do, if it may not.
     pub outdated: Option<String>,
-    /// How its turns are told apart, where there is more than one way.
+    /// Its turn mode, where there is more than one.
     pub turns: Option<TurnMode>,
     /// Who pays.
-    pub billed: Billed,
-    /// How somebody else would pay, where there is a choice.
+    pub billed: Billing,
+    /// The other way to pay, where there is a choice.
     pub other: Option<String>,
 }
 
@@ -228,58 +170,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
-        let cases = [
-            ("2.1.325 (Claude Code)\n", Some("2.1.325")),
-            ("codex-cli 0.166.0\n", Some("0.166.0")),
-            ("v1.18.33", Some("1.18.33")),
-            ("tool (1.2.3-rc.1)", Some("1.2.3-rc.1")),
-            ("no number here", None),
-            ("", None),
-        ];
-        for (said, version) in cases {
-            assert_eq!(version_in(said), version, "{said}");
-        }
-    }
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        for (version, than, older) in [
-            ("1.0.3", "2.0.0", true),
-            ("2.0.0", "2.0.0", false),
-            ("2.1.325", "2.1.99", false),
-            ("0.99.1-rc.1", "0.100.0", true),
-            ("1.18", "1.0.0", false),
-        ] {
-            assert_eq!(is_older(version, than), older, "{version} {than}");
-        }
-    }
-
-    #[test]
-    fn who_pays_is_known_before() {
+    fn billing_is_known_before_the_run() {
         let home = tempfile::tempdir().unwrap();
         let claude = Preset::of("claude").unwrap();
         let environment = |more: &[(&str, &str)]| {
             let home = [("HOME", home.path().to_str().unwrap())];
             Environment::from_pairs(home.into_iter().chain(more.iter().copied()))
         };
-        let billed = |more: &[(&str, &str)]| Billed::without_gateway(claude, &environment(more)).to_string();
+        let billed = |more: &[(&str, &str)]| Billing::without_gateway(claude, &environment(more)).to_string();
         assert_eq!(billed(&[]), "no login or key was found: run `claude` once and log in, or set ANTHROPIC_API_KEY");
         std::fs::create_dir(home.path().join(".claude")).unwrap();
         std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
         assert_eq!(billed(&[]), "on the login in your home, not billed by the token");
         assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
         let token = environment(&[("CLAUDE_CODE_OAUTH_TOKEN", "t")]);
-        assert!(Billed::without_gateway(claude, &token).is_subscription(), "it stands for a login");
+        assert!(Billing::without_gateway(claude, &token).is_subscription(), "it stands for a login");
         let codex = Preset::of("codex").unwrap();
         std::fs::create_dir(home.path().join(".codex")).unwrap();
         for (login, billed) in [
-            (r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}"#, Billed::Login),
-            (r#"{"OPENAI_API_KEY": "k"}"#, Billed::LeftKey),
-            (r#"{"anthropic": {"type": "api", "key": "k"}}"#, Billed::LeftKey),
+            (r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "t"}}"#, Billing::Login),
+            (r#"{"OPENAI_API_KEY": "k"}"#, Billing::LeftKey),
+            (r#"{"anthropic": {"type": "api", "key": "k"}}"#, Billing::LeftKey),
         ] {
             std::fs::write(home.path().join(".codex/auth.json"), login).unwrap();
-            assert_eq!(Billed::without_gateway(codex, &environment(&[])), billed, "{login}");
+            assert_eq!(Billing::without_gateway(codex, &environment(&[])), billed, "{login}");
         }
         assert_eq!(
             billed(&[("ANTHROPIC_API_KEY", "k"), ("CLAUDE_CODE_USE_BEDROCK", "1")]),
@@ -295,7 +209,7 @@ mod tests {
         }
         let gemini = environment(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GEMINI_API_KEY", "k")]);
         assert_eq!(
-            Billed::without_gateway(Preset::of("gemini").unwrap(), &gemini).to_string(),
+            Billing::without_gateway(Preset::of("gemini").unwrap(), &gemini).to_string(),
             "billed to your credentials with Google Cloud, because GOOGLE_GENAI_USE_VERTEXAI is set"
         );
     }

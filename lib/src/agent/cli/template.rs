@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_goes_with_its_option() {
+    fn a_placeholder_without_value_drops_its_option() {
         assert_eq!(words(&["run", "-m", "{model}", "--verbose"]), "run|--verbose");
         assert_eq!(words(&["run", "--model={model}", "x"]), "run|x");
         assert_eq!(words(&["exec", "{model}", "-"]), "exec|-");

@@ -204,7 +204,7 @@ impl WorkBuilder<'_> {
             None => interrupted.clone(),
         };
         // What an agent's helpers said among themselves is no part of its conversation.
-        history.retain(|message| message.talk() == 0);
+        history.retain(|message| message.conversation() == 0);
         // Who starts over goes on with nothing.
         let starts_over = !continues && state.has_turns();
         let resume = state.agent_state(thread).filter(|_| !starts_over).cloned();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::{Agent, AgentError, End, Job, Reply, Turns, Verdict};
+use crate::agent::{Agent, AgentError, AgentReply, End, Job, TurnVerdict, Turns};
 use crate::budget::Exceeded;
 use crate::engine;
 use crate::engine::bounds::apart;
@@ -150,7 +150,7 @@ impl Planner<'_> {
                     // Who has come to an end spends nothing any more, and need not be stopped.
                     over = balance.over.filter(|_| !turn.is_last);
                     let stops = self.cancel.is_stopped() || over.is_some();
-                    let verdict = if stops { Verdict::Stop } else { Verdict::Go };
+                    let verdict = if stops { TurnVerdict::Stop } else { TurnVerdict::Go };
                     // An agent that does not wait for its verdict has ended.
                     let _ = answer.send(verdict);
                 }
@@ -158,7 +158,7 @@ impl Planner<'_> {
             }
         };
         match (reply, over) {
-            (Ok(Reply { end: End::Stopped, .. }) | Err(_), Some(over)) if !self.cancel.is_stopped() => {
+            (Ok(AgentReply { end: End::Stopped, .. }) | Err(_), Some(over)) if !self.cancel.is_stopped() => {
                 Err(PlanError::OverBudget { over, pauses })
             }
             (reply, _) => answer_of(reply),
@@ -166,11 +166,11 @@ impl Planner<'_> {
     }
 }
 
-fn answer_of(reply: Result<Reply, AgentError>) -> Result<String, PlanError> {
+fn answer_of(reply: Result<AgentReply, AgentError>) -> Result<String, PlanError> {
     match reply {
-        Ok(Reply { text, end: End::Done | End::Doubtful(_), .. }) => Ok(text),
-        Ok(Reply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
-        Ok(Reply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
+        Ok(AgentReply { text, end: End::Done | End::Doubtful(_), .. }) => Ok(text),
+        Ok(AgentReply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
+        Ok(AgentReply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
         Err(error) => Err(error.into()),
     }
 }

@@ -12,7 +12,7 @@ use super::gathered::Collected;
 use super::simulation::{self, is_simulated};
 use super::worker::{NAMED, block, some};
 use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
-use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
+use crate::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, commit_message};
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
@@ -105,7 +105,7 @@ pub(super) async fn agent(
     let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
     let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
     let mut reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
-    if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
+    if let Ok(AgentReply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
         && !is_simulated
         && step::verdict_is_missing(worker, text)
         && !worker.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
@@ -124,7 +124,7 @@ pub(super) async fn agent(
         }
     }
     let doubt = match &reply {
-        Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
+        Ok(AgentReply { end: End::Doubtful(why), .. }) => Some(why.clone()),
         _ => None,
     };
     let crashed = matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
@@ -169,7 +169,7 @@ async fn converse(
     spoken: &mut Spoken,
     cancel: &NodeCancel,
     end: &mut Collected,
-) -> Result<Result<Reply, AgentError>, Stopped> {
+) -> Result<Result<AgentReply, AgentError>, Stopped> {
     let status_file = worker.status_file()?;
     let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
     let prompt_is_first = prompt == work.prompt;
@@ -239,13 +239,13 @@ async fn converse(
                 turns.limit(&worker.node.id, worker.allowance.clone());
                 end.is_told |= !goes_on;
                 // An agent that is gone already does not wait for the answer.
-                let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });
+                let _ = answer.send(if goes_on { TurnVerdict::Go } else { TurnVerdict::Stop });
             }
             reply = &mut running => break reply,
         }
     };
     // Before anything is cut off: a secret is not known by a part of it.
-    end.stderr = worker.engine.redactor.text(&turns.take_beside()).into_owned();
+    end.stderr = worker.engine.redactor.text(&turns.take_stderr()).into_owned();
     let stderr = end.stderr.clone();
     end.note_refused(bounds.as_deref(), worker.workspace.root(), [stderr.as_str()]);
     Ok(reply)
@@ -253,13 +253,13 @@ async fn converse(
 
 fn agent_outcome(
     worker: &Worker,
-    reply: Result<Reply, AgentError>,
+    reply: Result<AgentReply, AgentError>,
     (status_file, goes_on): (&Path, bool),
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
     let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
-    let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
+    let ended = matches!(reply, Ok(AgentReply { end: End::Done | End::Limit(_), .. }));
     if end.is_told && !ended && !cancel.cancel.is_stopped() {
         match &worker.order {
             BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
@@ -275,7 +275,7 @@ fn agent_outcome(
         end.is_stuck = error.is_stuck(worker.job.is_some() && end.is_answered);
     }
     let outcome = match reply {
-        Ok(Reply { text, end: how }) => {
+        Ok(AgentReply { text, end: how }) => {
             let outcome = match how {
                 End::Done | End::Doubtful(_) => {
                     let auto = || Outcome {
@@ -439,7 +439,7 @@ async fn message(
     let engine = Arc::clone(&worker.engine);
     let Some(scribe) = engine.scribe.as_ref().filter(|_| worker.workspace.carries_turns()) else { return Ok(None) };
     if worker.allowance.limits.needs_prices() && scribe.is_unpriced() {
-        changes.warn(scribe.tell_unpriced());
+        changes.warn(scribe.unpriced_warning());
         return Ok(None);
     }
     let Some(patch) = block(|| worker.workspace.patch(changes))? else { return Ok(None) };
@@ -456,7 +456,7 @@ async fn message(
         recent.extend(subjects.iter().map(|subject| clean(subject)));
     }
     let task = clean(&worker.node.prompt);
-    let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
+    let subject = MessageInput { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
     let written = scribe.write(subject, &may, &worker.cancel).await;
     if written.usage != Usage::default() {
         turn.side_calls.push(SideCall {

@@ -86,7 +86,7 @@ async fn a_node_without_tools_is_answered_by_its_script() {
 }
 
 #[tokio::test]
-async fn questions_beside_the_work_are_answered_without_a_script() {
+async fn side_requests_are_answered_without_a_script() {
     let mut title = request(vec![Message::user("a title?")]);
     title.tools.clear();
     let Scripted::Answer(said) = say(&title, 1).await else { panic!() };
@@ -108,7 +108,7 @@ async fn a_script_without_an_answer_says_so() {
 }
 
 #[test]
-fn dressed_answers_have_what_their_clients_look_for() {
+fn scripted_answers_have_the_fields_clients_expect() {
     let content = vec![Part::text("Hello."), Part::tool_call("c-1", "write", json!({"a": 1}))];
     let plain = Response {
         message: Message::new(Role::Assistant, content),
@@ -123,7 +123,7 @@ fn dressed_answers_have_what_their_clients_look_for() {
         (Format::Chat, &["/id", "/created", "/choices/0/message/tool_calls/0/id"]),
         (Format::Gemini, &["/responseId", "/candidates/0/content/parts/1/functionCall/id"]),
     ] {
-        let body = format.encode_reply(&dressed(format, plain.clone()));
+        let body = format.encode_reply(&with_server_fields(format, plain.clone()));
         for id in ids {
             assert!(body.pointer(id).is_some_and(|id| !id.is_null()), "{format:?} {id}: {body}");
         }

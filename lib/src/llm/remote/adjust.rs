@@ -19,8 +19,9 @@ pub(super) fn versioned(format: Format, path: &str) -> String {
     }
 }
 
-/// Lets the server keep what does not change from turn to turn: rules and tools, of which the first `shared` bytes are the
-/// same for every agent, and the conversation, both up to here and as the call before has it, which the server knows.
+/// Lets the server keep what does not change from turn to turn: rules and tools, of which the first `shared` bytes are
+/// the same for every agent, and the conversation, both up to here and as the call before has it, which the server
+/// knows.
 pub(super) fn remember_prompt(body: &mut Value, shared: Option<usize>) {
     let mark = |block: Option<&mut Value>| {
         if let Some(Value::Object(block)) = block {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn models_that_think_are_told_from_others() {
+    fn reasoning_models_are_recognized() {
         for model in ["o3", "o4-mini", "gpt-5", "gpt-5.4-mini", "gpt-6", "codex-mini"] {
             assert!(thinks(model), "{model}");
         }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_is_marked_for_the_servers_cache() {
+    fn unchanged_prompt_parts_are_marked_for_caching() {
         let mut body = json!({"system": [{"type": "text", "text": "s"}], "messages": [
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]});
         remember_prompt(&mut body, Some(1));

@@ -1,4 +1,4 @@
-//! How hard a model is to think, in the words of its provider: what it does not know is said in what it does.
+//! The effort of a request in the terms of its provider; levels it does not know become the nearest it does.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::llm::wire::Format;
 /// The fewest tokens a budget for thoughts may have.
 const LEAST_BUDGET: u32 = 1024;
 
-/// How a model of Anthropic's is told to think.
+/// How thinking is configured for an Anthropic model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Thinking {
     /// By an effort; it thinks as much as it needs.
@@ -20,7 +20,7 @@ enum Thinking {
     Never,
 }
 
-/// Says the effort of a request as its model takes it; none where the model knows no such thing.
+/// Translates the effort of a request for its model; none where the model has no such setting.
 pub(super) fn translate(format: Format, request: &mut Request) {
     let Some(effort) = request.effort.take() else { return };
     let effort = match effort.as_str() {
@@ -42,7 +42,7 @@ pub(super) fn translate(format: Format, request: &mut Request) {
 }
 
 /// Whether a model takes an effort, as far as its name says. Servers of many models refuse what a model does not know.
-pub(super) fn is_taken(format: Format, model: &str) -> bool {
+pub(super) fn is_supported(format: Format, model: &str) -> bool {
     format != Format::Chat || of_openai(model).is_some_and(thinks)
 }
 
@@ -53,8 +53,8 @@ fn of_openai(model: &str) -> Option<&str> {
     (is_o || name.starts_with("gpt-") || name.starts_with("codex")).then_some(name)
 }
 
-/// Completes the body of a request with an effort: thoughts are switched on where that is needed, and their budget stays
-/// below the limit of the answer, which counts them.
+/// Completes the body of a request with an effort: thoughts are switched on where that is needed, and their budget
+/// stays below the limit of the answer, which counts them.
 pub(super) fn complete(format: Format, request: &Request, body: &mut Value) {
     let Some(effort) = request.effort.as_deref() else { return };
     match (format, thinking(&request.model)) {
@@ -91,7 +91,7 @@ fn below(budget: u32, limit: Option<u32>) -> Option<u32> {
     (fitting >= LEAST_BUDGET).then_some(fitting)
 }
 
-/// How a model of Anthropic's is told to think, by its version; none for models that are not of that family.
+/// How thinking is configured for an Anthropic model, by its version; none for other models.
 fn thinking(model: &str) -> Option<Thinking> {
     let rest = model.rsplit('/').next().unwrap_or(model).strip_prefix("claude-")?;
     // A number of more digits is a date.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn efforts_are_said_as_models_take_them() {
+    fn efforts_are_translated_for_each_model() {
         for word in ["none", "minimal", "low"] {
             assert_eq!(said(Format::Responses, "gpt-5.4", word, None)["reasoning"]["effort"], "low");
             assert_eq!(said(Format::Chat, "m", word, None)["reasoning_effort"], "low");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_switched_on_as_the_model_wants_it() {
+    fn thinking_is_enabled_as_each_model_expects() {
         for model in ["claude-opus-4-6", "claude-sonnet-5", "claude-fable-5-1", "anthropic/claude-opus-5-5"] {
             let body = said(Format::Anthropic, model, "medium", Some(64_000));
             assert_eq!(

@@ -1,5 +1,5 @@
-//! Where a provider's server is and what opens it: what is known of the providers pleach knows, and what the
-//! configuration says over it or of its own.
+//! The address, key and headers of a provider's server: the defaults of known providers, and what the configuration
+//! sets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hyper::header::{HeaderName, HeaderValue};
 
 use super::adjust::versioned;
 use crate::config::{self, Environment, ProviderKind, ProviderName, Variable};
-use crate::llm::http::{Base, Client, HttpError, Proxy};
+use crate::llm::http::{HttpClient, HttpError, Proxy, ServerUrl};
 use crate::llm::proxy;
 use crate::llm::wire::Format;
 
@@ -16,12 +16,19 @@ use crate::llm::wire::Format;
 pub(super) struct Headers {
     /// As the configuration says. An agent's own of these names do not reach the server.
     pub given: Vec<(HeaderName, HeaderValue)>,
-    /// What the server expects, where nobody says otherwise.
+    /// Defaults that a call may override.
     pub usual: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What is known of a provider before it is asked: its language, its address, and the variables of its key and address.
-struct Known {
+impl Headers {
+    /// Whether the configuration gives a header of this name.
+    pub fn gives(&self, name: &HeaderName) -> bool {
+        self.given.iter().any(|(given, _)| given == name)
+    }
+}
+
+/// The defaults of a known provider: its format, its address, and the variables of its key and address.
+struct KnownProvider {
     format: Format,
     base: Option<&'static str>,
     keys: &'static [&'static str],
@@ -30,9 +37,14 @@ struct Known {
     is_open: bool,
 }
 
-fn known(name: &ProviderName) -> Option<Known> {
-    let usual =
-        |format, base, keys, base_variable| Known { format, base: Some(base), keys, base_variable, is_open: false };
+fn known(name: &ProviderName) -> Option<KnownProvider> {
+    let usual = |format, base, keys, base_variable| KnownProvider {
+        format,
+        base: Some(base),
+        keys,
+        base_variable,
+        is_open: false,
+    };
     Some(match name.as_str() {
         "anthropic" => {
             usual(Format::Anthropic, "https://api.anthropic.com", &["ANTHROPIC_API_KEY"], "ANTHROPIC_BASE_URL")
@@ -48,7 +60,7 @@ fn known(name: &ProviderName) -> Option<Known> {
             usual(Format::Chat, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
         }
         // A key of its own: no other provider's may end up at a server anybody can name.
-        "compatible" => Known {
+        "compatible" => KnownProvider {
             format: Format::Chat,
             base: None,
             keys: &["COMPATIBLE_API_KEY"],
@@ -78,7 +90,7 @@ pub enum Unusable {
     /// It has no address.
     #[error("{0} has no address; set `providers.{0}.base_url`")]
     NoAddress(ProviderName),
-    /// Nobody has said what its server speaks.
+    /// The format of its server is not configured.
     #[error("the API of {0} is unknown; set `providers.{0}.kind`")]
     NoKind(ProviderName),
     /// Its address, or its proxy's, is none.
@@ -97,7 +109,7 @@ pub enum Unusable {
         /// Why not.
         why: String,
     },
-    /// Nobody has said which of its models is meant.
+    /// No model is configured for this tier.
     #[error("{provider} has no model `{tier}`; set `providers.{provider}.models.{tier}`")]
     NoModel {
         /// The provider.
@@ -108,7 +120,7 @@ pub enum Unusable {
 }
 
 /// The key of a provider that is in a variable.
-pub(super) enum Found {
+pub(super) enum FoundKey {
     /// This one, of this variable.
     Key(String, String),
     /// None is set, and none is needed: the variable it could be in.
@@ -116,15 +128,15 @@ pub(super) enum Found {
 }
 
 /// A provider's server, as far as it is known without asking it.
-pub(super) struct Endpoint<'a> {
+pub(super) struct ProviderEndpoint<'a> {
     name: &'a ProviderName,
     given: &'a config::ServerSettings,
     environment: &'a Environment,
-    known: Option<Known>,
+    known: Option<KnownProvider>,
     pub format: Format,
 }
 
-impl<'a> Endpoint<'a> {
+impl<'a> ProviderEndpoint<'a> {
     pub fn new(
         name: &'a ProviderName,
         given: &'a config::ServerSettings,
@@ -153,16 +165,16 @@ impl<'a> Endpoint<'a> {
     }
 
     /// Its key, where that is in a variable.
-    pub fn key(&self) -> Result<Found, Unusable> {
+    pub fn key(&self) -> Result<FoundKey, Unusable> {
         let usual = self.known.as_ref().map_or(&[][..], |known| known.keys);
         let named = self.given.api_key.as_ref().map(Variable::name);
         let variables = named.map_or_else(|| usual.to_vec(), |named| vec![named]);
         match variables.iter().find_map(|key| Some((*key, self.variable(key)?))) {
             Some((key, value)) if HeaderValue::from_str(value).is_err() => Err(Unusable::Key(key.to_owned())),
-            Some((key, value)) => Ok(Found::Key(key.to_owned(), value.to_owned())),
-            // Who names a variable means it.
+            Some((key, value)) => Ok(FoundKey::Key(key.to_owned(), value.to_owned())),
+            // A configured variable must be set.
             None if named.is_none() && self.known.as_ref().is_none_or(|known| known.is_open) => {
-                Ok(Found::NotNeeded(self.key_name()))
+                Ok(FoundKey::NotNeeded(self.key_name()))
             }
             None => {
                 let variable = variables.first().map_or_else(|| self.key_name(), |&variable| variable.to_owned());
@@ -171,8 +183,8 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    /// Who calls its server.
-    pub fn client(&self) -> Result<Client, Unusable> {
+    /// The client of its server.
+    pub fn client(&self) -> Result<HttpClient, Unusable> {
         let Self { name, given, .. } = self;
         let setting = |key: &str| format!("`providers.{name}.{key}`");
         let by_variable = || {
@@ -184,21 +196,21 @@ impl<'a> Endpoint<'a> {
         let (address, place) =
             said.or_else(by_variable).or_else(usual).ok_or_else(|| Unusable::NoAddress((*name).clone()))?;
         let wrong = |place: String| move |error: HttpError| Unusable::Address(format!("{error}; correct {place}"));
-        let mut base = Base::parse(address).map_err(wrong(place.clone()))?;
+        let mut base = ServerUrl::parse(address).map_err(wrong(place.clone()))?;
         base.path = versioned(self.format, &base.path);
         let through = match given.settings.proxy.as_deref() {
             Some(proxy) => Some((proxy, setting("settings.proxy"))),
-            None => proxy::of_variables(self.environment, &base),
+            None => proxy::from_environment(self.environment, &base),
         };
         let through = through.map(|(address, place)| {
-            // As everywhere else, a proxy may be named without what it speaks.
+            // As in other programs, a proxy may be named without a scheme.
             let address = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
             Proxy::parse(&address, place.trim_matches('`')).map_err(wrong(place))
         });
-        Client::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
+        HttpClient::new(base, through.transpose()?, Duration::from_secs(given.settings.timeout)).map_err(wrong(place))
     }
 
-    /// What is sent with every call: what the configuration gives, and what a server expects where nobody says otherwise.
+    /// The headers of every call: those of the configuration, and defaults that a call may override.
     pub fn headers(&self) -> Result<Headers, Unusable> {
         let mut headers = Vec::new();
         for (header, text) in &self.given.headers {
@@ -221,7 +233,7 @@ impl<'a> Endpoint<'a> {
         }
         let expected: &[(&'static str, Option<&str>)] = match self.format {
             Format::Anthropic => &[("anthropic-version", Some("2023-06-01"))],
-            // These are of an account of OpenAI's, and nobody else's business.
+            // These belong to an OpenAI account and go to no other provider.
             Format::Responses if *self.name == ProviderName::OPENAI => &[
                 ("openai-organization", self.variable("OPENAI_ORG_ID")),
                 ("openai-project", self.variable("OPENAI_PROJECT_ID")),

@@ -10,16 +10,16 @@ use crate::process::{Cancel, Command, Limits, Spawner};
 use crate::redact::Redactor;
 use crate::text::last_words;
 
-/// How long the command that prints a key may take: somebody may have to type a password.
+/// How long the command that prints a key may take: the user may have to type a password.
 const WALL: Duration = Duration::from_secs(120);
 
 /// Where a key comes from.
-pub(super) enum Key {
+pub(super) enum ApiKey {
     /// The server wants none.
     None,
     /// A variable.
     Given(String),
-    /// A command that prints it, asked once and again when the server refuses what it said.
+    /// A command that prints it, run once, and again when the server refuses the key.
     Command(Box<KeyCommand>),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct KeyCommand {
     pub redactor: OnceLock<Redactor>,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::None => "None",
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-impl Key {
+impl ApiKey {
     /// The key, and whether it was known already.
     pub(super) async fn get(&self, cancel: &Cancel) -> Result<(Option<String>, bool), LlmError> {
         match self {
@@ -68,7 +68,7 @@ impl Key {
         }
     }
 
-    /// Forgets a key the server refused, if there is a way to a newer one.
+    /// Forgets a key the server refused, if a newer one can be had.
     pub(super) fn forget(&self) -> bool {
         match self {
             Self::Command(command) => command.said.lock().unwrap_or_else(PoisonError::into_inner).take().is_some(),

@@ -3,8 +3,8 @@
 mod adjust;
 mod effort;
 mod endpoint;
+mod forward;
 mod key;
-mod pass;
 mod refusal;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,12 @@ use hyper::header::{
 use serde_json::{Value, json};
 
 use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
-use self::endpoint::{Endpoint, Found, Headers};
-use self::key::{Key, KeyCommand};
-use self::refusal::Refused;
-use super::http::{Answer, Client, HttpError};
-use super::price::{Named, Prices, Pricing, max_output_of, usual_model};
+use self::endpoint::{FoundKey, Headers, ProviderEndpoint};
+use self::forward::headers_of;
+use self::key::{ApiKey, KeyCommand};
+use self::refusal::RefusedCall;
+use super::http::{HttpAnswer, HttpClient, HttpError};
+use super::price::{ModelNames, Prices, Pricing, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
 use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, words};
 use crate::clock;
@@ -34,12 +35,12 @@ use crate::process::{Cancel, Spawner};
 use crate::redact::Redactor;
 
 pub use self::endpoint::{Unusable, key_variables};
-pub(crate) use self::pass::{PassError, Passed, passed_on};
+pub(crate) use self::forward::{ForwardError, ForwardedCall, end_to_end_headers};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
 
-/// The tokens of an answer where nobody knows the model's limit and there has to be one.
+/// The token limit of an answer where the model's own is unknown and the format requires one.
 const UNKNOWN_LIMIT: u32 = 8192;
 
 /// How much of a refusal is read.
@@ -47,14 +48,14 @@ const REFUSAL: usize = 64 << 10;
 
 /// A provider behind a server.
 #[derive(Debug, Clone)]
-pub struct Remote(Arc<Inner>);
+pub struct Remote(Arc<RemoteInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RemoteInner {
     name: ProviderName,
     format: Format,
-    client: Client,
-    key: Key,
+    client: HttpClient,
+    key: ApiKey,
     key_hint: String,
     headers: Headers,
     models: BTreeMap<String, String>,
@@ -73,23 +74,23 @@ impl Remote {
         spawner: &Spawner,
         root: &Path,
     ) -> Result<Self, Unusable> {
-        let endpoint = Endpoint::new(name, given, environment)?;
+        let endpoint = ProviderEndpoint::new(name, given, environment)?;
         let (key, key_hint) = match &given.settings.api_key_command {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
                 let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
                 let (said, redactor, variable) = (Mutex::default(), OnceLock::new(), endpoint.key_name());
                 let command = KeyCommand { script, cwd, env, spawner, said, variable, redactor };
-                (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
+                (ApiKey::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
             }
             None => match endpoint.key()? {
-                Found::Key(variable, key) => (Key::Given(key), variable),
-                Found::NotNeeded(variable) => (Key::None, variable),
+                FoundKey::Key(variable, key) => (ApiKey::Given(key), variable),
+                FoundKey::NotNeeded(variable) => (ApiKey::None, variable),
             },
         };
         let client = endpoint.client()?;
         let headers = endpoint.headers()?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(RemoteInner {
             name: name.clone(),
             format: endpoint.format,
             client,
@@ -104,8 +105,8 @@ impl Remote {
         })))
     }
 
-    /// Asks the server for nothing in particular, without a key, and gives the status it answers with: whoever answers
-    /// can be reached. The error says why nobody does.
+    /// Sends a request without a key and gives the status of the answer: any answer shows that the server can be
+    /// reached.
     pub async fn reach(&self) -> Result<u16, String> {
         let answer = self.0.client.call(Method::GET, "/", &[], Bytes::new()).await;
         answer.map(|answer| answer.status).map_err(|error| error.to_string())
@@ -118,7 +119,7 @@ impl Remote {
 
     /// Has the key a command prints taken out of records.
     pub fn redact_with(&self, redactor: &Redactor) {
-        if let Key::Command(command) = &self.0.key {
+        if let ApiKey::Command(command) = &self.0.key {
             // The first one stays; a run has only one.
             let _ = command.redactor.set(redactor.clone());
         }
@@ -131,10 +132,10 @@ impl Remote {
 
     /// Whether it is asked without any key, as servers of one's own are.
     pub fn is_keyless(&self) -> bool {
-        matches!(self.0.key, Key::None)
+        matches!(self.0.key, ApiKey::None)
     }
 
-    /// The language it speaks.
+    /// The format of its API.
     pub fn format(&self) -> Format {
         self.0.format
     }
@@ -149,8 +150,8 @@ impl Remote {
         self.0.name.as_str()
     }
 
-    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
-    /// own limit. Where nobody knows that, the server does.
+    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the
+    /// model's own limit. Where that is unknown, the server decides.
     pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
         // This format wants a number.
         let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);
@@ -168,17 +169,17 @@ impl Remote {
     }
 
     /// What a call cost, if the model's price is known.
-    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
-        self.0.prices.cost(Named { asked: &self.resolved(model), ..model }, usage)
+    pub fn cost(&self, model: ModelNames<'_>, usage: &Usage) -> Option<f64> {
+        self.0.prices.cost(ModelNames { asked: &self.resolved(model), ..model }, usage)
     }
 
     /// How well the price of a model is known.
-    pub fn pricing(&self, model: Named<'_>) -> Pricing {
-        self.0.prices.pricing(Named { asked: &self.resolved(model), ..model })
+    pub fn pricing(&self, model: ModelNames<'_>) -> Pricing {
+        self.0.prices.pricing(ModelNames { asked: &self.resolved(model), ..model })
     }
 
     /// The model that was asked for, where a short name or a tier was.
-    fn resolved(&self, model: Named<'_>) -> String {
+    fn resolved(&self, model: ModelNames<'_>) -> String {
         self.model(model.asked).unwrap_or_else(|_| model.asked.to_owned())
     }
 
@@ -195,7 +196,7 @@ impl Remote {
         usual_model(self.name(), asked).map(str::to_owned).ok_or_else(unknown)
     }
 
-    /// Asks for one answer; a kill drops the call.
+    /// Makes one call; a kill drops it.
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let answered = tokio::select! {
             biased;
@@ -210,10 +211,67 @@ impl Remote {
 
     /// Whether a model takes an effort, as far as its name says.
     pub fn takes_effort(&self, model: &str) -> bool {
-        effort::is_taken(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
+        effort::is_supported(self.0.format, &self.model(model).unwrap_or_else(|_| model.to_owned()))
     }
 
-    /// The text without the key and without headers out of variables. No server should say them again; if one does, they
+    /// Whether calls in this format can be forwarded to it.
+    pub(crate) fn supports(&self, format: Format) -> bool {
+        use Format::{Anthropic, Chat, Responses};
+        match (self.0.format, format) {
+            (Responses | Chat, Responses | Chat) => true,
+            // Such servers often support several formats; those that do not will say so.
+            (Chat, Anthropic) => self.0.name == ProviderName::COMPATIBLE,
+            (own, format) => own == format,
+        }
+    }
+
+    /// Forwards a call and waits for the answer to begin. A key that is refused is asked for once more where it comes
+    /// from a command.
+    pub(crate) async fn forward(&self, call: &ForwardedCall, cancel: &Cancel) -> Result<HttpAnswer, ForwardError> {
+        let inner = &self.0;
+        let (key, known) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
+        let mut answer = self.forward_with(call, key.as_deref()).await?;
+        if answer.status == 401 && known && inner.key.forget() {
+            let (key, _) = inner.key.get(cancel).await.map_err(ForwardError::Key)?;
+            answer = self.forward_with(call, key.as_deref()).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn forward_with(&self, call: &ForwardedCall, key: Option<&str>) -> Result<HttpAnswer, ForwardError> {
+        let inner = &self.0;
+        let mut headers = headers_of(call, &inner.headers);
+        if let Some(key) = key {
+            let (name, value) = inner.key_header(call.format, key).map_err(ForwardError::Key)?;
+            if !inner.headers.gives(&name) {
+                headers.push((name, value));
+            }
+        }
+        let sent = inner.client.call(call.method.clone(), &call.path, &headers, call.body.clone()).await;
+        sent.map_err(ForwardError::Http)
+    }
+
+    /// What it means that the server says no to a call of a model, in words without the key.
+    pub(crate) fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
+        let error = self.0.refused(model).by_words(status, message);
+        LlmError { message: self.without_key(error.message), ..error }
+    }
+
+    /// What it means that a call was not passed on, in words without the key.
+    pub(crate) fn forward_error(&self, error: &ForwardError) -> LlmError {
+        let error = match error {
+            ForwardError::Key(error) => error.clone(),
+            ForwardError::Http(error) => failed(error),
+        };
+        LlmError { message: self.without_key(error.message), ..error }
+    }
+
+    /// What went wrong, in words without the key.
+    pub(crate) fn describe(&self, error: &dyn std::error::Error) -> String {
+        self.without_key(error.to_string())
+    }
+
+    /// The text without the key and without headers out of variables. No server should repeat them; if one does, they
     /// go no further.
     fn without_key(&self, mut text: String) -> String {
         let secret = self.0.headers.given.iter().filter(|(_, value)| value.is_sensitive());
@@ -225,7 +283,7 @@ impl Remote {
     }
 }
 
-impl Inner {
+impl RemoteInner {
     async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let mut asked = request.clone();
         let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
@@ -235,13 +293,13 @@ impl Inner {
             tool.name = wire_name(&tool.name);
         }
         rename_calls(&mut asked, wire_name);
-        asked.messages.iter_mut().for_each(Message::tell_about);
+        asked.messages.iter_mut().for_each(Message::include_about);
         effort::translate(self.format, &mut asked);
         let body = Bytes::from(self.body(&asked).to_string());
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
         let mut answer = self.send(&asked.model, key.as_deref(), body.clone()).await?;
-        // A key that was good once may have had its time.
+        // A key that worked before may have expired.
         if answer.status == 401 && known && self.key.forget() {
             let (key, _) = self.key.get(cancel).await?;
             answer = self.send(&asked.model, key.as_deref(), body).await?;
@@ -283,7 +341,7 @@ impl Inner {
         body
     }
 
-    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<Answer, LlmError> {
+    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<HttpAnswer, LlmError> {
         let path = match self.format {
             Format::Anthropic => "/messages".to_owned(),
             Format::Responses => "/responses".to_owned(),
@@ -320,7 +378,7 @@ impl Inner {
     }
 
     /// The answer's body, as if it had not been streamed.
-    async fn read(&self, model: &str, sent: u64, mut answer: Answer) -> Result<Value, LlmError> {
+    async fn read(&self, model: &str, sent: u64, mut answer: HttpAnswer) -> Result<Value, LlmError> {
         if answer.status != 200 {
             let body = answer.bytes(REFUSAL).await.unwrap_or_default();
             return Err(self.refused(model).by_status(answer.status, &answer.headers, &body, clock::now()));
@@ -345,13 +403,13 @@ impl Inner {
         }
     }
 
-    async fn read_stream(&self, model: &str, sent: u64, answer: &mut Answer) -> Result<Value, LlmError> {
+    async fn read_stream(&self, model: &str, sent: u64, answer: &mut HttpAnswer) -> Result<Value, LlmError> {
         let mut assembler = Assembler::new(self.format);
         let mut read = self.assemble(model, answer, &mut assembler).await;
         if read.is_ok() && !assembler.is_done() {
             read = Err(self.unreadable(&WireError::Cut, model));
         }
-        // Nothing is lost, and nothing said twice, when a call is made again that had no part of its answer.
+        // A call without any part of its answer can be repeated without loss.
         let begun = assembler.has_begun();
         let body = assembler.so_far();
         read.map_err(|error| {
@@ -366,8 +424,8 @@ impl Inner {
     }
 
     /// Reads a stream to its end.
-    async fn assemble(&self, model: &str, answer: &mut Answer, assembler: &mut Assembler) -> Result<(), LlmError> {
-        let mut reader = sse::Reader::default();
+    async fn assemble(&self, model: &str, answer: &mut HttpAnswer, assembler: &mut Assembler) -> Result<(), LlmError> {
+        let mut reader = sse::SseReader::default();
         let mut size = 0;
         loop {
             let chunk = match answer.chunk().await {
@@ -413,16 +471,16 @@ impl Inner {
         }
     }
 
-    fn refused<'a>(&'a self, model: &'a str) -> Refused<'a> {
+    fn refused<'a>(&'a self, model: &'a str) -> RefusedCall<'a> {
         let (provider, address) = (self.name.as_str(), self.client.base().to_string());
-        Refused { provider, format: self.format, model, address, key_hint: &self.key_hint }
+        RefusedCall { provider, format: self.format, model, address, key_hint: &self.key_hint }
     }
 
     fn key_at_hand(&self) -> Option<String> {
         match &self.key {
-            Key::None => None,
-            Key::Given(key) => Some(key.clone()),
-            Key::Command(command) => command.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+            ApiKey::None => None,
+            ApiKey::Given(key) => Some(key.clone()),
+            ApiKey::Command(command) => command.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What it means when a server says no, and what to do about it.
+//! The error a refusal of a server stands for, and what to do about it.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const BAD_KEY: [&str; 3] = ["api_key_invalid", "api key not valid", "api key exp
 const NO_CREDIT: [&str; 2] = ["insufficient_quota", "credit balance"];
 
 /// What is known about a call when its answer is no.
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedCall<'a> {
     pub provider: &'a str,
     pub format: Format,
     pub model: &'a str,
@@ -43,7 +43,7 @@ pub(super) struct Refused<'a> {
     pub key_hint: &'a str,
 }
 
-impl Refused<'_> {
+impl RefusedCall<'_> {
     /// The error an answer stands for.
     pub(super) fn by_status(&self, status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> LlmError {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Refused<'_> {
     }
 }
 
-/// Why a server says no, where it has a word for that beside its message.
+/// The reason of an error, where a server has a field for it beside its message.
 fn reason(body: &Value) -> &str {
     let details = body.pointer("/error/details").and_then(Value::as_array).into_iter().flatten();
     details.filter_map(|detail| detail.get("reason")?.as_str()).next().unwrap_or_default()
@@ -164,8 +164,8 @@ mod tests {
 
     use super::*;
 
-    fn refused(format: Format) -> Refused<'static> {
-        Refused {
+    fn refused(format: Format) -> RefusedCall<'static> {
+        RefusedCall {
             provider: "anthropic",
             format,
             model: "m-1",
@@ -226,11 +226,11 @@ mod tests {
             assert_eq!(error.class, class, "{error}");
             assert!(error.message.contains(text), "{error}");
         }
-        let openai = Refused { format: Format::Chat, ..refused(Format::Chat) };
+        let openai = RefusedCall { format: Format::Chat, ..refused(Format::Chat) };
         let body = br#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
         let error = openai.by_status(400, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH);
         assert_eq!(error.class, ErrorClass::ContextLength, "{error}");
-        let gemini = Refused { provider: "gemini", key_hint: "GEMINI_API_KEY", ..refused(Format::Gemini) };
+        let gemini = RefusedCall { provider: "gemini", key_hint: "GEMINI_API_KEY", ..refused(Format::Gemini) };
         for body in [
             &br#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#[..],
             br#"[{"error":{"code":400,"message":"Renew it.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_to_wait_is_read_in_every_form() {
+    fn retry_after_is_read_in_every_form() {
         let wait = |headers: &[(&str, &str)], body: &str| error(429, headers, body).retry_after;
         assert_eq!(wait(&[("retry-after", "7")], "{}"), Some(Duration::from_secs(7)));
         assert_eq!(wait(&[("retry-after", "0.5")], "{}"), Some(Duration::from_millis(500)));

@@ -1,16 +1,14 @@
 //! The script file: YAML in, checked scripts out. Unknown keys are refused, every error names its place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::{Call, Entry, Fault, FaultKind, Reply, Script, When};
+use super::entry::{ScriptCondition, ScriptEntry, ScriptedCall, ScriptedFault, ScriptedFaultKind, ScriptedReply};
 use crate::event::Usage;
-use crate::llm::price::Prices;
 use crate::llm::{ErrorClass, LlmError, Stop};
 
 /// A script file that cannot be used.
@@ -102,7 +100,8 @@ struct ErrorYaml {
     retry_after: Option<Spanned<String>>,
 }
 
-pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
+/// The model the file names for all scripts, and the scripts.
+pub(super) fn read(text: &str) -> Result<(Option<String>, Vec<ScriptEntry>), ScriptError> {
     // `yes`, `no`, `y` and `on` are words here: they stand in texts and tool arguments.
     let options = serde_saphyr::options! { strict_booleans: true };
     let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
@@ -124,24 +123,23 @@ pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
     if entries.is_empty() {
         return Err(fault_at(&Location::UNKNOWN, "the file has no scripts"));
     }
-    let prices = Prices::alone(&BTreeMap::new());
-    Ok(Script { model: file.model, prices, entries: Arc::new(entries) })
+    Ok((file.model, entries))
 }
 
 fn fault_at(at: &Location, message: impl Into<String>) -> ScriptError {
     ScriptError { line: at.line(), column: at.column(), message: message.into() }
 }
 
-fn entry(script: Spanned<ScriptYaml>) -> Result<Entry, ScriptError> {
+fn entry(script: Spanned<ScriptYaml>) -> Result<ScriptEntry, ScriptError> {
     let ScriptYaml { name, when, steps } = script.value;
-    let mut calls = vec![Call::default()];
+    let mut calls = vec![ScriptedCall::default()];
     for step in steps {
         let call = calls.last_mut().expect("there is always a call being filled");
         match read_step(step)? {
-            Step::Fault(fault) => call.faults.push(fault),
-            Step::Reply(reply) => {
+            ScriptStep::Fault(fault) => call.faults.push(fault),
+            ScriptStep::Reply(reply) => {
                 call.reply = Some(reply);
-                calls.push(Call::default());
+                calls.push(ScriptedCall::default());
             }
         }
     }
@@ -157,16 +155,16 @@ fn entry(script: Spanned<ScriptYaml>) -> Result<Entry, ScriptError> {
         Some(OneOrMore::More(list)) => list,
     };
     let WhenYaml { node, visit, attempt, model, contains } = when;
-    let when = When { nodes: list(node), visit, attempt, model, contains: list(contains) };
-    Ok(Entry { name, when, calls })
+    let when = ScriptCondition { nodes: list(node), visit, attempt, model, contains: list(contains) };
+    Ok(ScriptEntry { name, when, calls })
 }
 
-enum Step {
-    Fault(Fault),
-    Reply(Reply),
+enum ScriptStep {
+    Fault(ScriptedFault),
+    Reply(ScriptedReply),
 }
 
-fn read_step(step: Spanned<StepYaml>) -> Result<Step, ScriptError> {
+fn read_step(step: Spanned<StepYaml>) -> Result<ScriptStep, ScriptError> {
     let at = step.referenced;
     let step = step.value;
     let replies = step.text.is_some() || step.tools.is_some() || step.thinking.is_some();
@@ -188,7 +186,7 @@ fn read_step(step: Spanned<StepYaml>) -> Result<Step, ScriptError> {
                 "`tries` and `attempts` belong to `error`, `malformed` and `hang`, not to an answer",
             ));
         }
-        return reply(step, delay).map(Step::Reply);
+        return reply(step, delay).map(ScriptStep::Reply);
     }
     if step.usage.is_some() || step.stop.is_some() {
         return Err(fault_at(&at, "`usage` and `stop` belong to an answer"));
@@ -200,15 +198,15 @@ fn read_step(step: Spanned<StepYaml>) -> Result<Step, ScriptError> {
     let kind = match (step.error, step.malformed) {
         (Some(error), _) => {
             let status = error.status;
-            FaultKind::Error(scripted_error(error, &at)?, status)
+            ScriptedFaultKind::Error(scripted_error(error, &at)?, status)
         }
-        (None, Some(reply)) => FaultKind::Malformed(reply),
-        (None, None) => FaultKind::Hang,
+        (None, Some(reply)) => ScriptedFaultKind::Malformed(reply),
+        (None, None) => ScriptedFaultKind::Hang,
     };
-    Ok(Step::Fault(Fault { kind, delay, tries, attempts: step.attempts }))
+    Ok(ScriptStep::Fault(ScriptedFault { kind, delay, tries, attempts: step.attempts }))
 }
 
-fn reply(step: StepYaml, delay: Duration) -> Result<Reply, ScriptError> {
+fn reply(step: StepYaml, delay: Duration) -> Result<ScriptedReply, ScriptError> {
     let mut tools = Vec::new();
     for tool in step.tools.unwrap_or_default() {
         let Spanned { value, referenced, .. } = tool;
@@ -230,7 +228,7 @@ fn reply(step: StepYaml, delay: Duration) -> Result<Reply, ScriptError> {
         StopYaml::ContentFilter => Stop::ContentFilter,
     });
     let usage = Usage { input, cache_read, cache_write, output, reasoning, ..Usage::default() };
-    Ok(Reply { thinking: step.thinking, text: step.text, tools, usage, delay, stop })
+    Ok(ScriptedReply { thinking: step.thinking, text: step.text, tools, usage, delay, stop })
 }
 
 fn scripted_error(error: ErrorYaml, at: &Location) -> Result<LlmError, ScriptError> {

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
+use crate::llm::{Message, Part};
 
 fn request(pairs: &[(&str, &str)], messages: Vec<Message>) -> Request {
     let metadata: BTreeMap<String, String> =
@@ -185,7 +186,7 @@ async fn delays_and_hangs_end_at_a_kill_and_not_at_a_stop() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_place() {
+fn errors_in_a_script_name_their_position() {
     let cases = [
         ("scripts: [{name: a, step: []}]", "unknown field `step`"),
         ("scripts: []", "the file has no scripts"),

@@ -4,17 +4,17 @@ mod stream;
 
 use serde_json::{Value, json};
 
-pub(super) use self::stream::{Stream, stream_reply};
-use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
-    take_text, with_kept, words_of,
+pub(super) use self::stream::{AnthropicStream, stream_reply};
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list, take_text,
+    with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Anthropic;
+pub(super) const FORMAT: &str = "anthropic";
 
-/// The tokens of an answer when nobody says; the API wants a number.
+/// The token limit of an answer where none is given; the API requires one.
 const MAX_TOKENS: u32 = 4096;
 
 pub(super) fn encode_request(request: &Request, stream: bool) -> Value {
@@ -98,7 +98,7 @@ fn decode_tool(tool: Value) -> Result<ToolSpec, WireError> {
 
 /// The conversation; what one side says in several messages becomes one, as the API wants it.
 fn messages_of(messages: &[Message]) -> Vec<Value> {
-    let mut all: Vec<Object> = Vec::new();
+    let mut all: Vec<JsonObject> = Vec::new();
     for message in messages {
         let role = match message.role {
             Role::Assistant => "assistant",

@@ -1,18 +1,18 @@
-//! OpenAI's Chat Completions, which many other servers speak as well.
+//! OpenAI's Chat Completions, which many other servers support as well.
 
 mod stream;
 
 use serde_json::{Value, json};
 
-pub(super) use self::stream::{Stream, stream_reply};
-use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape,
-    take_list, take_text, with_kept, words_of, write_arguments,
+pub(super) use self::stream::{ChatStream, stream_reply};
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape, take_list,
+    take_text, with_kept, words_of, write_arguments,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Chat;
+pub(super) const FORMAT: &str = "chat";
 
 /// Where servers put the model's thoughts; there is no standard.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -112,7 +112,7 @@ fn decode_tool(tool: Value) -> Result<ToolSpec, WireError> {
     if tool.get("type").is_some_and(|kind| kind != "function") {
         let name = tool.pointer("/custom/name").or(tool.get("name")).or(tool.get("type"));
         let name = name.and_then(Value::as_str).unwrap_or_default().to_owned();
-        keep(&mut extra, FORMAT, Object::from_iter([("whole".into(), tool)]));
+        keep(&mut extra, FORMAT, JsonObject::from_iter([("whole".into(), tool)]));
         return Ok(ToolSpec { name, description: String::new(), parameters: Value::Null, extra });
     }
     let mut tool = object(tool, "a tool")?;
@@ -140,7 +140,7 @@ fn encode_message(message: &Message, messages: &mut Vec<Value>) {
     };
     let named = kept(&message.extra, FORMAT).and_then(|known| known.get("role")?.as_str());
     let role = named.unwrap_or(role);
-    let mut fields = Object::from_iter([("role".into(), role.into()), ("content".into(), content_of(message))]);
+    let mut fields = JsonObject::from_iter([("role".into(), role.into()), ("content".into(), content_of(message))]);
     let mut calls = Vec::new();
     for part in &message.content {
         match part {
@@ -189,7 +189,7 @@ fn content_of(message: &Message) -> Value {
 
 fn encode_call(id: &str, name: &str, arguments: &Value, extra: &Extra) -> Value {
     let known = kept(extra, FORMAT);
-    let mut function = Object::from_iter([
+    let mut function = JsonObject::from_iter([
         ("name".into(), name.into()),
         ("arguments".into(), write_arguments(arguments, known).into()),
     ]);
@@ -230,12 +230,12 @@ fn decode_message(message: Value) -> Result<Message, WireError> {
 }
 
 /// What is said in a message, without its role.
-fn decode_said(role: Role, mut message: Object) -> Result<Message, WireError> {
+fn decode_said(role: Role, mut message: JsonObject) -> Result<Message, WireError> {
     let mut content = Vec::new();
     let field = THOUGHTS.into_iter().find(|field| message.get(*field).is_some_and(Value::is_string));
     if let Some((field, text)) = field.and_then(|field| Some((field, take_text(&mut message, field)?))) {
         let mut extra = Extra::new();
-        keep(&mut extra, FORMAT, Object::from_iter([("field".into(), field.into())]));
+        keep(&mut extra, FORMAT, JsonObject::from_iter([("field".into(), field.into())]));
         content.push(Part::Thinking { text, signature: None, extra });
     }
     match message.shift_remove("content") {
@@ -246,7 +246,7 @@ fn decode_said(role: Role, mut message: Object) -> Result<Message, WireError> {
                 content.push(decode_block(block)?);
             }
         }
-        Some(other) => return Err(shape(format!("`content` is {}", super::kind_of(&other)))),
+        Some(other) => return Err(shape(format!("`content` is {}", super::json::kind_of(&other)))),
     }
     for call in take_list(&mut message, "tool_calls")? {
         content.push(decode_call(call)?);
@@ -292,7 +292,7 @@ fn decode_call(call: Value) -> Result<Part, WireError> {
     Ok(Part::ToolCall { id, name, arguments, extra })
 }
 
-fn decode_result(mut message: Object) -> Result<Message, WireError> {
+fn decode_result(mut message: JsonObject) -> Result<Message, WireError> {
     let id = need_text(&mut message, "tool_call_id", "a tool's answer")?;
     let content = message.get("content").map(words_of).unwrap_or_default();
     if message.get("content").is_none_or(Value::is_string) {
@@ -307,7 +307,7 @@ pub(super) fn encode_reply(response: &Response) -> Value {
     let mut known = kept(&response.extra, FORMAT).cloned().unwrap_or_default();
     let mut choice = match known.shift_remove("choice") {
         Some(Value::Object(choice)) => choice,
-        _ => Object::from_iter([("index".into(), 0.into())]),
+        _ => JsonObject::from_iter([("index".into(), 0.into())]),
     };
     let more = match known.shift_remove("choices") {
         Some(Value::Array(more)) => more,

@@ -4,15 +4,15 @@ mod stream;
 
 use serde_json::{Value, json};
 
-pub(super) use self::stream::{Stream, stream_reply};
-use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
-    take_text, with_kept, words_of,
+pub(super) use self::stream::{GeminiStream, stream_reply};
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list, take_text,
+    with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Gemini;
+pub(super) const FORMAT: &str = "gemini";
 
 /// Marks calls the server gave no id, so that it is not sent the one made up for them.
 const NO_ID: &str = "no_id";
@@ -105,7 +105,7 @@ fn encode_tool(tool: &ToolSpec) -> Value {
         fields["description"] = tool.description.as_str().into();
     }
     if !tool.parameters.is_null() {
-        // `parameters` takes a smaller language than JSON schema.
+        // `parameters` takes a subset of JSON schema.
         fields["parametersJsonSchema"] = tool.parameters.clone();
     }
     with_kept(fields, &tool.extra, FORMAT)
@@ -116,7 +116,7 @@ fn decode_tools(tool: Value, tools: &mut Vec<ToolSpec>) -> Result<(), WireError>
     if !ours {
         let name = tool.as_object().and_then(|tool| tool.keys().next()).cloned().unwrap_or_default();
         let mut extra = Extra::new();
-        keep(&mut extra, FORMAT, Object::from_iter([("whole".into(), tool)]));
+        keep(&mut extra, FORMAT, JsonObject::from_iter([("whole".into(), tool)]));
         tools.push(ToolSpec { name, description: String::new(), parameters: Value::Null, extra });
         return Ok(());
     }
@@ -134,7 +134,7 @@ fn decode_tools(tool: Value, tools: &mut Vec<ToolSpec>) -> Result<(), WireError>
 
 /// The conversation; what one side says in several messages becomes one.
 fn contents_of(messages: &[Message]) -> Vec<Value> {
-    let mut all: Vec<Object> = Vec::new();
+    let mut all: Vec<JsonObject> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let role = if message.role == Role::Assistant { "model" } else { "user" };
         let earlier = &messages[..index];
@@ -240,7 +240,7 @@ fn marked(extra: &Extra) -> bool {
     kept(extra, FORMAT).is_some_and(|known| known.contains_key(NO_ID))
 }
 
-fn inner(extra: &Extra, key: &str) -> Object {
+fn inner(extra: &Extra, key: &str) -> JsonObject {
     kept(extra, FORMAT).and_then(|known| known.get(key)?.as_object()).cloned().unwrap_or_default()
 }
 
@@ -305,11 +305,11 @@ pub(super) fn encode_reply(response: &Response) -> Value {
     let parts: Vec<Value> = response.message.content.iter().filter_map(|part| encode_part(part, &[])).collect();
     let mut candidate = match known.shift_remove("candidate") {
         Some(Value::Object(candidate)) => candidate,
-        _ => Object::from_iter([("index".into(), 0.into())]),
+        _ => JsonObject::from_iter([("index".into(), 0.into())]),
     };
     let mut content = match candidate.shift_remove("content") {
         Some(Value::Object(content)) => content,
-        _ => Object::from_iter([("role".into(), "model".into())]),
+        _ => JsonObject::from_iter([("role".into(), "model".into())]),
     };
     content.insert("parts".into(), parts.into());
     candidate.insert("content".into(), content.into());
@@ -354,7 +354,7 @@ pub(super) fn decode_reply(body: Value) -> Result<Response, WireError> {
     let usage = Usage { web_searches: searched.map_or(0, |queries| queries.len() as u64), ..usage };
     let mut content = match candidate.shift_remove("content") {
         Some(Value::Object(content)) => content,
-        _ => Object::new(),
+        _ => JsonObject::new(),
     };
     let parts = take_list(&mut content, "parts")?;
     let parts = parts.into_iter().enumerate().map(|(index, part)| decode_part(part, &index.to_string()));

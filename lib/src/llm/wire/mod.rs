@@ -1,69 +1,47 @@
-//! The languages model providers speak: JSON in, conversations out, and back. No network, no clock.
+//! The API formats of model providers: JSON in, conversations out, and back. No network, no clock.
 //!
 //! Reading and writing loses nothing. What a provider says that pleach has no field for is kept under the name of the
-//! format it came in (`extra["anthropic"]`), and goes back to servers of that format only; a kind of content pleach does
-//! not know is kept whole. Thoughts go back to no other format than their own, whose server alone can check them.
+//! format it came in (`extra["anthropic"]`), and goes back to servers of that format only; a kind of content pleach
+//! does not know is kept whole. Thoughts go back to no other format than their own, whose server alone can check them.
 
 mod anthropic;
 mod chat;
 mod gemini;
+mod json;
 mod responses;
 pub mod sse;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Part, Request, Response};
-use crate::event::{Extra, Usage};
+use self::json::{ERROR_WORDS, JsonObject, shape};
+use super::{Request, Response};
+use crate::event::Usage;
 
-/// A JSON object.
-type Object = Map<String, Value>;
+pub use self::json::WireError;
 
-/// The language a server speaks.
+/// The format of a server's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
     /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's Responses.
     Responses,
-    /// OpenAI's Chat Completions, which many servers speak.
+    /// OpenAI's Chat Completions, which many servers support.
     Chat,
     /// Google's generateContent.
     Gemini,
-}
-
-/// Text of a server that cannot be taken for a request or an answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// It does not have the shape of its format.
-    #[error("{0}")]
-    Shape(String),
-    /// The stream ended before the answer did.
-    #[error("the stream ended in the middle of the answer")]
-    Cut,
-    /// The server reported an error in the stream.
-    #[error("{message}")]
-    Reported {
-        /// The server's word for it.
-        kind: String,
-        /// What happened.
-        message: String,
-    },
-}
-
-fn shape(text: impl Into<String>) -> WireError {
-    WireError::Shape(text.into())
 }
 
 impl Format {
     /// The name under which records keep what only this format knows.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Anthropic => "anthropic",
-            Self::Responses => "openai",
-            Self::Chat => "chat",
-            Self::Gemini => "gemini",
+            Self::Anthropic => anthropic::FORMAT,
+            Self::Responses => responses::FORMAT,
+            Self::Chat => chat::FORMAT,
+            Self::Gemini => gemini::FORMAT,
         }
     }
 
@@ -118,7 +96,7 @@ impl Format {
     }
 
     /// The stream of events that stands for an answer's body.
-    pub fn stream_reply(self, body: &Value) -> Vec<sse::Event> {
+    pub fn stream_reply(self, body: &Value) -> Vec<sse::SseEvent> {
         match self {
             Self::Anthropic => anthropic::stream_reply(body),
             Self::Responses => responses::stream_reply(body),
@@ -131,7 +109,7 @@ impl Format {
     pub fn usage_of(self, body: &Value) -> Usage {
         let counts = ["usage", "usageMetadata"].iter().filter_map(|key| body.get(*key)?.as_object()).flatten();
         let counts = counts.filter(|(_, count)| !count.is_null());
-        let counts: Object = counts.map(|(name, count)| (name.clone(), count.clone())).collect();
+        let counts: JsonObject = counts.map(|(name, count)| (name.clone(), count.clone())).collect();
         // Read as those of an answer without words.
         let body = match self {
             Self::Anthropic => json!({"content": [], "usage": counts}),
@@ -144,12 +122,11 @@ impl Format {
 
     /// The error in a body, if it is one: the server's word for it, and what happened.
     pub fn reported_error(self, body: &Value) -> Option<(String, String)> {
-        let error = body.get("error").filter(|error| !error.is_null())?;
-        let text = |key: &str| error.get(key).and_then(Value::as_str);
-        let kind = ["code", "status", "type"].into_iter().find_map(text).unwrap_or("error");
-        let kind = if self == Self::Anthropic { text("type").unwrap_or(kind) } else { kind };
-        let message = text("message").or(error.as_str()).unwrap_or(kind);
-        Some((kind.to_owned(), message.to_owned()))
+        let words = match self {
+            Self::Anthropic => ["type", "code", "status"],
+            Self::Responses | Self::Chat | Self::Gemini => ERROR_WORDS,
+        };
+        json::reported_error(body, words)
     }
 }
 
@@ -162,10 +139,10 @@ pub struct Assembler {
 
 #[derive(Debug, Clone)]
 enum Assembling {
-    Anthropic(anthropic::Stream),
-    Responses(responses::Stream),
-    Chat(chat::Stream),
-    Gemini(gemini::Stream),
+    Anthropic(anthropic::AnthropicStream),
+    Responses(responses::ResponsesStream),
+    Chat(chat::ChatStream),
+    Gemini(gemini::GeminiStream),
 }
 
 impl Assembler {
@@ -181,7 +158,7 @@ impl Assembler {
     }
 
     /// Takes the next event.
-    pub fn push(&mut self, event: &sse::Event) -> Result<(), WireError> {
+    pub fn push(&mut self, event: &sse::SseEvent) -> Result<(), WireError> {
         if event.data.is_empty() || event.data == "[DONE]" {
             return Ok(());
         }
@@ -235,148 +212,4 @@ impl Assembler {
             Assembling::Gemini(stream) => stream.finish(),
         }
     }
-}
-
-/// An object, or what stands in its place named in an error.
-fn object(value: Value, what: &str) -> Result<Object, WireError> {
-    match value {
-        Value::Object(object) => Ok(object),
-        other => Err(shape(format!("{what} is not an object but {}", kind_of(&other)))),
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
-/// Takes a text out of an object; none when there is none, or something else in its place.
-fn take_text(object: &mut Object, key: &str) -> Option<String> {
-    match object.get(key) {
-        Some(Value::String(_)) => match object.shift_remove(key) {
-            Some(Value::String(text)) => Some(text),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Takes a text that must be there out of an object.
-fn need_text(object: &mut Object, key: &str, what: &str) -> Result<String, WireError> {
-    take_text(object, key).ok_or_else(|| shape(format!("{what} has no `{key}`")))
-}
-
-/// Takes a list out of an object; nothing in its place is an empty one.
-fn take_list(object: &mut Object, key: &str) -> Result<Vec<Value>, WireError> {
-    match object.shift_remove(key) {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(list)) => Ok(list),
-        Some(other) => Err(shape(format!("`{key}` is not a list but {}", kind_of(&other)))),
-    }
-}
-
-/// A number of tokens somewhere in an object.
-fn count(value: &Value, path: &[&str]) -> u64 {
-    path.iter().try_fold(value, |value, key| value.get(key)).and_then(Value::as_u64).unwrap_or_default()
-}
-
-/// Keeps what a format alone knows, if there is anything.
-fn keep(extra: &mut Extra, format: Format, rest: Object) {
-    if !rest.is_empty() {
-        extra.insert(format.name().to_owned(), Value::Object(rest));
-    }
-}
-
-/// What a format alone knows.
-fn kept(extra: &Extra, format: Format) -> Option<&Object> {
-    extra.get(format.name()).and_then(Value::as_object)
-}
-
-/// Adds what one side says; what it says in several messages becomes one, with its parts under `key`. What the format
-/// alone knows of the message stays with it.
-fn say(said: &mut Vec<Object>, role: &str, (key, parts): (&str, Vec<Value>), known: Option<&Object>) {
-    if parts.is_empty() {
-        return;
-    }
-    let known = known.cloned().unwrap_or_default();
-    match said.last_mut().filter(|last| last["role"] == role) {
-        Some(last) => {
-            if let Some(Value::Array(before)) = last.get_mut(key) {
-                before.extend(parts);
-            }
-            last.extend(known);
-        }
-        None => {
-            let mut fields = Object::from_iter([("role".into(), role.into()), (key.into(), parts.into())]);
-            fields.extend(known);
-            said.push(fields);
-        }
-    }
-}
-
-/// These fields and those the format alone knows; the former win.
-fn with_kept(fields: Value, extra: &Extra, format: Format) -> Value {
-    let mut all = match fields {
-        Value::Object(fields) => fields,
-        other => return other,
-    };
-    for (key, value) in kept(extra, format).into_iter().flatten() {
-        if !all.contains_key(key) {
-            all.insert(key.clone(), value.clone());
-        }
-    }
-    Value::Object(all)
-}
-
-/// Content pleach does not know, as a part of a message.
-fn native(format: Format, value: Value) -> Part {
-    Part::Unknown(json!({"type": "native", "format": format.name(), "value": value}))
-}
-
-/// The content behind [`native`], if it is of this format.
-fn native_of(part: &Value, format: Format) -> Option<&Value> {
-    let ours = part.get("type")? == "native" && part.get("format")? == format.name();
-    part.get("value").filter(|_| ours)
-}
-
-/// A part's words as blocks of `text`, or the text itself.
-fn words_of(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) => {
-            let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
-    }
-}
-
-/// Arguments that were sent as text. Text that is no JSON stays text, and the tool is told so.
-fn parse_arguments(raw: &str) -> Value {
-    if raw.trim().is_empty() {
-        return json!({});
-    }
-    serde_json::from_str(raw).unwrap_or_else(|_| raw.into())
-}
-
-/// Reads arguments sent as text, and keeps the text in `rest` where it would be written differently.
-fn read_arguments(raw: &str, rest: &mut Object) -> Value {
-    let value = parse_arguments(raw);
-    let written = value.to_string();
-    if written != raw {
-        rest.insert("arguments".into(), raw.into());
-    }
-    value
-}
-
-/// The text of arguments: the one that came, as long as it says the same.
-fn write_arguments(value: &Value, known: Option<&Object>) -> String {
-    let raw = known.and_then(|known| known.get("arguments")?.as_str());
-    raw.filter(|raw| parse_arguments(raw) == *value).map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -4,15 +4,15 @@ mod stream;
 
 use serde_json::{Value, json};
 
-pub(super) use self::stream::{Stream, stream_reply};
-use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape,
-    take_list, take_text, with_kept, words_of, write_arguments,
+pub(super) use self::stream::{ResponsesStream, stream_reply};
+use super::json::{
+    JsonObject, WireError, count, keep, kept, native, native_of, need_text, object, read_arguments, shape, take_list,
+    take_text, with_kept, words_of, write_arguments,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
 
-const FORMAT: Format = Format::Responses;
+pub(super) const FORMAT: &str = "openai";
 
 /// Where a part keeps the fields of the item it begins.
 const ITEM: &str = "item";
@@ -29,8 +29,8 @@ pub(super) fn encode_request(request: &Request, stream: bool) -> Value {
     if let Some(most) = request.max_tokens {
         body["max_output_tokens"] = most.into();
     }
-    // Those that an item brought are still in it.
-    let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_brought(tool)).map(encode_tool).collect();
+    // Those that an item introduced are still in it.
+    let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_introduced(tool)).map(encode_tool).collect();
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }
@@ -79,10 +79,10 @@ pub(super) fn decode_request(body: Value) -> Result<Request, WireError> {
 /// The kind of item that brings tools along.
 const TOOLS: &str = "additional_tools";
 
-/// Where a tool says that an item has brought it.
+/// Marks a tool that an item introduced.
 const BROUGHT: &str = "brought";
 
-fn is_brought(tool: &ToolSpec) -> bool {
+fn is_introduced(tool: &ToolSpec) -> bool {
     kept(&tool.extra, FORMAT).is_some_and(|known| known.contains_key(BROUGHT))
 }
 
@@ -129,7 +129,7 @@ fn decode_tool(tool: Value) -> Result<ToolSpec, WireError> {
     let mut extra = Extra::new();
     if tool.get("type").is_none_or(|kind| kind != "function") {
         let name = tool.get("name").or(tool.get("type")).and_then(Value::as_str).unwrap_or_default().to_owned();
-        keep(&mut extra, FORMAT, Object::from_iter([("whole".into(), tool)]));
+        keep(&mut extra, FORMAT, JsonObject::from_iter([("whole".into(), tool)]));
         return Ok(ToolSpec { name, description: String::new(), parameters: Value::Null, extra });
     }
     let mut tool = object(tool, "a tool")?;
@@ -162,7 +162,7 @@ fn encode_message(message: &Message, items: &mut Vec<Value>) {
                 let mut known = kept(extra, FORMAT).cloned().unwrap_or_default();
                 let item = known.shift_remove(ITEM);
                 let mut block =
-                    Object::from_iter([("type".into(), kind.into()), ("text".into(), text.as_str().into())]);
+                    JsonObject::from_iter([("type".into(), kind.into()), ("text".into(), text.as_str().into())]);
                 block.extend(known);
                 Some((Value::Object(block), item))
             }
@@ -215,7 +215,7 @@ fn encode_message(message: &Message, items: &mut Vec<Value>) {
         match items.last_mut().filter(|_| open && item.is_none()).and_then(|last| last["content"].as_array_mut()) {
             Some(content) => content.push(block),
             None => {
-                let mut fields = Object::from_iter([
+                let mut fields = JsonObject::from_iter([
                     ("type".into(), "message".into()),
                     ("role".into(), role.into()),
                     ("content".into(), json!([block])),
@@ -299,7 +299,7 @@ fn decode_item(item: Value) -> Result<(Role, Vec<Part>), WireError> {
 /// The kind of call whose tool takes text as it is; its parts keep their kind.
 const CUSTOM: &str = "custom_tool_call";
 
-fn is_custom(known: Option<&Object>) -> bool {
+fn is_custom(known: Option<&JsonObject>) -> bool {
     let kind = known.and_then(|known| known.get("type")?.as_str());
     kind.is_some_and(|kind| kind.starts_with(CUSTOM))
 }
@@ -332,7 +332,7 @@ fn decode_words(item: Value) -> Result<(Role, Vec<Part>), WireError> {
         let item = (index == 0).then(|| Value::Object(item.clone()));
         let words = block.get("type").is_some_and(|kind| kind == "input_text" || kind == "output_text");
         if !words {
-            let mut value = Object::from_iter([("content".into(), block)]);
+            let mut value = JsonObject::from_iter([("content".into(), block)]);
             value.extend(item.map(|item| (ITEM.to_owned(), item)));
             parts.push(native(FORMAT, value.into()));
             continue;
@@ -421,7 +421,7 @@ fn encode_usage(usage: Usage) -> Value {
     })
 }
 
-fn stop_of(body: &Object, calls: bool) -> Stop {
+fn stop_of(body: &JsonObject, calls: bool) -> Stop {
     match body.get("status").and_then(Value::as_str) {
         Some("incomplete") => {
             match body.get("incomplete_details").and_then(|details| details.get("reason")?.as_str()) {

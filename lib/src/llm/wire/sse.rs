@@ -2,14 +2,14 @@
 
 /// One event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its kind; empty when the stream does not say.
     pub event: String,
     /// What it carries; several `data` lines are joined by newlines.
     pub data: String,
 }
 
-impl Event {
+impl SseEvent {
     /// An event of a kind.
     pub fn new(event: impl Into<String>, data: impl Into<String>) -> Self {
         Self { event: event.into(), data: data.into() }
@@ -31,7 +31,7 @@ impl Event {
 
 /// Reads a stream piece by piece. How the pieces are cut makes no difference.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct SseReader {
     /// The line being read, without its end.
     line: Vec<u8>,
     /// The last byte was a carriage return: a newline after it belongs to it.
@@ -42,9 +42,9 @@ pub struct Reader {
     data: Option<String>,
 }
 
-impl Reader {
+impl SseReader {
     /// Takes the next bytes and gives the events that end in them.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -65,7 +65,7 @@ impl Reader {
     }
 
     /// The stream is over: gives what was begun and not ended, which may be cut anywhere.
-    pub fn finish(mut self) -> Option<Event> {
+    pub fn finish(mut self) -> Option<SseEvent> {
         if !self.line.is_empty() {
             self.end_line();
         }
@@ -77,7 +77,7 @@ impl Reader {
         self.line.len() + self.data.as_ref().map_or(0, String::len)
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         let mut line = String::from_utf8_lossy(&line).into_owned();
         if !std::mem::replace(&mut self.begun, true)
@@ -105,9 +105,9 @@ impl Reader {
         None
     }
 
-    fn dispatch(&mut self) -> Option<Event> {
+    fn dispatch(&mut self) -> Option<SseEvent> {
         let event = std::mem::take(&mut self.event);
-        self.data.take().map(|data| Event { event, data })
+        self.data.take().map(|data| SseEvent { event, data })
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
 
     use super::*;
 
-    fn read(pieces: &[&[u8]]) -> Vec<Event> {
-        let mut reader = Reader::default();
-        let mut events: Vec<Event> = pieces.iter().flat_map(|piece| reader.push(piece)).collect();
+    fn read(pieces: &[&[u8]]) -> Vec<SseEvent> {
+        let mut reader = SseReader::default();
+        let mut events: Vec<SseEvent> = pieces.iter().flat_map(|piece| reader.push(piece)).collect();
         events.extend(reader.finish());
         events
     }
@@ -128,18 +128,22 @@ mod tests {
     fn every_kind_of_line_is_read() {
         let text = "\u{feff}: hello\r\nevent: a\r\ndata: one\r\ndata:two\r\ndata\r\n\r\nid: 7\rretry: 5\rdata:  x\r\r\
                     event: no data\n\n: ping\n\ndata: {\"a\":\ndata: 1}\n\nodd: field\ndata: z\n\n";
-        let expected =
-            [Event::new("a", "one\ntwo\n"), Event::new("", " x"), Event::new("", "{\"a\":\n1}"), Event::new("", "z")];
+        let expected = [
+            SseEvent::new("a", "one\ntwo\n"),
+            SseEvent::new("", " x"),
+            SseEvent::new("", "{\"a\":\n1}"),
+            SseEvent::new("", "z"),
+        ];
         assert_eq!(read(&[text.as_bytes()]), expected);
     }
 
     #[test]
     fn the_end_of_a_stream_may_come_anywhere() {
-        assert_eq!(read(&[b"data: a\n\ndata: b\n"]), [Event::new("", "a"), Event::new("", "b")]);
-        assert_eq!(read(&[b"event: x\ndata: {\"ha"]), [Event::new("x", "{\"ha")]);
+        assert_eq!(read(&[b"data: a\n\ndata: b\n"]), [SseEvent::new("", "a"), SseEvent::new("", "b")]);
+        assert_eq!(read(&[b"event: x\ndata: {\"ha"]), [SseEvent::new("x", "{\"ha")]);
         assert_eq!(read(&[b"event: x\n"]), []);
         assert_eq!(read(&[]), []);
-        let mut reader = Reader::default();
+        let mut reader = SseReader::default();
         reader.push(b"data: abc\nda");
         assert_eq!(reader.held(), 5);
     }
@@ -158,7 +162,7 @@ mod tests {
 
         #[test]
         fn what_is_written_reads_back(event in "[a-z.]{0,8}", data in "[ -~é\\n]{0,40}") {
-            let event = Event::new(event, data);
+            let event = SseEvent::new(event, data);
             prop_assert_eq!(read(&[event.to_text().as_bytes()]), [event]);
         }
     }

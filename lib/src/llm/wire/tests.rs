@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::Usage;
-use crate::llm::{Message, Role, Stop};
+use crate::event::{Extra, Usage};
+use crate::llm::{Message, Part, Role, Stop};
 
 /// Puts a stream together that comes in pieces of these sizes, again and again.
 fn assemble(format: Format, stream: &[u8], sizes: &[usize]) -> Result<Value, WireError> {
-    let mut reader = sse::Reader::default();
+    let mut reader = sse::SseReader::default();
     let mut assembler = Assembler::new(format);
     let mut rest = stream;
     let mut sizes = sizes.iter().copied().cycle();
@@ -27,7 +27,7 @@ fn assemble(format: Format, stream: &[u8], sizes: &[usize]) -> Result<Value, Wir
 }
 
 fn streamed(format: Format, body: &Value) -> Vec<u8> {
-    format.stream_reply(body).iter().map(sse::Event::to_text).collect::<String>().into_bytes()
+    format.stream_reply(body).iter().map(sse::SseEvent::to_text).collect::<String>().into_bytes()
 }
 
 fn reply_survives(format: Format, body: &Value, sizes: &[usize]) {
@@ -227,7 +227,7 @@ mod anthropic {
     }
 
     #[test]
-    fn a_stream_that_breaks_off_is_no_answer() {
+    fn an_interrupted_stream_is_not_an_answer() {
         let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
             "content": [{"type": "text", "text": "hello"}], "usage": {"input_tokens": 1, "output_tokens": 2}});
         let stream = streamed(Format::Anthropic, &body);
@@ -446,7 +446,7 @@ mod responses {
     }
 
     #[test]
-    fn what_fails_and_what_is_left_out_of_a_stream() {
+    fn failures_and_gaps_in_a_stream_are_read() {
         let failed = br#"event: response.failed
 data: {"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"oops"}}}
 
@@ -567,7 +567,7 @@ data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"shell","args"
     }
 
     #[test]
-    fn a_question_that_is_refused_is_an_answer_of_its_own() {
+    fn a_refused_permission_is_answered() {
         let body = json!({"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "g"});
         let response = Format::Gemini.decode_reply(body).unwrap();
         assert_eq!(response.stop, Stop::ContentFilter);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use pleach::agent::{Driven, Job, Seen, Turn, Turns, Verdict};
+use pleach::agent::{GatewayRun, Job, RunOutcome, Turn, TurnVerdict, Turns};
 use pleach::budget::Allowance;
 use pleach::config::ProviderName;
 use pleach::event::Usage;
@@ -39,11 +39,11 @@ impl Log {
 async fn drive<F: Future<Output = ()>>(
     upstream: Upstream,
     job: Job,
-    verdict: impl Fn(usize) -> Verdict + Send + 'static,
+    verdict: impl Fn(usize) -> TurnVerdict + Send + 'static,
     log: &Log,
     agent: impl FnOnce(Base, Cancel) -> F,
-) -> (Seen<()>, Vec<Turn>) {
-    let driven = Driven::open(upstream, &job).await.unwrap();
+) -> (RunOutcome<()>, Vec<Turn>) {
+    let driven = GatewayRun::open(upstream, &job).await.unwrap();
     let base = Base([Format::Anthropic, Format::Responses, Format::Gemini].map(|format| driven.base_url(format)));
     let (turns, mut inbox) = Turns::channel();
     let engine = tokio::spawn({
@@ -60,7 +60,7 @@ async fn drive<F: Future<Output = ()>>(
             all
         }
     });
-    let seen = driven.see_through(&turns, &Cancel::never(), |cancel| agent(base, cancel)).await;
+    let seen = driven.run(&turns, &Cancel::never(), |cancel| agent(base, cancel)).await;
     drop(turns);
     (seen, engine.await.unwrap())
 }
@@ -121,7 +121,7 @@ async fn turns_are_exact_in_every_language() {
         let (seen, turns) = drive(
             upstream,
             job(),
-            |_| Verdict::Go,
+            |_| TurnVerdict::Go,
             &log,
             |base, _| async move {
                 assert_eq!(converse(&base.url(format, path), format, "task").await, "All done.");
@@ -159,7 +159,7 @@ async fn the_next_call_may_come_before_the_stream_has_ended() {
     let (seen, turns) = drive(
         upstream,
         job(),
-        |_| Verdict::Go,
+        |_| TurnVerdict::Go,
         &log,
         |base, _| async move {
             let url = base.url(format, "/v1/messages");
@@ -196,7 +196,7 @@ async fn answers_in_one_piece_are_recorded_before_delivery() {
         let (seen, turns) = drive(
             upstream,
             job(),
-            |_| Verdict::Go,
+            |_| TurnVerdict::Go,
             &Log::default(),
             |base, _| async move {
                 let url = base.url(format, &path);
@@ -227,7 +227,7 @@ async fn a_cost_reported_after_the_answer_counts() {
     let (seen, _) = drive(
         upstream,
         job(),
-        |_| Verdict::Go,
+        |_| TurnVerdict::Go,
         &Log::default(),
         |base, _| async move {
             let url = base.url(format, "/chat/completions");
@@ -275,7 +275,7 @@ async fn helpers_side_by_side_have_turns_of_their_own() {
     let (seen, turns) = drive(
         upstream,
         job(),
-        |_| Verdict::Go,
+        |_| TurnVerdict::Go,
         &log,
         |base, _| async move {
             let url = base.url(format, "/v1/messages");
@@ -296,7 +296,7 @@ async fn helpers_side_by_side_have_turns_of_their_own() {
     assert_eq!(intents, ["I write one.", "I write plan.", "I write two.", "one is done.", "two is done."]);
     let talks = |intent: &str| {
         let turn = turns.iter().find(|turn| turn.intent == intent).unwrap();
-        turn.messages.iter().map(Message::talk).collect::<Vec<_>>()
+        turn.messages.iter().map(Message::conversation).collect::<Vec<_>>()
     };
     assert_eq!(talks("I write plan."), [0, 0], "what its tools say comes when they are done");
     let (one, two) = (talks("I write one."), talks("I write two."));
@@ -318,7 +318,7 @@ async fn calls_that_are_made_again_make_no_turn() {
     let (seen, turns) = drive(
         upstream,
         job(),
-        |_| Verdict::Go,
+        |_| TurnVerdict::Go,
         &log,
         |base, _| async move {
             let url = base.url(format, "/chat/completions");
@@ -342,7 +342,7 @@ async fn a_stop_refuses_the_next_call_and_ends_the_program() {
     let (seen, turns) = drive(
         upstream,
         job(),
-        |_| Verdict::Stop,
+        |_| TurnVerdict::Stop,
         &log,
         |base, cancel| async move {
             let url = base.url(format, "/v1/messages");
@@ -365,13 +365,13 @@ async fn a_kill_ends_the_program_and_keeps_what_it_did() {
     let log = Log::default();
     let server = server(format, &log, three_turns());
     let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
-    let driven = Driven::open(upstream, &job()).await.unwrap();
+    let driven = GatewayRun::open(upstream, &job()).await.unwrap();
     let state = driven.state();
     let url = format!("{}/v1/messages", driven.base_url(format));
     let (canceller, cancel) = Cancel::new();
     let (turns, _inbox) = Turns::channel();
     let seen = driven
-        .see_through(&turns, &cancel, |inner| async move {
+        .run(&turns, &cancel, |inner| async move {
             state.set(json!({"session": "s-1"}));
             let got = post(&url, &body(format, &[Message::user("task")])).await;
             assert_eq!(got.status, 200);
@@ -389,7 +389,7 @@ async fn a_kill_ends_the_program_and_keeps_what_it_did() {
 async fn a_program_that_never_asks_has_one_turn() {
     let server = Server::start(|_, _| Play::Drop);
     let upstream = remote(&server, ProviderName::ANTHROPIC, |_| {});
-    let (seen, turns) = drive(upstream, job(), |_| Verdict::Go, &Log::default(), |_, _| async {}).await;
+    let (seen, turns) = drive(upstream, job(), |_| TurnVerdict::Go, &Log::default(), |_, _| async {}).await;
     let last = seen.last.unwrap();
     assert!(turns.is_empty() && last.is_last && last.messages.is_empty() && last.usage == Usage::default());
 }
@@ -403,7 +403,7 @@ async fn a_program_without_tools_has_turns() {
         let (seen, turns) = drive(
             upstream,
             job(),
-            |_| Verdict::Go,
+            |_| TurnVerdict::Go,
             &log,
             |base, _| async move {
                 let url = base.url(format, path);
@@ -434,7 +434,7 @@ async fn a_single_question_without_tools_is_a_turn() {
     let (seen, turns) = drive(
         upstream,
         job(),
-        |_| Verdict::Go,
+        |_| TurnVerdict::Go,
         &Log::default(),
         |base, _| async move {
             let ask = Request { tools: Vec::new(), ..request(&[Message::user("task")]) };
@@ -463,7 +463,7 @@ async fn no_way_of_asking_goes_past_the_budget() {
         [("anew", &anew), ("title", &title), ("unread", &unread)];
     for (way, ask) in ways {
         let server = Server::start(move |_, before| stream(format, writes(&format!("c-{before}"), "a")));
-        let driven = Driven::open(remote(&server, ProviderName::ANTHROPIC, |_| {}), &job()).await.unwrap();
+        let driven = GatewayRun::open(remote(&server, ProviderName::ANTHROPIC, |_| {}), &job()).await.unwrap();
         let url = format!("{}/v1/messages", driven.base_url(format));
         let (turns, mut inbox) = Turns::channel();
         let mut allowance = Allowance::default();
@@ -473,12 +473,12 @@ async fn no_way_of_asking_goes_past_the_budget() {
             let mut spent = 0;
             while let Some((turn, answer)) = inbox.recv().await {
                 spent += turn.usage.total() + turn.side_calls.iter().map(|call| call.token_usage.total()).sum::<u64>();
-                let _ = answer.send(if spent < 3 * USAGE.total() { Verdict::Go } else { Verdict::Stop });
+                let _ = answer.send(if spent < 3 * USAGE.total() { TurnVerdict::Go } else { TurnVerdict::Stop });
             }
             spent
         });
         let seen = driven
-            .see_through(&turns, &Cancel::never(), |cancel| async move {
+            .run(&turns, &Cancel::never(), |cancel| async move {
                 for number in 0..3 {
                     assert_eq!(post(&url, &ask(number)).await.status, 200, "{way} {number}");
                 }
@@ -503,7 +503,7 @@ async fn recorded_answers_are_replayed_for_free() {
         let (_, turns) = drive(
             upstream,
             job(),
-            |_| Verdict::Go,
+            |_| TurnVerdict::Go,
             &log,
             |base, _| async move {
                 converse(&base.url(format, path), format, "task").await;
@@ -521,7 +521,7 @@ async fn recorded_answers_are_replayed_for_free() {
         let (seen, turns) = drive(
             upstream,
             again,
-            |_| Verdict::Go,
+            |_| TurnVerdict::Go,
             &log,
             |base, _| async move {
                 let said = converse(&base.url(format, path), format, "task").await;

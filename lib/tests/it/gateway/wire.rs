@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pleach::config::ProviderName;
 use pleach::event::WarningCode;
-use pleach::gateway::{Facts, Gate, Gateway, Upstream};
+use pleach::gateway::{CallDecision, Facts, Gateway, Upstream};
 use pleach::llm::wire::Format;
 use pleach::llm::{Message, Script};
 use serde_json::{Value, json};
@@ -129,19 +129,19 @@ async fn nothing_is_forwarded_before_the_gate_opens() {
     let mut client = Client::connect(&url).await;
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     let arrival = arrivals.recv().await.unwrap();
-    assert_eq!((arrival.talk, arrival.tries, arrival.before.len()), (Some(0), 1, 0));
+    assert_eq!((arrival.conversation, arrival.tries, arrival.before.len()), (Some(0), 1, 0));
     assert_eq!((arrival.request.model.as_str(), arrival.request.messages.len()), ("m-1", 1));
     // Another goes through meanwhile, so that this one had all the time in the world.
     let title = json!({"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "a title?"}]});
     let (got, beside) = tokio::join!(post(&url, &title), async {
         let beside = arrivals.recv().await.unwrap();
-        let seen = (beside.talk, beside.request.messages[0].text(), server.seen().len());
-        beside.answer.send(Gate::Forward).unwrap();
+        let seen = (beside.conversation, beside.request.messages[0].text(), server.seen().len());
+        beside.answer.send(CallDecision::Forward).unwrap();
         seen
     });
     assert_eq!((got.status, beside), (200, (None, "a title?".to_owned(), 0)), "it is held as well");
     assert_eq!(server.seen().len(), 1);
-    arrival.answer.send(Gate::Refuse("the money is gone".into())).unwrap();
+    arrival.answer.send(CallDecision::Refuse("the money is gone".into())).unwrap();
     let got = client.answer().await.unwrap();
     assert_eq!((got.status, got.json()["error"]["message"].as_str()), (400, Some("the money is gone")));
     assert_eq!(server.seen().len(), 1);
@@ -149,11 +149,11 @@ async fn nothing_is_forwarded_before_the_gate_opens() {
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     let arrival = arrivals.recv().await.unwrap();
     assert_eq!(
-        (arrival.tries, arrival.aside[0].token_usage, arrival.aside[0].purpose.as_str()),
+        (arrival.tries, arrival.side_calls[0].token_usage, arrival.side_calls[0].purpose.as_str()),
         (2, USAGE, "aside"),
         "the title was paid for"
     );
-    arrival.answer.send(Gate::Answer(told)).unwrap();
+    arrival.answer.send(CallDecision::Answer(told)).unwrap();
     assert_eq!(read(Format::Anthropic, &client.answer().await.unwrap().body).message.text(), "as before");
     gateway.refuse("over");
     assert_eq!(post(&url, &title).await.status, 400, "also what is no part of a conversation");
@@ -178,7 +178,7 @@ async fn chunks_are_forwarded_as_they_arrive() {
     let rest = gateway.close().await;
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     assert!(rest.exchanges.is_empty());
-    let call = &rest.aside[0];
+    let call = &rest.side_calls[0];
     assert_eq!(
         (call.purpose.as_str(), call.model.as_str(), call.provider.as_str()),
         ("broken_off", "m-1", "anthropic")
@@ -199,8 +199,8 @@ async fn a_call_that_closing_cuts_off_is_paid_for() {
     client.piece().await.unwrap();
     // The client is still there, and so is the call.
     let rest = gateway.close().await;
-    assert_eq!((rest.aside.len(), rest.aside[0].purpose.as_str()), (1, "broken_off"));
-    assert_eq!(rest.aside[0].token_usage.input, 100);
+    assert_eq!((rest.side_calls.len(), rest.side_calls[0].purpose.as_str()), (1, "broken_off"));
+    assert_eq!(rest.side_calls[0].token_usage.input, 100);
     assert!(client.piece().await.is_none(), "it was hung up on");
 }
 
@@ -214,7 +214,7 @@ async fn a_client_leaving_while_held_never_counted() {
     let mut arrival = arrivals.recv().await.unwrap();
     drop(client);
     arrival.answer.closed().await;
-    assert!(arrival.answer.send(Gate::Forward).is_err());
+    assert!(arrival.answer.send(CallDecision::Forward).is_err());
     assert!(server.seen().is_empty());
     assert!(gateway.close().await.exchanges.is_empty());
 }
@@ -378,7 +378,7 @@ async fn packed_bodies_go_through_as_they_are_and_are_understood() {
         });
         let arrival = arrivals.recv().await.unwrap();
         assert_eq!(arrival.request.messages[0].text(), "task", "{encoding}");
-        arrival.answer.send(Gate::Forward).unwrap();
+        arrival.answer.send(CallDecision::Forward).unwrap();
         let got = asking.await.unwrap();
         assert_eq!((got.headers["content-encoding"].as_str(), &got.body), (encoding, &packed));
         let seen = &server.seen()[0];
@@ -398,13 +398,13 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
         json!({"model": "m-1", "stream": true, "messages": "who knows", "tools": [{"name": "x", "input_schema": {}}]});
     let (got, warnings) = tokio::join!(post(&url, &odd), async {
         let arrival = arrivals.recv().await.unwrap();
-        arrival.answer.send(Gate::Forward).unwrap();
+        arrival.answer.send(CallDecision::Forward).unwrap();
         arrival.warnings
     });
     assert_eq!((got.status, server.seen()[0].body.clone()), (200, odd));
     let rest = gateway.close().await;
     assert!(rest.exchanges.is_empty());
-    assert_eq!(rest.aside[0].token_usage, USAGE, "but it is paid for");
+    assert_eq!(rest.side_calls[0].token_usage, USAGE, "but it is paid for");
     assert_eq!(warnings[0].code, WarningCode::CallUnread);
 }
 
@@ -463,12 +463,12 @@ async fn nothing_that_costs_something_passes_the_gate_by() {
     ] {
         let (gateway, mut arrivals) = open(&server, &name).await;
         let url = format!("{}{path}", gateway.base_url(format));
-        let (got, talk) = tokio::join!(post(&url, &ask), async {
+        let (got, conversation) = tokio::join!(post(&url, &ask), async {
             let arrival = arrivals.recv().await.unwrap();
-            arrival.answer.send(Gate::Refuse("the money is gone".into())).unwrap();
-            arrival.talk
+            arrival.answer.send(CallDecision::Refuse("the money is gone".into())).unwrap();
+            arrival.conversation
         });
-        assert_eq!((got.status, talk), (400, None), "{path}");
+        assert_eq!((got.status, conversation), (400, None), "{path}");
         assert!(got.text().contains("the money is gone"), "{path}: {}", got.text());
     }
     assert!(server.seen().is_empty());
@@ -487,8 +487,8 @@ async fn embeddings_are_passed_on_and_counted() {
     assert_eq!(post(&url, &json!({"model": "embed-1", "input": "x"})).await.json(), vector);
     assert_eq!(server.seen()[0].line, "POST /v1/embeddings HTTP/1.1");
     let rest = gateway.close().await;
-    assert_eq!((rest.exchanges.len(), rest.aside.len()), (0, 1), "it is no turn");
-    let call = &rest.aside[0];
+    assert_eq!((rest.exchanges.len(), rest.side_calls.len()), (0, 1), "it is no turn");
+    let call = &rest.side_calls[0];
     assert_eq!((call.token_usage.input, call.model.as_str(), call.purpose.as_str()), (8, "embed-1", "aside"));
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use pleach::config::{self, Environment, ProviderName};
-use pleach::gateway::{Facts, Gate, Gateway, Upstream};
+use pleach::gateway::{CallDecision, Facts, Gateway, Upstream};
 use pleach::llm::Remote;
 use pleach::llm::wire::Format;
 use pleach::process::Spawner;
@@ -112,7 +112,7 @@ impl Open {
             let mut came = 0;
             while let Some(arrival) = arrivals.recv().await {
                 // A request that is taken for another try of the one before is none that is meant here.
-                came += usize::from(arrival.tries == 1 && arrival.answer.send(Gate::Forward).is_ok());
+                came += usize::from(arrival.tries == 1 && arrival.answer.send(CallDecision::Forward).is_ok());
             }
             came
         });

@@ -37,12 +37,12 @@ fn answer(client: usize) -> Vec<Vec<u8>> {
             Some(words) => pieces.extend(words.split_inclusive(' ').map(|word| {
                 let mut data = data.clone();
                 data["delta"]["text"] = word.into();
-                sse::Event::new(event.event.clone(), data.to_string())
+                sse::SseEvent::new(event.event.clone(), data.to_string())
             })),
             None => pieces.push(event),
         }
     }
-    let chunk = |event: &sse::Event| {
+    let chunk = |event: &sse::SseEvent| {
         let text = event.to_text();
         format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
     };

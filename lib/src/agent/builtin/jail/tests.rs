@@ -182,7 +182,7 @@ fn the_one_file_outside_is_the_status_file() {
 }
 
 #[test]
-fn what_is_no_file_is_said() {
+fn a_path_that_is_not_a_file_is_reported() {
     let site = Site::new();
     assert!(matches!(site.read(""), Err(JailError::Empty)));
     assert!(matches!(site.read("sub"), Err(JailError::Directory(_))));

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use serde::Deserialize;
 
-use super::Answer;
+use super::answer::ToolAnswer;
 use crate::agent::builtin::jail::Jail;
 use crate::text::counted;
 
@@ -46,23 +46,23 @@ pub(super) struct EditArgs {
     replace_all: bool,
 }
 
-pub(super) fn read(jail: &Jail, args: ReadArgs) -> Answer {
+pub(super) fn read(jail: &Jail, args: ReadArgs) -> ToolAnswer {
     let path = &args.file_path;
     if args.offset == Some(0) || args.limit == Some(0) {
-        return Answer::error("`offset` and `limit` count from 1");
+        return ToolAnswer::error("`offset` and `limit` count from 1");
     }
     let file = match jail.open(path) {
         Ok(file) => file,
-        Err(error) => return Answer::error(error.to_string()),
+        Err(error) => return ToolAnswer::error(error.to_string()),
     };
     match numbered(file, args.offset.unwrap_or(1), args.limit.unwrap_or(LINES)) {
-        Ok(Window::Lines(text)) => Answer::ok(text),
-        Ok(Window::Empty) => Answer::ok("(the file is empty)"),
+        Ok(Window::Lines(text)) => ToolAnswer::ok(text),
+        Ok(Window::Empty) => ToolAnswer::ok("(the file is empty)"),
         Ok(Window::Past(lines)) => {
-            Answer::error(format!("`{path}` has {lines} lines, so there is nothing at that offset"))
+            ToolAnswer::error(format!("`{path}` has {lines} lines, so there is nothing at that offset"))
         }
-        Ok(Window::Binary) => Answer::error(format!("`{path}` is a binary file")),
-        Err(error) => Answer::error(format!("cannot read `{path}`: {error}")),
+        Ok(Window::Binary) => ToolAnswer::error(format!("`{path}` is a binary file")),
+        Err(error) => ToolAnswer::error(format!("cannot read `{path}`: {error}")),
     }
 }
 
@@ -120,27 +120,27 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
     start[..start.len().min(PEEK)].contains(&0)
 }
 
-pub(super) fn write(jail: &Jail, args: WriteArgs) -> Answer {
+pub(super) fn write(jail: &Jail, args: WriteArgs) -> ToolAnswer {
     match jail.write(&args.file_path, args.content.as_bytes()) {
-        Ok(path) => Answer::ok(format!("Wrote {} bytes to {}", args.content.len(), args.file_path)).wrote(path),
-        Err(error) => Answer::error(error.to_string()),
+        Ok(path) => ToolAnswer::ok(format!("Wrote {} bytes to {}", args.content.len(), args.file_path)).wrote(path),
+        Err(error) => ToolAnswer::error(error.to_string()),
     }
 }
 
-pub(super) fn edit(jail: &Jail, args: EditArgs) -> Answer {
+pub(super) fn edit(jail: &Jail, args: EditArgs) -> ToolAnswer {
     let path = &args.file_path;
     let bytes = match jail.read(path, EDITABLE) {
         Ok(bytes) => bytes,
-        Err(error) => return Answer::error(error.to_string()),
+        Err(error) => return ToolAnswer::error(error.to_string()),
     };
     let (bytes, count) = match replaced(&bytes, &args) {
         Ok(done) => done,
-        Err(why) => return Answer::error(why),
+        Err(why) => return ToolAnswer::error(why),
     };
     let places = counted(count, "place");
     match jail.write(path, &bytes) {
-        Ok(written) => Answer::ok(format!("Edited {path} in {places}")).wrote(written),
-        Err(error) => Answer::error(error.to_string()),
+        Ok(written) => ToolAnswer::ok(format!("Edited {path} in {places}")).wrote(written),
+        Err(error) => ToolAnswer::error(error.to_string()),
     }
 }
 

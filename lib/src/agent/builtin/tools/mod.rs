@@ -1,60 +1,26 @@
 //! The built-in agent's tools. Each takes JSON arguments and answers with text; what goes wrong is an answer too, so
 //! that the model can react.
 
+mod answer;
 mod arguments;
 mod files;
 mod search;
 mod shell;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Limits;
+use super::BuiltinLimits;
 use super::jail::Jail;
 use super::truncate::truncate;
 use crate::config;
 use crate::llm::ToolSpec;
 use crate::process::Cancel;
 
+pub(super) use answer::{ToolAnswer, Wrote};
 pub(super) use shell::Shell;
-
-/// What a tool answers, before it is cut to length.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
-    /// For the model.
-    pub text: String,
-    /// Whether the tool failed.
-    pub is_error: bool,
-    /// What it wrote.
-    pub wrote: Wrote,
-}
-
-/// What a tool wrote, relative to the root of the working copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrote {
-    Nothing,
-    Path(PathBuf),
-    /// It ran something: whatever it liked.
-    Anything,
-}
-
-impl Answer {
-    fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false, wrote: Wrote::Nothing }
-    }
-
-    pub(super) fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, wrote: Wrote::Nothing }
-    }
-
-    fn wrote(mut self, path: Option<PathBuf>) -> Self {
-        self.wrote = path.map_or(Wrote::Nothing, Wrote::Path);
-        self
-    }
-}
 
 /// The tools with what they work on.
 #[derive(Debug)]
@@ -67,7 +33,7 @@ pub(super) struct Toolbox {
 }
 
 impl Toolbox {
-    pub(super) fn new(jail: Jail, shell: Shell, limits: &Limits) -> Self {
+    pub(super) fn new(jail: Jail, shell: Shell, limits: &BuiltinLimits) -> Self {
         Self { jail: Arc::new(jail), shell, specs: specs(limits, &[]), commands: Vec::new() }
     }
 
@@ -78,14 +44,14 @@ impl Toolbox {
     }
 
     /// Runs one tool to its end. Only a kill shortens a search or a command; a file is always written whole.
-    pub(super) async fn run(&self, name: &str, arguments: &Value, cancel: &Cancel) -> Answer {
+    pub(super) async fn run(&self, name: &str, arguments: &Value, cancel: &Cancel) -> ToolAnswer {
         let Some(spec) = self.specs.iter().find(|spec| spec.name == name) else {
             let names = self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ");
-            return Answer::error(format!("there is no tool `{name}`; the tools are {names}"));
+            return ToolAnswer::error(format!("there is no tool `{name}`; the tools are {names}"));
         };
         let arguments = &match arguments::fit(&spec.parameters, arguments) {
             Ok(arguments) => arguments,
-            Err(why) => return Answer::error(format!("the arguments do not fit the tool: {why}")),
+            Err(why) => return ToolAnswer::error(format!("the arguments do not fit the tool: {why}")),
         };
         let mut answer = match name {
             "read_file" => self.blocking(arguments, files::read).await,
@@ -114,24 +80,24 @@ impl Toolbox {
     async fn blocking<T: DeserializeOwned + Send + 'static>(
         &self,
         arguments: &Value,
-        tool: impl FnOnce(&Jail, T) -> Answer + Send + 'static,
-    ) -> Answer {
+        tool: impl FnOnce(&Jail, T) -> ToolAnswer + Send + 'static,
+    ) -> ToolAnswer {
         let args = match parse(arguments) {
             Ok(args) => args,
             Err(answer) => return answer,
         };
         let jail = Arc::clone(&self.jail);
         let done = tokio::task::spawn_blocking(move || tool(&jail, args)).await;
-        done.unwrap_or_else(|error| Answer::error(format!("the tool crashed: {error}")))
+        done.unwrap_or_else(|error| ToolAnswer::error(format!("the tool crashed: {error}")))
     }
 }
 
 /// Reads arguments that fit the tool's schema. What serde says of others would repeat them.
-fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
-    serde_json::from_value(arguments.clone()).map_err(|_| Answer::error("the arguments do not fit the tool"))
+fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolAnswer> {
+    serde_json::from_value(arguments.clone()).map_err(|_| ToolAnswer::error("the arguments do not fit the tool"))
 }
 
-/// What the model is told about a command of the configuration.
+/// The tool specification of a command of the configuration.
 fn of_command(command: &config::ToolSettings) -> ToolSpec {
     let description = match command.description.trim() {
         "" => format!("Runs `{}`.", command.command),
@@ -141,8 +107,8 @@ fn of_command(command: &config::ToolSettings) -> ToolSpec {
     ToolSpec { name: command.name.clone(), description, parameters, extra: Default::default() }
 }
 
-/// What the model is told about the tools.
-pub(super) fn specs(limits: &Limits, commands: &[config::ToolSettings]) -> Vec<ToolSpec> {
+/// The tool specifications for the model.
+pub(super) fn specs(limits: &BuiltinLimits, commands: &[config::ToolSettings]) -> Vec<ToolSpec> {
     let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! Searching the working copy. Directories are listed by path; contents are only read through the jail.
+//! Searching the worktree. Directories are listed by path; contents are only read through the jail.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use ignore::WalkBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use super::Answer;
+use super::answer::ToolAnswer;
 use super::files::is_binary;
 use crate::agent::builtin::jail::Jail;
 use crate::process::Cancel;
@@ -41,18 +41,18 @@ pub(super) struct GlobArgs {
     path: Option<String>,
 }
 
-pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> Answer {
+pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> ToolAnswer {
     let regex = match RegexBuilder::new(&args.pattern).case_insensitive(args.case_insensitive).build() {
         Ok(regex) => regex,
-        Err(error) => return Answer::error(format!("`pattern` is no regular expression: {error}")),
+        Err(error) => return ToolAnswer::error(format!("`pattern` is no regular expression: {error}")),
     };
     let filter = match args.glob_filter.as_deref().map(Filter::new).transpose() {
         Ok(filter) => filter,
-        Err(why) => return Answer::error(why),
+        Err(why) => return ToolAnswer::error(why),
     };
     let start = match jail.locate(args.path.as_deref().unwrap_or(".")) {
         Ok(start) => start,
-        Err(error) => return Answer::error(error.to_string()),
+        Err(error) => return ToolAnswer::error(error.to_string()),
     };
     let limit = args.max_results.unwrap_or(RESULTS).max(1);
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> Answer {
     let mut more = false;
     for path in files_below(jail, &start) {
         if cancel.is_killed() {
-            return Answer::error("the search was cancelled");
+            return ToolAnswer::error("the search was cancelled");
         }
         let below = path.strip_prefix(&start).unwrap_or(&path);
         if filter
@@ -85,7 +85,7 @@ pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> Answer {
     if skipped > 0 {
         text.push_str(&format!("({skipped} files of more than {} MB were not searched)\n", SEARCHABLE >> 20));
     }
-    Answer::ok(text)
+    ToolAnswer::ok(text)
 }
 
 enum Searched {
@@ -128,19 +128,19 @@ fn search_file(jail: &Jail, path: &Path, regex: &Regex, room: usize, found: &mut
     Searched::Whole
 }
 
-pub(super) fn glob(jail: &Jail, args: GlobArgs, cancel: &Cancel) -> Answer {
+pub(super) fn glob(jail: &Jail, args: GlobArgs, cancel: &Cancel) -> ToolAnswer {
     let matcher = match compile(&args.pattern) {
         Ok(matcher) => matcher,
-        Err(why) => return Answer::error(why),
+        Err(why) => return ToolAnswer::error(why),
     };
     let start = match jail.locate(args.path.as_deref().unwrap_or(".")) {
         Ok(start) => start,
-        Err(error) => return Answer::error(error.to_string()),
+        Err(error) => return ToolAnswer::error(error.to_string()),
     };
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
     for path in files_below(jail, &start) {
         if cancel.is_killed() {
-            return Answer::error("the search was cancelled");
+            return ToolAnswer::error("the search was cancelled");
         }
         if matcher.is_match(path.strip_prefix(&start).unwrap_or(&path)) {
             let changed = jail.real_root().join(&path).symlink_metadata().and_then(|meta| meta.modified());
@@ -149,9 +149,9 @@ pub(super) fn glob(jail: &Jail, args: GlobArgs, cancel: &Cancel) -> Answer {
     }
     found.sort_by(|(one, a), (two, b)| two.cmp(one).then_with(|| a.cmp(b)));
     if found.is_empty() {
-        return Answer::ok("(nothing found)\n");
+        return ToolAnswer::ok("(nothing found)\n");
     }
-    Answer::ok(found.iter().map(|(_, path)| format!("{}\n", jail.shown(path).display())).collect::<String>())
+    ToolAnswer::ok(found.iter().map(|(_, path)| format!("{}\n", jail.shown(path).display())).collect::<String>())
 }
 
 fn compile(pattern: &str) -> Result<GlobMatcher, String> {
@@ -179,8 +179,8 @@ impl Filter {
     }
 }
 
-/// The files below a place, in the order of their paths, without what git ignores and without git's own. Links are
-/// not followed.
+/// The files below a place, in the order of their paths, without what git ignores and without git's own. Links are not
+/// followed.
 fn files_below<'a>(jail: &'a Jail, start: &Path) -> impl Iterator<Item = PathBuf> + 'a {
     let root = jail.real_root();
     WalkBuilder::new(root.join(start))

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Answer, Wrote};
+use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
-use crate::agent::builtin::Limits;
+use crate::agent::builtin::BuiltinLimits;
 use crate::process::sandbox::Refused;
 use crate::process::{self, Cancel, Command, Spawner};
 
@@ -38,7 +38,7 @@ impl Shell {
     pub(in crate::agent::builtin) fn new(
         spawner: Spawner,
         job: &Job,
-        limits: &Limits,
+        limits: &BuiltinLimits,
         deadline: Option<Instant>,
     ) -> Self {
         let template = Command {
@@ -51,15 +51,15 @@ impl Shell {
     }
 
     /// Runs a command of the configuration, for which the model cannot say how long it may take.
-    pub(super) async fn run_configured(&self, command: &str, cancel: &Cancel) -> Answer {
+    pub(super) async fn run_configured(&self, command: &str, cancel: &Cancel) -> ToolAnswer {
         let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
         let args = ShellArgs { command: command.to_owned(), timeout_ms: Some(most), _description: None };
         self.run(args, cancel).await
     }
 
-    pub(super) async fn run(&self, args: ShellArgs, cancel: &Cancel) -> Answer {
+    pub(super) async fn run(&self, args: ShellArgs, cancel: &Cancel) -> ToolAnswer {
         if args.timeout_ms == Some(0) {
-            return Answer::error("`timeout_ms` counts from 1");
+            return ToolAnswer::error("`timeout_ms` counts from 1");
         }
         let asked = args.timeout_ms.map_or(self.default, Duration::from_millis);
         let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -70,7 +70,7 @@ impl Shell {
         let output = match self.spawner.run(command, cancel, &mut |_, _| {}).await {
             Ok(output) => output,
             Err(error) => {
-                let mut answer = Answer::error(error.to_string());
+                let mut answer = ToolAnswer::error(error.to_string());
                 answer.wrote = Wrote::Anything;
                 return answer;
             }
@@ -95,6 +95,6 @@ impl Shell {
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text.push_str(&format!("\n[{refused}]"));
         }
-        Answer { text, is_error: !output.exit.success(), wrote: Wrote::Anything }
+        ToolAnswer { text, is_error: !output.exit.success(), wrote: Wrote::Anything }
     }
 }

@@ -36,12 +36,12 @@ impl Bench {
         fs::read(self.dir.path().join(name)).unwrap()
     }
 
-    fn run(&self, tool: &str, arguments: Value) -> Answer {
+    fn run(&self, tool: &str, arguments: Value) -> ToolAnswer {
         let never = Cancel::never();
-        let spec = specs(&Limits::default(), &[]).into_iter().find(|spec| spec.name == tool).expect("a tool");
+        let spec = specs(&BuiltinLimits::default(), &[]).into_iter().find(|spec| spec.name == tool).expect("a tool");
         let arguments = match arguments::fit(&spec.parameters, &arguments) {
             Ok(arguments) => arguments,
-            Err(why) => return Answer::error(format!("the arguments do not fit the tool: {why}")),
+            Err(why) => return ToolAnswer::error(format!("the arguments do not fit the tool: {why}")),
         };
         let parsed = match tool {
             "read_file" => parse(&arguments).map(|args| files::read(&self.jail, args)),
@@ -263,7 +263,7 @@ fn names_that_are_no_text_are_searched_too() {
 
 #[test]
 fn every_tool_is_described() {
-    let specs = specs(&Limits::default(), &[]);
+    let specs = specs(&BuiltinLimits::default(), &[]);
     assert_eq!(
         specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(),
         ["read_file", "write_file", "edit_file", "grep", "glob", "shell"]

@@ -1,11 +1,12 @@
 //! The stream of `claude -p --output-format stream-json --verbose --include-partial-messages`.
 //!
-//! A call is a run of `assistant` events with one `message.id`; each of them holds one block. The usage in them is the one
-//! the call began with: what it came to is only in the partial messages, and the sum in the result.
+//! A call is a run of `assistant` events with one `message.id`; each of them holds one block. The usage in them is the
+//! one the call began with: what it came to is only in the partial messages, and the sum in the result.
 
 use serde_json::Value;
 
-use super::{Claim, Failing, FailingKind, Heard, Open, Parse, Total, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, Total};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 use crate::llm::Part;
 
@@ -13,53 +14,53 @@ use crate::llm::Part;
 pub(super) struct Claude {
     session: Option<String>,
     id: String,
-    open: Open,
+    open: OpenCall,
     denied: Vec<String>,
 }
 
-impl Parse for Claude {
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+impl StreamParser for Claude {
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         let session = text(event, "session_id");
         if !session.is_empty() && self.session.as_deref() != Some(session) {
             self.session = Some(session.to_owned());
-            heard.push(Heard::Session(session.to_owned()));
+            events.push(StreamEvent::Session(session.to_owned()));
         }
         // What a sub-agent does is part of the tool that started it.
         if event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null()) {
             return;
         }
         match text(event, "type") {
-            "assistant" => self.assistant(&event["message"], heard),
-            "stream_event" => self.partial(&event["event"], heard),
-            "user" => self.user(&event["message"], heard),
-            "system" => self.system(event, heard),
-            "result" => self.result(event, heard),
+            "assistant" => self.assistant(&event["message"], events),
+            "stream_event" => self.partial(&event["event"], events),
+            "user" => self.user(&event["message"], events),
+            "system" => self.system(event, events),
+            "result" => self.result(event, events),
             _ => {}
         }
     }
 
-    fn end(&mut self, heard: &mut Vec<Heard>) {
-        self.open.close(heard);
+    fn end(&mut self, events: &mut Vec<StreamEvent>) {
+        self.open.close(events);
     }
 }
 
 impl Claude {
-    fn begin(&mut self, message: &Value, heard: &mut Vec<Heard>) {
+    fn begin(&mut self, message: &Value, events: &mut Vec<StreamEvent>) {
         let id = text(message, "id");
         if id != self.id {
-            self.open.close(heard);
+            self.open.close(events);
             self.id = id.to_owned();
             self.open.model = Some(text(message, "model").to_owned()).filter(|model| !model.is_empty());
             self.open.usage = usage(&message["usage"]);
         }
     }
 
-    fn assistant(&mut self, message: &Value, heard: &mut Vec<Heard>) {
+    fn assistant(&mut self, message: &Value, events: &mut Vec<StreamEvent>) {
         // What the program says in the model's place, such as the text of an error, is in the result as well.
         if text(message, "model") == "<synthetic>" {
             return;
         }
-        self.begin(message, heard);
+        self.begin(message, events);
         for block in message["content"].as_array().into_iter().flatten() {
             match text(block, "type") {
                 "text" => self.open.parts.push(Part::text(text(block, "text"))),
@@ -74,9 +75,9 @@ impl Claude {
         }
     }
 
-    fn partial(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+    fn partial(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         match text(event, "type") {
-            "message_start" => self.begin(&event["message"], heard),
+            "message_start" => self.begin(&event["message"], events),
             "message_delta" => {
                 let told = usage(&event["usage"]);
                 let began = self.open.usage;
@@ -88,7 +89,7 @@ impl Claude {
         }
     }
 
-    fn user(&mut self, message: &Value, heard: &mut Vec<Heard>) {
+    fn user(&mut self, message: &Value, events: &mut Vec<StreamEvent>) {
         for block in message["content"].as_array().into_iter().flatten() {
             if text(block, "type") == "tool_result" {
                 let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
@@ -96,36 +97,43 @@ impl Claude {
             }
         }
         if self.open.is_answered() {
-            self.open.close(heard);
+            self.open.close(events);
             self.id.clear();
         }
     }
 
-    fn system(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+    fn system(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         match text(event, "subtype") {
-            "permission_denied" => self.deny(text(event, "tool_use_id"), text(event, "tool_name"), heard),
+            "permission_denied" => self.deny(text(event, "tool_use_id"), text(event, "tool_name"), events),
             "api_retry" => {
                 let status = event.get("error_status").and_then(Value::as_u64);
                 let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
-                heard.push(Heard::Complaint(format!("the model did not answer: {}{status}", text(event, "error"))));
+                events.push(StreamEvent::Complaint(format!(
+                    "the model did not answer: {}{status}",
+                    text(event, "error")
+                )));
             }
             _ => {}
         }
     }
 
-    fn deny(&mut self, id: &str, tool: &str, heard: &mut Vec<Heard>) {
+    fn deny(&mut self, id: &str, tool: &str, events: &mut Vec<StreamEvent>) {
         if !self.denied.iter().any(|known| known == id) {
             self.denied.push(id.to_owned());
-            heard.push(Heard::Denied(tool.to_owned()));
+            events.push(StreamEvent::Denied(tool.to_owned()));
         }
     }
 
-    fn result(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+    fn result(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         for denied in event["permission_denials"].as_array().into_iter().flatten() {
-            self.deny(text(denied, "tool_use_id"), text(denied, "tool_name"), heard);
+            self.deny(text(denied, "tool_use_id"), text(denied, "tool_name"), events);
         }
-        self.open.close(heard);
-        heard.push(Heard::Total(Total { usage: usage(&event["usage"]), with_earlier: None, cost_usd: cost(event) }));
+        self.open.close(events);
+        events.push(StreamEvent::Total(Total {
+            usage: usage(&event["usage"]),
+            with_earlier: None,
+            cost_usd: cost(event),
+        }));
         let said = text(event, "result");
         let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false);
         let limit = text(event, "terminal_reason") == "max_turns" || text(event, "subtype") == "error_max_turns";
@@ -137,11 +145,11 @@ impl Claude {
         };
         let failure = match (failed || limit, limit) {
             (false, _) => None,
-            (true, true) => Some(Failing { why, kind: FailingKind::Limit }),
-            (true, false) => Some(Failing::of(why, event.get("api_error_status").and_then(Value::as_u64))),
+            (true, true) => Some(AgentFailure { why, kind: AgentFailureKind::Limit }),
+            (true, false) => Some(AgentFailure::of(why, event.get("api_error_status").and_then(Value::as_u64))),
         };
         let text = if failure.is_some() { String::new() } else { said.to_owned() };
-        heard.push(Heard::Result(Claim { text, failure }));
+        events.push(StreamEvent::Result(Claim { text, failure }));
     }
 }
 

@@ -5,23 +5,24 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Claim, Failing, Heard, Open, Parse, Total, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, StreamedCall, Total};
+use super::open_call::{OpenCall, StreamParser, number, text};
 use crate::event::Usage;
 use crate::llm::Part;
 
 #[derive(Debug)]
 pub(super) struct Codex {
     earlier: Usage,
-    open: Open,
+    open: OpenCall,
     /// What was said and done before what is open.
-    before: Vec<Heard>,
+    before: Vec<StreamEvent>,
     /// The model's newest words.
     words: String,
 }
 
 impl Codex {
     pub(super) fn new(earlier: Usage) -> Self {
-        Self { earlier, open: Open::default(), before: Vec::new(), words: String::new() }
+        Self { earlier, open: OpenCall::default(), before: Vec::new(), words: String::new() }
     }
 
     /// Words after the answers of tools are another message.
@@ -32,21 +33,21 @@ impl Codex {
     }
 
     /// Everything as one call, in the order it came.
-    fn close(&mut self, heard: &mut Vec<Heard>) {
+    fn close(&mut self, events: &mut Vec<StreamEvent>) {
         self.open.close(&mut self.before);
-        let mut whole = Call::default();
+        let mut whole = StreamedCall::default();
         for part in self.before.drain(..) {
-            if let Heard::Call(part) = part {
+            if let StreamEvent::Call(part) = part {
                 whole.messages.extend(part.messages);
                 whole.tools.extend(part.tools);
             }
         }
         if !whole.messages.is_empty() {
-            heard.push(Heard::Call(Box::new(whole)));
+            events.push(StreamEvent::Call(Box::new(whole)));
         }
     }
 
-    fn item(&mut self, item: &Value, heard: &mut Vec<Heard>) {
+    fn item(&mut self, item: &Value, events: &mut Vec<StreamEvent>) {
         let id = text(item, "id");
         match text(item, "type") {
             "agent_message" => {
@@ -69,7 +70,7 @@ impl Codex {
                 self.open.answer(id, "", is_bad(text(item, "status")));
             }
             // It tells of an unknown model this way, which is no failure.
-            "error" => heard.push(Heard::Complaint(text(item, "message").to_owned())),
+            "error" => events.push(StreamEvent::Complaint(text(item, "message").to_owned())),
             kind @ ("mcp_tool_call" | "web_search") => {
                 let name = Some(text(item, "tool")).filter(|name| !name.is_empty()).unwrap_or(kind);
                 self.open.ask(
@@ -88,34 +89,34 @@ fn is_bad(status: &str) -> bool {
     matches!(status, "failed" | "declined")
 }
 
-impl Parse for Codex {
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+impl StreamParser for Codex {
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         match text(event, "type") {
-            "thread.started" => heard.push(Heard::Session(text(event, "thread_id").to_owned())),
-            "item.completed" => self.item(&event["item"], heard),
-            "error" => heard.push(Heard::Complaint(message(text(event, "message")))),
+            "thread.started" => events.push(StreamEvent::Session(text(event, "thread_id").to_owned())),
+            "item.completed" => self.item(&event["item"], events),
+            "error" => events.push(StreamEvent::Complaint(message(text(event, "message")))),
             "turn.completed" => {
                 let all = usage(&event["usage"]);
-                self.close(heard);
+                self.close(events);
                 let total = Total { usage: all - self.earlier, with_earlier: Some(all), cost_usd: None };
-                heard.push(Heard::Total(total));
-                heard.push(Heard::Result(Claim { text: std::mem::take(&mut self.words), failure: None }));
+                events.push(StreamEvent::Total(total));
+                events.push(StreamEvent::Result(Claim { text: std::mem::take(&mut self.words), failure: None }));
             }
             "turn.failed" => {
-                self.close(heard);
-                let failure = Failing::of(message(text(&event["error"], "message")), None);
+                self.close(events);
+                let failure = AgentFailure::of(message(text(&event["error"], "message")), None);
                 let failure = match text(&event["error"], "message").contains("invalid_request_error") {
-                    true => Failing { kind: super::FailingKind::Terminal, ..failure },
+                    true => AgentFailure { kind: AgentFailureKind::Terminal, ..failure },
                     false => failure,
                 };
-                heard.push(Heard::Result(Claim { text: String::new(), failure: Some(failure) }));
+                events.push(StreamEvent::Result(Claim { text: String::new(), failure: Some(failure) }));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, heard: &mut Vec<Heard>) {
-        self.close(heard);
+    fn end(&mut self, events: &mut Vec<StreamEvent>) {
+        self.close(events);
     }
 }
 

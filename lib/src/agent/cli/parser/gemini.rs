@@ -5,39 +5,40 @@
 
 use serde_json::Value;
 
-use super::{Claim, Failing, FailingKind, Heard, Open, Parse, Total, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, Total};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
     model: Option<String>,
-    open: Open,
+    open: OpenCall,
     complaint: Option<String>,
 }
 
 impl Gemini {
     /// A tool that answered ends the call once something else follows.
-    fn before_words(&mut self, heard: &mut Vec<Heard>) {
+    fn before_words(&mut self, events: &mut Vec<StreamEvent>) {
         if !self.open.results.is_empty() {
-            self.open.close(heard);
+            self.open.close(events);
         }
         self.open.model.clone_from(&self.model);
     }
 }
 
-impl Parse for Gemini {
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+impl StreamParser for Gemini {
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         match text(event, "type") {
             "init" => {
                 self.model = Some(text(event, "model").to_owned()).filter(|model| !model.is_empty());
-                heard.push(Heard::Session(text(event, "session_id").to_owned()));
+                events.push(StreamEvent::Session(text(event, "session_id").to_owned()));
             }
             "message" if text(event, "role") == "assistant" => {
-                self.before_words(heard);
+                self.before_words(events);
                 self.open.say(text(event, "content"));
             }
             "tool_use" => {
-                self.before_words(heard);
+                self.before_words(events);
                 self.open.ask(text(event, "tool_id"), text(event, "tool_name"), event["parameters"].clone());
             }
             "tool_result" => {
@@ -47,41 +48,41 @@ impl Parse for Gemini {
                 self.open.answer(text(event, "tool_id"), content(said), failed);
                 if error.is_some_and(|error| is_denial(text(error, "type"))) {
                     let id = text(event, "tool_id");
-                    heard.push(Heard::Denied(id.split("__").next().unwrap_or(id).to_owned()));
+                    events.push(StreamEvent::Denied(id.split("__").next().unwrap_or(id).to_owned()));
                 }
                 if self.open.is_answered() {
-                    self.open.close(heard);
+                    self.open.close(events);
                 }
             }
             "error" => {
                 let said = text(event, "message").to_owned();
                 self.complaint = Some(said.clone());
-                heard.push(Heard::Complaint(said));
+                events.push(StreamEvent::Complaint(said));
             }
-            "result" => self.result(event, heard),
+            "result" => self.result(event, events),
             _ => {}
         }
     }
 
-    fn end(&mut self, heard: &mut Vec<Heard>) {
-        self.open.close(heard);
+    fn end(&mut self, events: &mut Vec<StreamEvent>) {
+        self.open.close(events);
     }
 }
 
 impl Gemini {
-    fn result(&mut self, event: &Value, heard: &mut Vec<Heard>) {
-        self.open.close(heard);
-        heard.push(Heard::Total(Total { usage: usage(&event["stats"]), with_earlier: None, cost_usd: None }));
+    fn result(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
+        self.open.close(events);
+        events.push(StreamEvent::Total(Total { usage: usage(&event["stats"]), with_earlier: None, cost_usd: None }));
         let failure = (text(event, "status") != "success").then(|| {
             let error = &event["error"];
             let said = text(error, "message");
             let said = if said.is_empty() { self.complaint.take().unwrap_or_default() } else { said.to_owned() };
             match text(error, "type") {
-                "FatalTurnLimitedError" => Failing { why: said, kind: FailingKind::Limit },
-                _ => Failing::of(said, None),
+                "FatalTurnLimitedError" => AgentFailure { why: said, kind: AgentFailureKind::Limit },
+                _ => AgentFailure::of(said, None),
             }
         });
-        heard.push(Heard::Result(Claim { text: String::new(), failure }));
+        events.push(StreamEvent::Result(Claim { text: String::new(), failure }));
     }
 }
 

@@ -11,7 +11,8 @@
 
 use serde_json::Value;
 
-use super::{Claim, Failing, FailingKind, Heard, Open, Parse, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 
 #[derive(Debug, Default)]
@@ -20,8 +21,8 @@ pub(super) struct Jsonl {
 }
 
 impl Jsonl {
-    fn turn(&mut self, event: &Value, heard: &mut Vec<Heard>) {
-        let mut open = Open { model: Some(text(event, "model").to_owned()), ..Open::default() };
+    fn turn(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
+        let mut open = OpenCall { model: Some(text(event, "model").to_owned()), ..OpenCall::default() };
         open.model = open.model.filter(|model| !model.is_empty());
         open.usage = usage(&event["usage"]);
         open.cost_usd = event.get("cost_usd").and_then(Value::as_f64);
@@ -33,38 +34,38 @@ impl Jsonl {
             let failed = tool.get("is_error").and_then(Value::as_bool).unwrap_or(false);
             open.answer(&id, content(tool.get("output")), failed);
         }
-        open.close(heard);
-        heard.push(Heard::TurnOver);
+        open.close(events);
+        events.push(StreamEvent::TurnOver);
     }
 }
 
-impl Parse for Jsonl {
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+impl StreamParser for Jsonl {
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         match text(event, "type") {
-            "session" => heard.push(Heard::Session(text(event, "id").to_owned())),
-            "turn" => self.turn(event, heard),
-            "denied" => heard.push(Heard::Denied(text(event, "tool").to_owned())),
-            "error" => heard.push(Heard::Complaint(text(event, "message").to_owned())),
+            "session" => events.push(StreamEvent::Session(text(event, "id").to_owned())),
+            "turn" => self.turn(event, events),
+            "denied" => events.push(StreamEvent::Denied(text(event, "tool").to_owned())),
+            "error" => events.push(StreamEvent::Complaint(text(event, "message").to_owned())),
             "result" => {
                 let said = text(event, "text").to_owned();
                 let again = event.get("retry").and_then(Value::as_bool).unwrap_or(false);
                 let kind = match text(event, "status") {
                     "success" => None,
-                    "limit" => Some(FailingKind::Limit),
-                    _ if again => Some(FailingKind::Transient),
-                    _ => Some(FailingKind::Terminal),
+                    "limit" => Some(AgentFailureKind::Limit),
+                    _ if again => Some(AgentFailureKind::Transient),
+                    _ => Some(AgentFailureKind::Terminal),
                 };
-                let failure = kind.map(|kind| Failing { why: complaint(text(event, "status"), &said), kind });
-                heard.push(Heard::Result(Claim { text: said, failure }));
+                let failure = kind.map(|kind| AgentFailure { why: complaint(text(event, "status"), &said), kind });
+                events.push(StreamEvent::Result(Claim { text: said, failure }));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, _: &mut Vec<Heard>) {}
+    fn end(&mut self, _: &mut Vec<StreamEvent>) {}
 }
 
-/// Why a program says that it has failed. A word nobody knows is no success, whatever was meant by it.
+/// Why a program says that it has failed. An unknown status is not a success.
 fn complaint(status: &str, said: &str) -> String {
     match status {
         "error" | "limit" => said.to_owned(),

@@ -5,22 +5,23 @@
 
 use serde_json::Value;
 
-use super::{Claim, Failing, FailingKind, Heard, Open, Parse, content, number, text};
+use super::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent};
+use super::open_call::{OpenCall, StreamParser, content, number, text};
 use crate::event::Usage;
 use crate::llm::Part;
 
 #[derive(Debug, Default)]
 pub(super) struct Opencode {
     session: Option<String>,
-    open: Open,
+    open: OpenCall,
     /// Why the newest step ended.
     reason: Option<String>,
-    failure: Option<Failing>,
+    failure: Option<AgentFailure>,
     rejected: Option<String>,
 }
 
 impl Opencode {
-    fn tool(&mut self, part: &Value, heard: &mut Vec<Heard>) {
+    fn tool(&mut self, part: &Value, events: &mut Vec<StreamEvent>) {
         let (id, name, state) = (text(part, "callID"), text(part, "tool"), &part["state"]);
         self.open.ask(id, name, state["input"].clone());
         let failed = text(state, "status") == "error";
@@ -28,7 +29,7 @@ impl Opencode {
         let said = content(said);
         if failed && is_rejection(&said) {
             self.rejected = Some(name.to_owned());
-            heard.push(Heard::Denied(name.to_owned()));
+            events.push(StreamEvent::Denied(name.to_owned()));
         }
         self.open.answer(id, said, failed);
     }
@@ -41,23 +42,23 @@ fn is_rejection(said: &str) -> bool {
         || said.contains("permission denied by")
 }
 
-impl Parse for Opencode {
-    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+impl StreamParser for Opencode {
+    fn event(&mut self, event: &Value, events: &mut Vec<StreamEvent>) {
         let session = text(event, "sessionID");
         if !session.is_empty() && self.session.as_deref() != Some(session) {
             self.session = Some(session.to_owned());
-            heard.push(Heard::Session(session.to_owned()));
+            events.push(StreamEvent::Session(session.to_owned()));
         }
         let part = &event["part"];
         match text(event, "type") {
-            "step_start" => self.open.close(heard),
+            "step_start" => self.open.close(events),
             "text" => self.open.parts.push(Part::text(text(part, "text"))),
             "reasoning" => self.open.parts.push(Part::Thinking {
                 text: text(part, "text").to_owned(),
                 signature: None,
                 extra: Default::default(),
             }),
-            "tool_use" => self.tool(part, heard),
+            "tool_use" => self.tool(part, events),
             "step_finish" => {
                 self.open.usage = usage(&part["tokens"]);
                 // A model it has no price for costs nothing here, which is not so.
@@ -68,38 +69,41 @@ impl Parse for Opencode {
                     // A step without words or tools has cost something all the same.
                     self.open.say("");
                 }
-                self.open.close(heard);
+                self.open.close(events);
             }
             "error" => {
                 let error = &event["error"];
                 let said = [text(&error["data"], "message"), text(error, "message"), text(error, "name")];
                 let said = said.into_iter().find(|said| !said.is_empty()).unwrap_or("an error without words");
-                self.failure = Some(Failing::of(said, error["data"].get("statusCode").and_then(Value::as_u64)));
-                heard.push(Heard::Complaint(said.to_owned()));
+                self.failure = Some(AgentFailure::of(said, error["data"].get("statusCode").and_then(Value::as_u64)));
+                events.push(StreamEvent::Complaint(said.to_owned()));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, heard: &mut Vec<Heard>) {
-        self.open.close(heard);
+    fn end(&mut self, events: &mut Vec<StreamEvent>) {
+        self.open.close(events);
         let failure = match (self.failure.take(), self.reason.as_deref()) {
             (Some(failure), _) => Some(failure),
             (None, Some("stop")) => None,
             (None, Some("length")) => {
-                Some(Failing { why: "its model's answer was cut off".to_owned(), kind: FailingKind::Limit })
+                Some(AgentFailure { why: "its model's answer was cut off".to_owned(), kind: AgentFailureKind::Limit })
             }
             (None, Some(_)) => Some(match &self.rejected {
-                Some(tool) => Failing {
+                Some(tool) => AgentFailure {
                     why: format!("it was not allowed to use `{tool}` and stopped"),
-                    kind: FailingKind::Terminal,
+                    kind: AgentFailureKind::Terminal,
                 },
-                None => Failing { why: "it ended before its model was done".to_owned(), kind: FailingKind::Transient },
+                None => AgentFailure {
+                    why: "it ended before its model was done".to_owned(),
+                    kind: AgentFailureKind::Transient,
+                },
             }),
             // It said nothing at all, so it claims nothing either.
             (None, None) => return,
         };
-        heard.push(Heard::Result(Claim { text: String::new(), failure }));
+        events.push(StreamEvent::Result(Claim { text: String::new(), failure }));
     }
 }
 

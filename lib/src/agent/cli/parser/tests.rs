@@ -4,16 +4,17 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::config::ParserName::{Claude, Codex, Gemini, Jsonl, Opencode};
+use crate::event::ToolCall;
 
 fn stream(file: &str) -> Vec<u8> {
     std::fs::read(format!("tests/data/agents/{file}.jsonl")).unwrap()
 }
 
-fn hear(parser: ParserName, bytes: &[u8], earlier: Usage) -> Vec<Heard> {
-    let mut reader = Reader::new(parser, earlier);
-    let mut heard = reader.feed(bytes);
-    heard.extend(reader.finish());
-    heard
+fn hear(parser: ParserName, bytes: &[u8], earlier: Usage) -> Vec<StreamEvent> {
+    let mut reader = StreamReader::new(parser, earlier);
+    let mut events = reader.feed(bytes);
+    events.extend(reader.finish());
+    events
 }
 
 /// A capture as it is understood, a line for everything heard.
@@ -21,29 +22,31 @@ fn shown(parser: ParserName, file: &str) -> String {
     show(&hear(parser, &stream(file), Usage::default()))
 }
 
-fn show(heard: &[Heard]) -> String {
-    heard.iter().map(|heard| line(heard) + "\n").collect()
+fn show(events: &[StreamEvent]) -> String {
+    events.iter().map(|events| line(events) + "\n").collect()
 }
 
-fn line(heard: &Heard) -> String {
-    match heard {
-        Heard::Session(id) => format!("session {id}"),
-        Heard::Call(call) => {
+fn line(events: &StreamEvent) -> String {
+    match events {
+        StreamEvent::Session(id) => format!("session {id}"),
+        StreamEvent::Call(call) => {
             let tools: Vec<String> = call.tools.iter().map(tool).collect();
             let model = call.model.as_deref().unwrap_or("-");
             let cost = call.cost_usd.map(|cost| format!(" ${cost}")).unwrap_or_default();
             format!("call {model} {}{cost}: {:?} [{}]", tokens(&call.usage), call.text(), tools.join(", "))
         }
-        Heard::Total(Total { usage, with_earlier, cost_usd }) => {
+        StreamEvent::Total(Total { usage, with_earlier, cost_usd }) => {
             let all = with_earlier.map(|all| format!(" of {}", tokens(&all))).unwrap_or_default();
             let cost = cost_usd.map(|cost| format!(" ${cost:.6}")).unwrap_or_default();
             format!("total {}{all}{cost}", tokens(usage))
         }
-        Heard::TurnOver => "turn over".to_owned(),
-        Heard::Denied(tool) => format!("denied {tool}"),
-        Heard::Complaint(said) => format!("complaint {said}"),
-        Heard::Result(Claim { text, failure: None }) => format!("done {text:?}"),
-        Heard::Result(Claim { failure: Some(failing), .. }) => format!("failed {:?} {}", failing.kind, failing.why),
+        StreamEvent::TurnOver => "turn over".to_owned(),
+        StreamEvent::Denied(tool) => format!("denied {tool}"),
+        StreamEvent::Complaint(said) => format!("complaint {said}"),
+        StreamEvent::Result(Claim { text, failure: None }) => format!("done {text:?}"),
+        StreamEvent::Result(Claim { failure: Some(failing), .. }) => {
+            format!("failed {:?} {}", failing.kind, failing.why)
+        }
     }
 }
 
@@ -247,15 +250,15 @@ fn a_stream_cut_anywhere_tells_no_less() {
         (Opencode, "opencode_default"),
     ] {
         let whole = stream(file);
-        let mut reader = Reader::new(parser, Usage::default());
-        let mut heard: Vec<Heard> = whole.chunks(7).flat_map(|piece| reader.feed(piece)).collect();
-        heard.extend(reader.finish());
-        assert_eq!(heard, hear(parser, &whole, Usage::default()), "{file}");
+        let mut reader = StreamReader::new(parser, Usage::default());
+        let mut events: Vec<StreamEvent> = whole.chunks(7).flat_map(|piece| reader.feed(piece)).collect();
+        events.extend(reader.finish());
+        assert_eq!(events, hear(parser, &whole, Usage::default()), "{file}");
     }
 }
 
 #[test]
-fn what_nobody_knows_is_passed_over() {
+fn unknown_events_are_ignored() {
     let noise = b"warning: something\n{\"type\":\"new_kind\",\"x\":[1]}\n[1,2]\n\xff\xfe\n{\"type\":null}\n{\n\n{\"type\":\"assistant\"}\n{\"type\":\"item.completed\"}\n{\"type\":\"tool_use\"}";
     for parser in [Claude, Codex, Gemini, Opencode, Jsonl] {
         for file in ["claude_default", "codex_appserver"] {
@@ -263,8 +266,8 @@ fn what_nobody_knows_is_passed_over() {
             let mut bytes = noise.to_vec();
             bytes.push(b'\n');
             bytes.extend(stream(file));
-            let heard = hear(parser, &bytes, Usage::default());
-            assert!(heard.len() >= clean, "{parser} {file}");
+            let events = hear(parser, &bytes, Usage::default());
+            assert!(events.len() >= clean, "{parser} {file}");
         }
     }
     assert!(
@@ -273,24 +276,26 @@ fn what_nobody_knows_is_passed_over() {
     );
     assert!(hear(ParserName::None, &stream("claude_default"), Usage::default()).is_empty());
     // A line without an end is dropped once it is too long, and the next one is read.
-    let mut reader = Reader::new(Jsonl, Usage::default());
+    let mut reader = StreamReader::new(Jsonl, Usage::default());
     let long = vec![b' '; LONGEST_LINE + 1];
     assert!(reader.feed(&long).is_empty() && reader.line.is_empty());
     assert_eq!(show(&reader.feed(b"\n{\"type\":\"session\",\"id\":\"s\"}\n")), "session s\n");
 }
 
 #[test]
-fn what_earlier_runs_of_a_conversation_used_is_taken_off() {
+fn usage_of_earlier_runs_is_subtracted() {
     let earlier = Usage { input: 6000, cache_read: 600, output: 66, ..Usage::default() };
-    let heard = hear(Codex, &stream("codex_resume"), earlier);
-    let total =
-        heard.iter().find_map(|heard| if let Heard::Total(total) = heard { Some(total) } else { None }).unwrap();
+    let events = hear(Codex, &stream("codex_resume"), earlier);
+    let total = events
+        .iter()
+        .find_map(|events| if let StreamEvent::Total(total) = events { Some(total) } else { None })
+        .unwrap();
     assert_eq!(tokens(&total.usage), "3000+300+0/33(0)");
     assert_eq!(tokens(&total.with_earlier.unwrap()), "9000+900+0/99(0)");
 }
 
 #[test]
-fn helpers_of_claude_are_part_of_the_tool_that_started_them() {
+fn subagents_of_claude_belong_to_their_tool_call() {
     let stream = concat!(
         r#"{"type":"assistant","message":{"id":"a","content":[{"type":"tool_use","id":"t","name":"Task","input":{}}]},"parent_tool_use_id":null}"#,
         "\n",
@@ -299,8 +304,8 @@ fn helpers_of_claude_are_part_of_the_tool_that_started_them() {
         r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"helped"}]}]},"parent_tool_use_id":null}"#,
         "\n",
     );
-    let heard = hear(Claude, stream.as_bytes(), Usage::default());
-    let [Heard::Call(call)] = heard.as_slice() else { panic!("{heard:?}") };
+    let events = hear(Claude, stream.as_bytes(), Usage::default());
+    let [StreamEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((call.tools.len(), call.messages.len(), call.text().as_str()), (1, 2, ""));
     assert!(serde_json::to_string(&call.messages[1]).unwrap().contains("helped"));
 }

@@ -2,24 +2,25 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{Object, WireError, count, object, shape, sse, take_text};
+use crate::llm::wire::json::{JsonObject, WireError, count, object, shape, take_text};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together.
 #[derive(Debug, Clone, Default)]
-pub(in crate::llm::wire) struct Stream {
-    message: Object,
+pub(in crate::llm::wire) struct AnthropicStream {
+    message: JsonObject,
     blocks: Vec<Block>,
     stopped: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Block {
-    fields: Object,
+    fields: JsonObject,
     /// The pieces of a tool's input, which is JSON only when all are there.
     input: String,
 }
 
-impl Stream {
+impl AnthropicStream {
     pub(in crate::llm::wire) fn push(&mut self, mut event: Value) -> Result<(), WireError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let index = count(&event, &["index"]) as usize;
@@ -54,7 +55,7 @@ impl Stream {
         let said = usage.into_iter().filter(|(_, value)| !value.is_null());
         match self.message.get_mut("usage").and_then(Value::as_object_mut) {
             Some(all) => all.extend(said),
-            None => drop(self.message.insert("usage".into(), said.collect::<Object>().into())),
+            None => drop(self.message.insert("usage".into(), said.collect::<JsonObject>().into())),
         }
     }
 
@@ -74,7 +75,7 @@ impl Stream {
 }
 
 impl Block {
-    fn add(&mut self, mut delta: Object) {
+    fn add(&mut self, mut delta: JsonObject) {
         let kind = take_text(&mut delta, "type").unwrap_or_default();
         let field = match kind.as_str() {
             "text_delta" => "text",
@@ -110,11 +111,11 @@ impl Block {
     }
 }
 
-pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
+pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::SseEvent> {
     let mut events = Vec::new();
     let mut send = |event: Value| {
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
-        events.push(sse::Event::new(kind, event.to_string()));
+        events.push(sse::SseEvent::new(kind, event.to_string()));
     };
     let mut start = body.clone();
     start["content"] = json!([]);

@@ -2,18 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{Object, WireError, object, shape, sse, take_list};
+use crate::llm::wire::json::{JsonObject, WireError, object, shape, take_list};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together.
 #[derive(Debug, Clone, Default)]
-pub(in crate::llm::wire) struct Stream {
-    body: Object,
-    choices: Vec<Object>,
+pub(in crate::llm::wire) struct ChatStream {
+    body: JsonObject,
+    choices: Vec<JsonObject>,
     /// The numbers the server gives the tool calls of each choice, in their order.
     numbers: Vec<Vec<u64>>,
 }
 
-impl Stream {
+impl ChatStream {
     pub(in crate::llm::wire) fn push(&mut self, chunk: Value) -> Result<(), WireError> {
         let mut chunk = object(chunk, "a piece of the answer")?;
         for choice in take_list(&mut chunk, "choices")? {
@@ -25,20 +26,20 @@ impl Stream {
         Ok(())
     }
 
-    fn add(&mut self, mut piece: Object) -> Result<(), WireError> {
+    fn add(&mut self, mut piece: JsonObject) -> Result<(), WireError> {
         let index = piece.get("index").and_then(Value::as_u64).unwrap_or_default() as usize;
         if index > self.choices.len() {
             return Err(shape(format!("choice {index} comes after {} choices", self.choices.len())));
         }
         if index == self.choices.len() {
             let message = json!({"role": "assistant", "content": null});
-            self.choices.push(Object::from_iter([("message".into(), message)]));
+            self.choices.push(JsonObject::from_iter([("message".into(), message)]));
             self.numbers.push(Vec::new());
         }
         let (choice, numbers) = (&mut self.choices[index], &mut self.numbers[index]);
         let delta = match piece.shift_remove("delta") {
             Some(Value::Object(delta)) => delta,
-            _ => Object::new(),
+            _ => JsonObject::new(),
         };
         for (key, value) in piece {
             if !value.is_null() || !choice.contains_key(&key) {
@@ -71,7 +72,7 @@ impl Stream {
     }
 
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
-        let ended = |choice: &Object| choice.get("finish_reason").is_some_and(Value::is_string);
+        let ended = |choice: &JsonObject| choice.get("finish_reason").is_some_and(Value::is_string);
         !self.choices.is_empty() && self.choices.iter().all(ended)
     }
 
@@ -83,7 +84,7 @@ impl Stream {
 }
 
 /// Texts grow piece by piece, everything else is said once.
-fn add_text(object: &mut Object, key: &str, value: Value, once: &[&str]) {
+fn add_text(object: &mut JsonObject, key: &str, value: Value, once: &[&str]) {
     match (object.get_mut(key), value) {
         (Some(Value::String(text)), Value::String(piece)) if !once.contains(&key) => text.push_str(&piece),
         (Some(Value::Array(list)), Value::Array(more)) => list.extend(more),
@@ -125,21 +126,21 @@ fn add_call(calls: &mut Value, numbers: &mut Vec<u64>, piece: Value) -> Result<(
 }
 
 /// Whether a piece with the number of a call is the beginning of another one: it has a name, and another id.
-fn begins(call: &Value, piece: &Object) -> bool {
+fn begins(call: &Value, piece: &JsonObject) -> bool {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (known, new) = (text(call.get("id")), text(piece.get("id")));
     let name = text(piece.get("function").or(piece.get("custom")).and_then(|function| function.get("name")));
     !known.is_empty() && !new.is_empty() && known != new && !name.is_empty()
 }
 
-pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
+pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::SseEvent> {
     let mut base = body.clone();
     base["object"] = "chat.completion.chunk".into();
     let usage = base.as_object_mut().and_then(|base| base.shift_remove("usage"));
     let chunk = |choices: Value| {
         let mut chunk = base.clone();
         chunk["choices"] = choices;
-        sse::Event::new("", chunk.to_string())
+        sse::SseEvent::new("", chunk.to_string())
     };
     let mut events = Vec::new();
     for (index, choice) in body["choices"].as_array().into_iter().flatten().enumerate() {
@@ -162,8 +163,8 @@ pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
         let mut last = base.clone();
         last["choices"] = json!([]);
         last["usage"] = usage;
-        events.push(sse::Event::new("", last.to_string()));
+        events.push(sse::SseEvent::new("", last.to_string()));
     }
-    events.push(sse::Event::new("", "[DONE]"));
+    events.push(sse::SseEvent::new("", "[DONE]"));
     events
 }

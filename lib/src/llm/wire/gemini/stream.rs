@@ -2,17 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{Object, WireError, object, shape, sse, take_list};
+use crate::llm::wire::json::{JsonObject, WireError, object, shape, take_list};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together: every event is an answer of its own, with the next pieces.
 #[derive(Debug, Clone, Default)]
-pub(in crate::llm::wire) struct Stream {
-    body: Object,
-    candidates: Vec<Object>,
+pub(in crate::llm::wire) struct GeminiStream {
+    body: JsonObject,
+    candidates: Vec<JsonObject>,
     blocked: bool,
 }
 
-impl Stream {
+impl GeminiStream {
     pub(in crate::llm::wire) fn push(&mut self, chunk: Value) -> Result<(), WireError> {
         let mut chunk = object(chunk, "a piece of the answer")?;
         for (place, candidate) in take_list(&mut chunk, "candidates")?.into_iter().enumerate() {
@@ -22,12 +23,12 @@ impl Stream {
                 return Err(shape(format!("candidate {index} comes after {}", self.candidates.len())));
             }
             if index == self.candidates.len() {
-                self.candidates.push(Object::from_iter([("content".into(), json!({"parts": []}))]));
+                self.candidates.push(JsonObject::from_iter([("content".into(), json!({"parts": []}))]));
             }
             let whole = &mut self.candidates[index];
             let content = match candidate.shift_remove("content") {
                 Some(Value::Object(content)) => content,
-                _ => Object::new(),
+                _ => JsonObject::new(),
             };
             whole.extend(candidate);
             if let Some(Value::Object(all)) = whole.get_mut("content") {
@@ -40,12 +41,12 @@ impl Stream {
     }
 
     pub(in crate::llm::wire) fn has_begun(&self) -> bool {
-        let parts = |candidate: &Object| candidate.get("content")?.get("parts")?.as_array().map(Vec::len);
+        let parts = |candidate: &JsonObject| candidate.get("content")?.get("parts")?.as_array().map(Vec::len);
         self.candidates.iter().any(|candidate| parts(candidate).is_some_and(|parts| parts > 0))
     }
 
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
-        let ended = |candidate: &Object| candidate.get("finishReason").is_some_and(Value::is_string);
+        let ended = |candidate: &JsonObject| candidate.get("finishReason").is_some_and(Value::is_string);
         self.blocked || !self.candidates.is_empty() && self.candidates.iter().all(ended)
     }
 
@@ -58,7 +59,7 @@ impl Stream {
 }
 
 /// Words go on where they stopped; everything else is a part of its own.
-fn add_content(all: &mut Object, mut content: Object) {
+fn add_content(all: &mut JsonObject, mut content: JsonObject) {
     let parts = match content.shift_remove("parts") {
         Some(Value::Array(parts)) => parts,
         _ => Vec::new(),
@@ -80,7 +81,7 @@ fn add_content(all: &mut Object, mut content: Object) {
     }
 }
 
-pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
+pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::SseEvent> {
     let mut base = body.clone();
     if let Some(base) = base.as_object_mut() {
         base.shift_remove("candidates");
@@ -102,5 +103,5 @@ pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
         last["candidates"] = json!([end]);
         events.push(last);
     }
-    events.into_iter().map(|event| sse::Event::new("", event.to_string())).collect()
+    events.into_iter().map(|event| sse::SseEvent::new("", event.to_string())).collect()
 }

@@ -2,22 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::llm::wire::{Format, Object, WireError, object, sse};
+use crate::llm::wire::json::{ERROR_WORDS, JsonObject, WireError, object, reported_error};
+use crate::llm::wire::sse;
 
 /// A streamed answer being put together. The last event holds it whole; items come before it one by one.
 #[derive(Debug, Clone, Default)]
-pub(in crate::llm::wire) struct Stream {
+pub(in crate::llm::wire) struct ResponsesStream {
     items: Vec<Value>,
     /// The item that has begun and not ended.
     open: Option<Value>,
-    body: Option<Object>,
+    body: Option<JsonObject>,
     begun: bool,
 }
 
 /// Events about the answer as a whole, which come before any part of it.
 const BEFORE: [&str; 3] = ["response.created", "response.queued", "response.in_progress"];
 
-impl Stream {
+impl ResponsesStream {
     pub(in crate::llm::wire) fn push(&mut self, mut event: Value) -> Result<(), WireError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.begun |= kind.starts_with("response.") && kind != "response.failed" && !BEFORE.contains(&kind.as_str());
@@ -38,7 +39,7 @@ impl Stream {
                 self.body = Some(object(event["response"].take(), "the answer")?);
             }
             "response.failed" => {
-                let error = Format::Responses.reported_error(&event["response"]);
+                let error = reported_error(&event["response"], ERROR_WORDS);
                 let (kind, message) = error.unwrap_or_else(|| ("error".into(), "the provider failed".into()));
                 return Err(WireError::Reported { kind, message });
             }
@@ -80,12 +81,12 @@ impl Stream {
     }
 }
 
-pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
+pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::SseEvent> {
     let mut events = Vec::new();
     let mut send = |mut event: Value| {
         event["sequence_number"] = events.len().into();
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
-        events.push(sse::Event::new(kind, event.to_string()));
+        events.push(sse::SseEvent::new(kind, event.to_string()));
     };
     let mut begun = body.clone();
     begun["status"] = "in_progress".into();

@@ -1,5 +1,5 @@
 //! Commit messages written by a cheap model, from what changed and what the agent meant to do. What it writes is
-//! checked; when it cannot be used, or nobody answers in time, there is none, and the agent's own words must do.
+//! checked; when it cannot be used, or does not come in time, the agent's own words are used.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,14 +9,15 @@ use tokio::time::Instant;
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
 use crate::event::{Usage, Warning, WarningCode};
-use crate::llm::{Answered, Message, Named, Pricing, Provider, Request, price_unknown};
+use crate::llm::{Answered, Message, ModelNames, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;
 use crate::text::shorten;
 
 /// How long a message may take, both tries together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After how many failures in a row nobody is asked for a while: a provider that is down must not hold up every turn.
+/// After how many failures in a row the model is not asked for a while: a provider that is down must not delay every
+/// turn.
 const FAILURES: u32 = 2;
 
 /// How long that is the first time. It gets longer with every further failure.
@@ -41,27 +42,27 @@ and the author's words tell. Say nothing that is in neither.";
 
 /// Writes commit messages.
 #[derive(Debug, Clone)]
-pub struct Scribe {
+pub struct MessageWriter {
     provider: Provider,
     model: String,
     patience: Duration,
-    failing: Arc<Mutex<Failing>>,
+    failing: Arc<Mutex<WriterFailures>>,
 }
 
 /// How the provider has failed.
 #[derive(Debug, Default)]
-struct Failing {
+struct WriterFailures {
     /// How often in a row.
     times: u32,
     /// Nobody is asked before.
     until: Option<Instant>,
-    /// A person was told that nobody knows what it costs.
+    /// The user was warned that its price is unknown.
     told_unpriced: bool,
 }
 
 /// What a message is to be made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct MessageInput<'a> {
     /// What the author was asked to do.
     pub task: &'a str,
     /// What the author said.
@@ -76,7 +77,7 @@ pub struct Subject<'a> {
 
 /// A message and what it cost.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Written {
+pub struct WrittenMessage {
     /// The message, if one was written.
     pub text: Option<String>,
     /// The tokens of the calls that were answered.
@@ -92,13 +93,13 @@ pub struct Written {
 }
 
 /// Why a message was not written.
-enum Unwritten {
-    /// Nothing more may be spent, which is nobody's failure.
+enum NotWritten {
+    /// Nothing more may be spent, which is not a failure of the provider.
     Unpaid(String),
     Failed(String),
 }
 
-impl Scribe {
+impl MessageWriter {
     /// One that asks a model of `provider`.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
         Self { provider, model: model.into(), patience: PATIENCE, failing: Arc::default() }
@@ -114,14 +115,14 @@ impl Scribe {
         self.provider.name()
     }
 
-    /// Whether nobody knows what its model costs.
+    /// Whether the price of its model is unknown.
     pub fn is_unpriced(&self) -> bool {
         let is_script = matches!(self.provider, Provider::Script(_));
-        !is_script && self.provider.pricing(Named::asked(&self.model)) == Pricing::Unknown
+        !is_script && self.provider.pricing(ModelNames::asked(&self.model)) == Pricing::Unknown
     }
 
-    /// What a person is told once where it may not be asked for that.
-    pub fn tell_unpriced(&self) -> Option<Warning> {
+    /// The warning, given once, that it is not used because its price is unknown.
+    pub fn unpriced_warning(&self) -> Option<Warning> {
         let told = std::mem::replace(&mut self.failing().told_unpriced, true);
         let text = || format!("commit messages are in the agent's own words: {}", price_unknown(&self.model));
         (!told).then(|| WarningCode::MessageUnpriced.with(text()))
@@ -129,8 +130,13 @@ impl Scribe {
 
     /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was
     /// spent on the message.
-    pub async fn write(&self, subject: Subject<'_>, may: &(dyn Fn(Amount) -> bool + Sync), cancel: &Cancel) -> Written {
-        let mut written = Written::default();
+    pub async fn write(
+        &self,
+        subject: MessageInput<'_>,
+        may: &(dyn Fn(Amount) -> bool + Sync),
+        cancel: &Cancel,
+    ) -> WrittenMessage {
+        let mut written = WrittenMessage::default();
         if self.failing().until.is_some_and(|until| Instant::now() < until) {
             return written;
         }
@@ -138,14 +144,14 @@ impl Scribe {
         let why = match asked {
             Ok(Ok(text)) => {
                 written.text = Some(text);
-                *self.failing() = Failing::default();
+                *self.failing() = WriterFailures::default();
                 return written;
             }
-            Ok(Err(Unwritten::Unpaid(why))) => {
+            Ok(Err(NotWritten::Unpaid(why))) => {
                 written.fallback = Some(why);
                 return written;
             }
-            Ok(Err(Unwritten::Failed(why))) => why,
+            Ok(Err(NotWritten::Failed(why))) => why,
             Err(_) => format!("no answer in {:?}", self.patience),
         };
         written.fallback = Some(match self.failed() {
@@ -155,11 +161,11 @@ impl Scribe {
         written
     }
 
-    fn failing(&self) -> MutexGuard<'_, Failing> {
+    fn failing(&self) -> MutexGuard<'_, WriterFailures> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The provider has failed once more. Gives how long nobody is asked.
+    /// Counts a failure. Gives how long the provider is not asked.
     fn failed(&self) -> Option<Duration> {
         let mut failing = self.failing();
         failing.times += 1;
@@ -171,11 +177,11 @@ impl Scribe {
 
     async fn ask(
         &self,
-        subject: Subject<'_>,
+        subject: MessageInput<'_>,
         may: &(dyn Fn(Amount) -> bool + Sync),
         cancel: &Cancel,
-        written: &mut Written,
-    ) -> Result<String, Unwritten> {
+        written: &mut WrittenMessage,
+    ) -> Result<String, NotWritten> {
         let mut request = Request {
             model: self.model.clone(),
             system: SYSTEM.into(),
@@ -187,7 +193,7 @@ impl Scribe {
         let mut wrong: Option<String> = None;
         for _ in 0..2 {
             if !may(Amount::of_call(written.usage, written.cost_usd)) {
-                return Err(Unwritten::Unpaid(match wrong {
+                return Err(NotWritten::Unpaid(match wrong {
                     None => "the budget is used up".to_owned(),
                     Some(why) => format!("the model's message could not be used ({why}), and the budget is used up"),
                 }));
@@ -199,14 +205,14 @@ impl Scribe {
             };
             if let Some((model, usage, estimated)) = paid {
                 written.usage += usage;
-                let named = Named { asked: &self.model, answered: model };
+                let named = ModelNames { asked: &self.model, answered: model };
                 written.estimated |= estimated || self.provider.pricing(named) == Pricing::Estimated;
                 written.model.clone_from(model);
                 if let Some(cost) = self.provider.cost(named, &usage) {
                     *written.cost_usd.get_or_insert_default() += cost;
                 }
             }
-            let Answered { response, .. } = answered.map_err(|error| Unwritten::Failed(error.message))?;
+            let Answered { response, .. } = answered.map_err(|error| NotWritten::Failed(error.message))?;
             let said = response.message.text();
             let why = match checked_message(&said, are_typed(subject.recent)) {
                 Ok(text) => return Ok(text),
@@ -217,12 +223,12 @@ impl Scribe {
             wrong = Some(why);
         }
         let wrong = wrong.unwrap_or_default();
-        Err(Unwritten::Failed(format!("the model's message could not be used, twice: {wrong}")))
+        Err(NotWritten::Failed(format!("the model's message could not be used, twice: {wrong}")))
     }
 }
 
-/// What the model is told: the task, the author's words, how the project writes, the paths, the change as far as it fits.
-fn question(Subject { task, intent, recent, paths, diff }: Subject<'_>) -> String {
+/// The prompt: the task, the author's words, the project's last subjects, the paths, the change as far as it fits.
+fn question(MessageInput { task, intent, recent, paths, diff }: MessageInput<'_>) -> String {
     let mut text = String::new();
     if !task.trim().is_empty() {
         text.push_str(&format!("The author's task:\n{}\n\n", shorten(task.trim(), TASK)));
@@ -260,27 +266,27 @@ mod tests {
         true
     }
 
-    async fn written(steps: &str, patience: Duration) -> Written {
+    async fn written(steps: &str, patience: Duration) -> WrittenMessage {
         let script = Script::parse(&format!(
             "scripts: [{{name: a, when: {{contains: ['+let x', 'I will add']}}, steps: {steps}}}]"
         ));
-        let scribe = Scribe::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
+        let message_writer = MessageWriter::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
         let paths = ["src/parser.rs".to_owned()];
-        let subject = Subject {
+        let subject = MessageInput {
             task: "",
             recent: &[],
             intent: "I will add the parser.",
             paths: &paths,
             diff: "diff --git\n+let x\n",
         };
-        scribe.write(subject, &free, &Cancel::never()).await
+        message_writer.write(subject, &free, &Cancel::never()).await
     }
 
     const LONG: Duration = Duration::from_secs(60);
 
     /// Source row "Commit message via LLM": from the diff and the agent's intent. Both are in the script's condition.
     #[tokio::test]
-    async fn a_message_is_written_by_the_model_from_diff_and_intent() {
+    async fn the_model_writes_messages_from_diff_and_intent() {
         let written =
             written(r#"[{text: "Add a parser for x\n\nIt reads x.", usage: {input: 9, output: 4}}]"#, LONG).await;
         assert_eq!((written.text.as_deref(), written.fallback), (Some("Add a parser for x\n\nIt reads x."), None));
@@ -289,7 +295,7 @@ mod tests {
 
     /// Source row "Commit message format": what does not hold it is asked for again, once.
     #[tokio::test]
-    async fn a_message_out_of_form_is_asked_for_once_more() {
+    async fn a_malformed_message_is_requested_once_more() {
         let again = r#"[{text: "Added a parser\n\nIt reads x.", usage: {output: 4}}, {text: "Add a parser\n\nIt reads x.", usage: {output: 5}}]"#;
         let second = written(again, LONG).await;
         assert_eq!((second.text.as_deref(), second.fallback), (Some("Add a parser\n\nIt reads x."), None));
@@ -311,14 +317,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_provider_that_is_down_is_left_alone() {
+    async fn a_failing_provider_is_not_asked_for_a_while() {
         let script =
             Script::parse("scripts: [{name: a, steps: [{error: {status: 500, message: down}, tries: 9}]}]").unwrap();
-        let scribe = Scribe::new(Provider::Script(script), "cheap");
+        let message_writer = MessageWriter::new(Provider::Script(script), "cheap");
         let mut said = Vec::new();
         for _ in 0..3 {
-            let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
-            said.push(scribe.write(subject, &free, &Cancel::never()).await.fallback);
+            let subject = MessageInput { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
+            said.push(message_writer.write(subject, &free, &Cancel::never()).await.fallback);
         }
         assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
         assert!(said[1].as_ref().unwrap().ends_with("down; not asked again for 60 s"), "{said:?}");
@@ -329,13 +335,13 @@ mod tests {
     async fn no_call_is_made_that_cannot_be_paid_for() {
         let steps = "[{text: auto-commit, usage: {input: 9}}, {text: auto-commit, usage: {input: 9}}]";
         let script = Script::parse(&format!("scripts: [{{name: a, steps: {steps}}}]")).unwrap();
-        let scribe = Scribe::new(Provider::Script(script), "cheap");
-        let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
+        let message_writer = MessageWriter::new(Provider::Script(script), "cheap");
+        let subject = MessageInput { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
         for (limit, spent, says) in [(0, 0, "the budget is used up"), (9, 9, "and the budget is used up")] {
             // However often: that there is no money is no failure of the provider's.
             for _ in 0..=FAILURES {
                 let may = |spent: Amount| spent.tokens.total() < limit;
-                let written = scribe.write(subject, &may, &Cancel::never()).await;
+                let written = message_writer.write(subject, &may, &Cancel::never()).await;
                 assert_eq!((written.text, written.usage.input), (None, spent));
                 assert!(written.fallback.is_some_and(|why| why.ends_with(says)), "{limit}");
             }
@@ -345,7 +351,7 @@ mod tests {
     #[test]
     fn a_long_change_is_cut_at_a_line() {
         let diff = "+0123456789\n".repeat(1000);
-        let text = question(Subject { task: "", recent: &[], intent: "", paths: &[], diff: &diff });
+        let text = question(MessageInput { task: "", recent: &[], intent: "", paths: &[], diff: &diff });
         assert!(text.ends_with("+0123456789\n[cut: 4008 more characters]\n"), "{}", &text[text.len() - 100..]);
         assert!(!text.contains("author said"));
     }

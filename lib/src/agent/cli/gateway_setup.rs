@@ -1,6 +1,6 @@
-//! The way of a program to its model through a gateway: a home of its own, so that nothing it finds in the user's can
-//! lead it elsewhere, another address, and a key that opens nothing but the gateway. Everybody on the machine can read a
-//! command line, so the secret is in variables only.
+//! Sets a program up for the gateway: a home of its own, so that nothing it finds in the user's can lead it elsewhere,
+//! another address, and a key that opens nothing but the gateway. Everybody on the machine can read a command line, so
+//! the secret is in variables only.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::preset::Preset;
 use super::template::Values;
-use crate::agent::{AgentError, Driven};
+use crate::agent::{AgentError, GatewayRun};
 use crate::config::Environment;
 use crate::confined_fs::ConfinedDir;
 use crate::llm::wire::Format;
@@ -50,9 +50,9 @@ pub(in crate::agent) fn tools(environment: &Environment, some: impl Fn(&str) -> 
     there.map(|(name, path)| (name.into(), Some(path.into()))).collect()
 }
 
-/// Where an agent finds its model, as far as it knows.
+/// The gateway, as an agent sees it.
 #[derive(Debug, Clone)]
-pub(in crate::agent) struct Endpoint {
+pub(in crate::agent) struct GatewayEndpoint {
     /// With the secret.
     pub base_url: String,
     /// The same without a version.
@@ -63,38 +63,39 @@ pub(in crate::agent) struct Endpoint {
     pub port: u16,
 }
 
-impl Endpoint {
-    /// What a program of this kind is told about a gateway.
-    pub fn of(driven: &Driven, preset: &Preset) -> Self {
+impl GatewayEndpoint {
+    /// A gateway's endpoint for a program of this kind.
+    pub fn of(gateway_run: &GatewayRun, preset: &Preset) -> Self {
         Self {
-            base_url: driven.base_url(preset.format()),
-            root_url: driven.base_url(Format::Anthropic),
-            address: driven.address(preset.format()),
-            key: driven.key().to_owned(),
-            port: driven.port(),
+            base_url: gateway_run.base_url(preset.format()),
+            root_url: gateway_run.base_url(Format::Anthropic),
+            address: gateway_run.address(preset.format()),
+            key: gateway_run.key().to_owned(),
+            port: gateway_run.port(),
         }
     }
 }
 
-/// How one program comes to its model.
+/// The setup of one program for the gateway.
 #[derive(Debug)]
-pub(in crate::agent) struct Way<'a> {
+pub(in crate::agent) struct GatewaySetup<'a> {
     pub preset: &'a Preset,
     pub environment: &'a Environment,
     /// The home it gets.
     pub home: &'a Path,
     /// The model, by the name its provider has for it.
     pub model: Option<String>,
-    pub endpoint: &'a Endpoint,
+    pub endpoint: &'a GatewayEndpoint,
 }
 
-impl Way<'_> {
+impl GatewaySetup<'_> {
     /// Makes what the program finds in its home.
     pub fn make_home(&self) -> Result<(), AgentError> {
         let made = || {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.home)?;
             std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
-            // The agent can write there, and may have been here before: what is there is left, what is made stays below.
+            // The agent can write there, and may have been here before: what is there is left, what is made stays
+            // below.
             let home = ConfinedDir::at(self.home)?;
             let own = HOMES.iter().map(|(_, below)| *below).filter(|below| !below.is_empty());
             for dir in own.chain(self.preset.gateway.directories.iter().map(String::as_str)) {
@@ -145,11 +146,11 @@ impl Way<'_> {
 
     /// Its variables.
     pub fn variables(&self) -> Result<Variables, AgentError> {
-        let route = &self.preset.gateway;
+        let gateway_setup = &self.preset.gateway;
         let home = |(name, below): &(&str, &str)| (OsString::from(name), Some(self.home.join(below).into()));
         let mut env: Variables = HOMES.iter().map(home).collect();
-        env.extend(route.unset.iter().map(|name| (OsString::from(name), None)));
-        // Whatever proxy the user has, the way to the gateway is not its business: its secret is in the address.
+        env.extend(gateway_setup.unset.iter().map(|name| (OsString::from(name), None)));
+        // No proxy of the user's may see calls to the gateway: its secret is in the address.
         for name in ["NO_PROXY", "no_proxy"] {
             let usual = self.environment.get_os(name).filter(|usual| !usual.is_empty());
             let mut direct =
@@ -158,7 +159,7 @@ impl Way<'_> {
             env.push((name.into(), Some(direct)));
         }
         let values = self.values();
-        for (name, value) in &route.env {
+        for (name, value) in &gateway_setup.env {
             let filled = values.fill(value).ok_or_else(|| {
                 let how = "name a model: `llm_model` of the node, or `model` of the agent";
                 AgentError::Terminal(format!(
@@ -186,12 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_is_not_made_through_links_its_agent_has_left() {
+    fn setting_up_a_home_follows_no_links() {
         let dir = tempfile::tempdir().unwrap();
         let (home, mine) = (dir.path().join("home"), dir.path().join("mine"));
         fs::create_dir(&home).unwrap();
         fs::create_dir(&mine).unwrap();
-        let endpoint = Endpoint {
+        let endpoint = GatewayEndpoint {
             base_url: String::new(),
             root_url: String::new(),
             address: String::new(),
@@ -202,7 +203,8 @@ mod tests {
         let mut preset = Preset::of("claude").unwrap().clone();
         preset.gateway.directories = vec!["kept/dir".into()];
         preset.gateway.files = [("settings/file".to_owned(), "ours".to_owned())].into();
-        let way = Way { preset: &preset, environment: &environment, home: &home, model: None, endpoint: &endpoint };
+        let way =
+            GatewaySetup { preset: &preset, environment: &environment, home: &home, model: None, endpoint: &endpoint };
         for name in [".local", "kept", "settings"] {
             symlink(&mine, home.join(name)).unwrap();
             let refused = way.make_home().unwrap_err().to_string();

@@ -1,18 +1,18 @@
-//! From what a stream tells to turns. Nothing here touches the world.
+//! From the events of a stream to turns. Nothing here touches the world.
 
-use super::parser::{Call, Claim, Heard, Total};
+use super::parser::{Claim, StreamEvent, StreamedCall, Total};
 use crate::agent::Turn;
 use crate::agent::intent::intent_of;
 use crate::event::Usage;
 use crate::llm::{Message, Role};
 
-/// What a run has told so far, and how much of it was reported.
+/// What a run's stream has said so far, and how much of it was reported.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct Transcript {
     /// The task, until it was part of a turn.
     prompt: Option<Message>,
     /// Calls that are part of no turn yet.
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     /// The conversation's id.
     pub session: Option<String>,
     total: Option<Total>,
@@ -27,24 +27,24 @@ pub struct Gathered {
     /// The newest words of the model.
     said: String,
     model: Option<String>,
-    /// Whether the model was heard at all.
+    /// Whether the model has answered at all.
     pub spoke: bool,
     /// Whether the stream has said that a turn is over.
     over: bool,
 }
 
-impl Gathered {
+impl Transcript {
     /// Nothing yet, for this task.
     pub fn new(prompt: &str) -> Self {
         Self { prompt: Some(Message::user(prompt)), ..Self::default() }
     }
 
-    /// Takes in what was heard.
-    pub fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Session(id) if !id.is_empty() => self.session = Some(id),
-            Heard::Session(_) => {}
-            Heard::Call(call) => {
+    /// Adds an event.
+    pub fn push(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Session(id) if !id.is_empty() => self.session = Some(id),
+            StreamEvent::Session(_) => {}
+            StreamEvent::Call(call) => {
                 self.spoke = true;
                 let said = call.text();
                 if !said.trim().is_empty() {
@@ -53,29 +53,29 @@ impl Gathered {
                 self.model = call.model.clone().or(self.model.take());
                 self.calls.push(*call);
             }
-            Heard::TurnOver => self.over = true,
-            Heard::Total(total) => self.total = Some(total),
-            Heard::Denied(tool) => self.denied.push(tool),
-            Heard::Complaint(said) => self.complaint = Some(said),
-            Heard::Result(claim) => self.claim = Some(claim),
+            StreamEvent::TurnOver => self.over = true,
+            StreamEvent::Total(total) => self.total = Some(total),
+            StreamEvent::Denied(tool) => self.denied.push(tool),
+            StreamEvent::Complaint(said) => self.complaint = Some(said),
+            StreamEvent::Result(claim) => self.claim = Some(claim),
         }
     }
 
-    /// Takes in the model's last words as the gateway heard them, where the stream has none.
-    pub fn heard_by_gateway(&mut self, said: &str) {
+    /// Adds the model's last words as the gateway saw them, where the stream has none.
+    pub fn add_last_words(&mut self, said: &str) {
         self.spoke |= !said.is_empty();
         if self.said.is_empty() {
             said.clone_into(&mut self.said);
         }
     }
 
-    /// Whether a call that used tools waits to be reported, or one of which the stream says so: a turn has ended. The last
-    /// words of an agent wait for its end.
+    /// Whether a call that used tools waits to be reported, or one of which the stream says so: a turn has ended. The
+    /// last words of an agent wait for its end.
     pub fn has_turn(&self) -> bool {
         self.calls.iter().any(|call| self.over || !call.tools.is_empty())
     }
 
-    /// Whether these calls of tools were heard of and are over.
+    /// Whether these tool calls are in the stream and over.
     pub fn knows(&self, ids: &[String]) -> bool {
         ids.iter().all(|id| self.calls.iter().flat_map(|call| &call.tools).any(|tool| &tool.id == id))
     }
@@ -139,8 +139,8 @@ impl Gathered {
         let words = self.words();
         let claimed = self.claim.as_ref().map(|claim| claim.text.trim()).filter(|text| !text.is_empty());
         let is_words = |message: &Message| message.role == Role::Assistant;
-        // Its last words are its answer, and words are what a failure can be marked on. Where nothing was said since the
-        // last turn, there is nothing to mark.
+        // Its last words are its answer, and words are what a failure can be marked on. Where nothing was said since
+        // the last turn, there is nothing to mark.
         let marks = failed.is_some() && !turn.messages.is_empty();
         if !turn.messages.last().is_some_and(is_words) && (claimed.is_some() || marks) {
             turn.messages.push(Message::assistant(claimed.unwrap_or_default()));
@@ -159,15 +159,15 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::cli::parser::Reader;
+    use crate::agent::cli::parser::StreamReader;
     use crate::config::ParserName;
 
-    fn heard(parser: ParserName, file: &str) -> Vec<Heard> {
+    fn events(parser: ParserName, file: &str) -> Vec<StreamEvent> {
         let text = std::fs::read(format!("tests/data/agents/{file}.jsonl")).unwrap();
-        let mut reader = Reader::new(parser, Usage::default());
-        let mut heard = reader.feed(&text);
-        heard.extend(reader.finish());
-        heard
+        let mut reader = StreamReader::new(parser, Usage::default());
+        let mut events = reader.feed(&text);
+        events.extend(reader.finish());
+        events
     }
 
     fn free(_: &str, _: &Usage) -> Option<f64> {
@@ -176,15 +176,15 @@ mod tests {
 
     /// The turns a stream is reported as, as they come.
     fn turns(parser: ParserName, file: &str) -> Vec<Turn> {
-        let mut gathered = Gathered::new("task");
+        let mut transcript = Transcript::new("task");
         let mut turns = Vec::new();
-        for heard in heard(parser, file) {
-            gathered.hear(heard);
-            if gathered.has_turn() {
-                turns.push(gathered.turn(free));
+        for event in events(parser, file) {
+            transcript.push(event);
+            if transcript.has_turn() {
+                turns.push(transcript.turn(free));
             }
         }
-        turns.push(gathered.last_turn(None, free));
+        turns.push(transcript.last_turn(None, free));
         turns
     }
 
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(turns[0].intent, "Turn 1: I will write hello.txt.", "{file}");
             assert!(turns[2].messages.last().unwrap().is_answer(), "{file}");
             assert_eq!(turns[2].messages.last().unwrap().text(), "Done: two turns wrote files.", "{file}");
-            // Whatever is told call by call, or only at the end: the sum is right.
+            // Whether usage comes call by call or only at the end: the sum is right.
             let mut all = Usage::default();
             turns.iter().for_each(|turn| all += turn.usage);
             assert_eq!((all.input, all.cache_read, all.output), (6000, 600, 66), "{file}");
@@ -218,25 +218,25 @@ mod tests {
     fn one_run_is_one_turn_where_calls_are_not_marked() {
         let turns = turns(ParserName::Codex, "codex_fail2");
         assert_eq!(turns.len(), 2, "what was heard, and how it ended");
-        let mut gathered = Gathered::new("task");
-        heard(ParserName::Codex, "codex_default").into_iter().for_each(|heard| gathered.hear(heard));
-        let turn = gathered.last_turn(None, |model, usage| (model.is_empty() && usage.input == 6000).then_some(1.5));
+        let mut transcript = Transcript::new("task");
+        events(ParserName::Codex, "codex_default").into_iter().for_each(|event| transcript.push(event));
+        let turn = transcript.last_turn(None, |model, usage| (model.is_empty() && usage.input == 6000).then_some(1.5));
         assert_eq!((turn.messages.len(), turn.tool_calls.len()), (6, 3));
         assert!(turn.messages.last().unwrap().is_answer());
         assert_eq!((turn.usage.input, turn.usage.cache_read, turn.cost_usd), (6000, 600, Some(1.5)));
-        assert_eq!(gathered.words(), "Done: two turns wrote files.");
+        assert_eq!(transcript.words(), "Done: two turns wrote files.");
     }
 
     #[test]
-    fn a_run_that_was_cut_off_leaves_words_nobody_goes_on_from() {
-        let mut gathered = Gathered::new("task");
-        let turn = gathered.last_turn(Some("killed"), free);
+    fn an_interrupted_run_leaves_no_answer_to_continue_from() {
+        let mut transcript = Transcript::new("task");
+        let turn = transcript.last_turn(Some("killed"), free);
         assert_eq!(turn.messages.len(), 2);
         assert!(!turn.messages[1].is_answer());
-        let mut gathered = Gathered::new("task");
-        let cut: Vec<Heard> = heard(ParserName::Claude, "claude_maxturns");
-        cut.into_iter().take(3).for_each(|heard| gathered.hear(heard));
-        let turn = gathered.last_turn(Some("killed"), free);
+        let mut transcript = Transcript::new("task");
+        let cut: Vec<StreamEvent> = events(ParserName::Claude, "claude_maxturns");
+        cut.into_iter().take(3).for_each(|event| transcript.push(event));
+        let turn = transcript.last_turn(Some("killed"), free);
         assert_eq!(turn.tool_calls.len(), 1);
         assert!(!turn.messages.last().unwrap().is_answer(), "{turn:?}");
     }

@@ -1,4 +1,4 @@
-//! Makes turns of what an agent tells. The protocol has no mark between two model calls, so it is inferred: words that
+//! Makes turns of an agent's updates. The protocol has no mark between two model calls, so it is inferred: words that
 //! come after tools which have all ended begin the next turn.
 
 use serde_json::{Map, Value, json};
@@ -37,13 +37,13 @@ struct Tool {
 
 /// What a prompt has come to so far.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub(super) struct TurnBuilder {
     /// The task, until the first turn is reported.
     prompt: Option<String>,
     pieces: Vec<Piece>,
     /// How full the context was in this turn.
     used: Option<u64>,
-    /// The same, told when the turn was over already: it belongs to the next one.
+    /// The same, reported when the turn was over already: it belongs to the next one.
     used_next: Option<u64>,
     /// What earlier turns were said to use.
     reported: Usage,
@@ -54,7 +54,7 @@ pub(super) struct Gather {
     last_words: String,
 }
 
-impl Gather {
+impl TurnBuilder {
     /// Begins with a task. `cost` is what the session had cost before.
     pub fn new(prompt: String, model: String, cost: f64) -> Self {
         Self { prompt: Some(prompt), model, cost_reported: cost, ..Self::default() }
@@ -129,7 +129,7 @@ impl Gather {
         }
     }
 
-    /// Takes in what is told of a tool, also where it is told by asking for permission.
+    /// Takes an update of a tool call, also one that comes with a permission request.
     pub fn tool(&mut self, update: ToolUpdate) {
         let id = update.tool_call_id.clone();
         let known = self.pieces.iter_mut().find_map(|piece| match piece {
@@ -165,7 +165,7 @@ impl Gather {
     /// The last turn, with what the agent says that the whole prompt took.
     pub fn last(&mut self, answer: Option<&Prompted>, failed: Option<&str>) -> Turn {
         let mut turn = self.finish(true);
-        if let Some((usage, model)) = answer.and_then(told_usage) {
+        if let Some((usage, model)) = answer.and_then(reported_usage) {
             // An agent may add up differently than its updates did; what was reported stays so.
             turn.usage = left(usage, self.reported);
             if let Some(model) = model {
@@ -326,7 +326,7 @@ impl Tool {
 }
 
 /// What the agent says that a prompt took, and with which model. It stands in one of two places.
-fn told_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
+fn reported_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
     let quota = answer.meta.get("quota");
     let models = quota.and_then(|quota| quota.get("model_usage")?.as_array());
     let model = models.and_then(|models| match models.as_slice() {

@@ -1,4 +1,4 @@
-//! What requests and answers have in common: by this a request is known to go on with an answer, or to come again.
+//! Compares requests and answers: whether a request continues an answer, or is a retry.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -23,7 +23,7 @@ pub(super) fn is_probe(request: &Request) -> bool {
     request.max_tokens.is_some_and(|most| most <= 1)
 }
 
-/// The answer a request goes on with, where it names that and does not repeat it.
+/// The answer a request continues, where it names that and does not repeat it.
 pub(in crate::gateway) fn named(request: &Request) -> Option<&str> {
     request.extra.get(Format::Responses.name())?.get("previous_response_id")?.as_str()
 }
@@ -60,7 +60,7 @@ pub(super) fn tail(request: &Request) -> Vec<Message> {
 }
 
 /// Whether a client's message repeats an answer: it asks for the same tools, or without tools has the same words.
-pub(super) fn says_the_same(said: &Message, answer: &Message) -> bool {
+pub(super) fn repeats(said: &Message, answer: &Message) -> bool {
     let ids = |message: &Message| message.tool_calls().map(|(id, _, _)| id.to_owned()).collect::<Vec<_>>();
     let (said_ids, answer_ids) = (ids(said), ids(answer));
     if answer_ids.is_empty() && said_ids.is_empty() {

@@ -1,27 +1,27 @@
-//! Bodies that come packed, unpacked to be looked at. What is passed on stays as it came.
+//! Decompresses bodies to read them. What is forwarded stays as it came.
 
 use std::io::Read as _;
 
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-/// How much is unpacked in one go.
+/// How much is decompressed in one go.
 const STEP: usize = 32 << 10;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     /// Not at all.
     None,
-    /// With gzip, or with zlib, which is told apart when it is read.
+    /// gzip or zlib, recognized when it is read.
     Zlib,
     /// With zstd.
     Zstd,
-    /// In a way that cannot be looked into.
+    /// One that cannot be read here.
     Other(String),
 }
 
-impl Packing {
+impl Compression {
     /// What the headers of a message say.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let said: Vec<String> = headers
@@ -40,37 +40,37 @@ impl Packing {
     }
 }
 
-/// Unpacks a body piece by piece.
-pub(super) enum Unpacker {
+/// Decompresses a body chunk by chunk.
+pub(super) enum Decompressor {
     /// What comes in goes out.
     Plain,
-    /// Unpacked as it comes.
+    /// Decompressed as it comes.
     Zlib(Box<Inflate>),
     /// Kept until everything is there: its reader gives nothing out before.
     Zstd(Vec<u8>),
-    /// Not looked into any more, for this reason.
-    Blind(String),
+    /// Not read any more, for this reason.
+    Opaque(String),
 }
 
-impl std::fmt::Debug for Unpacker {
+impl std::fmt::Debug for Decompressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Plain => "Plain",
             Self::Zlib(_) => "Zlib",
             Self::Zstd(_) => "Zstd",
-            Self::Blind(_) => "Blind",
+            Self::Opaque(_) => "Blind",
         })
     }
 }
 
-impl Unpacker {
-    pub(super) fn new(packing: &Packing) -> Self {
-        match packing {
-            Packing::None => Self::Plain,
+impl Decompressor {
+    pub(super) fn new(compression: &Compression) -> Self {
+        match compression {
+            Compression::None => Self::Plain,
             // 32: either header will do; 15: the largest window.
-            Packing::Zlib => Self::Zlib(Box::new(Inflate::new(true, 32 + 15))),
-            Packing::Zstd => Self::Zstd(Vec::new()),
-            Packing::Other(name) => Self::Blind(format!("it is packed as `{name}`")),
+            Compression::Zlib => Self::Zlib(Box::new(Inflate::new(true, 32 + 15))),
+            Compression::Zstd => Self::Zstd(Vec::new()),
+            Compression::Other(name) => Self::Opaque(format!("it is packed as `{name}`")),
         }
     }
 
@@ -80,14 +80,14 @@ impl Unpacker {
             Self::Plain => take(bytes),
             Self::Zlib(inflate) => {
                 if let Err(why) = inflate_all(inflate, bytes, take) {
-                    *self = Self::Blind(why);
+                    *self = Self::Opaque(why);
                 }
             }
             Self::Zstd(kept) if kept.len() + bytes.len() > most => {
-                *self = Self::Blind("it is packed, and too long to be kept".into());
+                *self = Self::Opaque("it is packed, and too long to be kept".into());
             }
             Self::Zstd(kept) => kept.extend_from_slice(bytes),
-            Self::Blind(_) => {}
+            Self::Opaque(_) => {}
         }
     }
 
@@ -96,34 +96,34 @@ impl Unpacker {
         if let Self::Zstd(kept) = self {
             let kept = std::mem::take(kept);
             if let Err(why) = unzstd(&kept, most, take) {
-                *self = Self::Blind(why);
+                *self = Self::Opaque(why);
             }
         }
     }
 
-    /// Why it cannot be looked into, if it cannot.
-    pub(super) fn blind(&self) -> Option<&str> {
+    /// Why it cannot be read, if it cannot.
+    pub(super) fn opaque(&self) -> Option<&str> {
         match self {
-            Self::Blind(why) => Some(why),
+            Self::Opaque(why) => Some(why),
             _ => None,
         }
     }
 }
 
-/// A whole body, unpacked; not more than `most` bytes.
-pub(super) fn unpack(packing: &Packing, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
+/// A whole body, decompressed; not more than `most` bytes.
+pub(super) fn decompress(compression: &Compression, bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     let mut over = false;
-    let mut unpacker = Unpacker::new(packing);
+    let mut decompressor = Decompressor::new(compression);
     let mut take = |piece: &[u8]| {
         over |= all.len() + piece.len() > most;
         if !over {
             all.extend_from_slice(piece);
         }
     };
-    unpacker.push(bytes, most, &mut take);
-    unpacker.finish(most, &mut take);
-    match unpacker.blind() {
+    decompressor.push(bytes, most, &mut take);
+    decompressor.finish(most, &mut take);
+    match decompressor.opaque() {
         Some(why) => Err(why.to_owned()),
         None if over => Err(format!("it is longer than {} MB", most >> 20)),
         None => Ok(all),
@@ -176,46 +176,49 @@ mod tests {
     use crate::gateway::testing::gzip;
 
     #[test]
-    fn bodies_are_unpacked_however_they_are_cut() {
+    fn bodies_are_decompressed_in_any_chunks() {
         let text: Vec<u8> = (0..200_000_u32).flat_map(|n| n.to_le_bytes()).collect();
-        for (packing, packed) in [
-            (Packing::None, text.clone()),
-            (Packing::Zlib, gzip(&text)),
-            (Packing::Zstd, compress_to_vec(&text[..], CompressionLevel::Fastest)),
+        for (compression, packed) in [
+            (Compression::None, text.clone()),
+            (Compression::Zlib, gzip(&text)),
+            (Compression::Zstd, compress_to_vec(&text[..], CompressionLevel::Fastest)),
         ] {
-            assert!(unpack(&packing, &packed, 1 << 20).unwrap() == text, "{packing:?}");
+            assert!(decompress(&compression, &packed, 1 << 20).unwrap() == text, "{compression:?}");
             let mut out = Vec::new();
-            let mut unpacker = Unpacker::new(&packing);
+            let mut decompressor = Decompressor::new(&compression);
             for piece in packed.chunks(977) {
-                unpacker.push(piece, 1 << 20, &mut |piece| out.extend_from_slice(piece));
+                decompressor.push(piece, 1 << 20, &mut |piece| out.extend_from_slice(piece));
             }
-            unpacker.finish(1 << 20, &mut |piece| out.extend_from_slice(piece));
-            assert!(out == text, "{packing:?} in pieces");
-            assert_eq!(unpack(&packing, &packed, 1000).unwrap_err().contains("longer than"), packing != Packing::Zstd);
+            decompressor.finish(1 << 20, &mut |piece| out.extend_from_slice(piece));
+            assert!(out == text, "{compression:?} in pieces");
+            assert_eq!(
+                decompress(&compression, &packed, 1000).unwrap_err().contains("longer than"),
+                compression != Compression::Zstd
+            );
         }
     }
 
     #[test]
-    fn what_is_broken_or_unknown_is_not_looked_into() {
-        assert!(unpack(&Packing::Zlib, b"no gzip at all", 1 << 20).is_err());
-        assert!(unpack(&Packing::Zstd, b"no zstd at all", 1 << 20).is_err());
-        assert!(unpack(&Packing::Other("br".into()), b"x", 1 << 20).unwrap_err().contains("`br`"));
+    fn broken_or_unknown_compression_is_not_read() {
+        assert!(decompress(&Compression::Zlib, b"no gzip at all", 1 << 20).is_err());
+        assert!(decompress(&Compression::Zstd, b"no zstd at all", 1 << 20).is_err());
+        assert!(decompress(&Compression::Other("br".into()), b"x", 1 << 20).unwrap_err().contains("`br`"));
         // A bomb: a thousand times as long as it looks.
         let bomb = gzip(&vec![0; 8 << 20]);
-        assert!(unpack(&Packing::Zlib, &bomb, 1 << 20).unwrap_err().contains("longer than 1 MB"));
+        assert!(decompress(&Compression::Zlib, &bomb, 1 << 20).unwrap_err().contains("longer than 1 MB"));
     }
 
     #[test]
-    fn headers_name_the_packing() {
+    fn headers_name_the_compression() {
         let of = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(value));
-            Packing::of(&headers)
+            Compression::of(&headers)
         };
-        assert_eq!(of("gzip"), Packing::Zlib);
-        assert_eq!(of("Zstd"), Packing::Zstd);
-        assert_eq!(of("identity"), Packing::None);
-        assert_eq!(of("gzip, br"), Packing::Other("gzip, br".into()));
-        assert_eq!(Packing::of(&HeaderMap::new()), Packing::None);
+        assert_eq!(of("gzip"), Compression::Zlib);
+        assert_eq!(of("Zstd"), Compression::Zstd);
+        assert_eq!(of("identity"), Compression::None);
+        assert_eq!(of("gzip, br"), Compression::Other("gzip, br".into()));
+        assert_eq!(Compression::of(&HeaderMap::new()), Compression::None);
     }
 }

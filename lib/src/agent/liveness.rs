@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock;
-use crate::gateway::Meter;
+use crate::gateway::UsageMeter;
 use crate::process::Signs;
 
-/// How long a program may go without a sign of life where the settings do not say. A model may think for long, and so may
-/// tests.
+/// How long a program may go without a sign of life where the settings do not say. A model may think for long, and so
+/// may tests.
 pub(super) const IDLE: Duration = Duration::from_secs(1800);
 
 /// The signs of a program that works below `root`, and whose model's calls are counted where it is behind the gateway.
-pub(super) fn signs(root: &Path, meter: Option<Meter>) -> Signs {
+pub(super) fn signs_of_life(root: &Path, meter: Option<UsageMeter>) -> Signs {
     let root = root.to_owned();
     Signs::new(move |limit| {
-        let called = meter.as_ref().map(Meter::silence).filter(|ago| *ago < limit);
+        let called = meter.as_ref().map(UsageMeter::silence).filter(|ago| *ago < limit);
         called.or_else(|| changed_within(root.clone(), limit))
     })
 }
 
-/// How long ago something below a directory was changed, if something was in the last `limit`. What is git's own does not
-/// count, and no link is followed.
+/// How long ago something below a directory was changed, if something was in the last `limit`. What is git's own does
+/// not count, and no link is followed.
 fn changed_within(root: PathBuf, limit: Duration) -> Option<Duration> {
     let now = i128::from(clock::now().as_millisecond());
     let age = |found: &Metadata| {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_file_at_any_depth_is_a_sign_and_git_is_none() {
+    fn changed_files_outside_git_are_signs_of_life() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join(".git/objects")).unwrap();
         let hour = Duration::from_secs(3600);
