@@ -4,7 +4,7 @@ pub mod excerpt;
 
 use strsim::osa_distance;
 
-/// The first line of a text that says anything, without the space around the text.
+/// The first line that is not blank, trimmed.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
@@ -49,7 +49,7 @@ pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> 
     text
 }
 
-/// A word as a shell reads it back: in quotes where it needs them. Every name that is in a command pleach prints goes
+/// A word as a shell reads it back: in quotes where it needs them. Every name in a command pleach prints goes
 /// through here, for branches and files may be called `fix(api)`.
 pub fn shell_word(word: impl std::fmt::Display) -> String {
     let word = word.to_string();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_text_hides_nothing() {
+    fn nothing_hides_in_what_is_made_visible() {
         assert_eq!(visible("a\tb \u{1b}[8m\u{202e}\u{feff}\u{e4}\n"), "a\tb \\u{1b}[8m\\u{202e}\\u{feff}\u{e4}\\u{a}");
     }
 

@@ -135,7 +135,7 @@ fn one_setting_is_explained() {
     agent = builtin
       from: pleach.yaml:1
       wins over: [TEMP]/config/pleach/config.yaml:1
-      The agent that works on nodes which name none. Without one a run is simulated.
+      The agent for nodes that name none. Without one, a run is simulated.
       takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND | a name of `agents`
     "#);
     insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.max_retrys"]).expect(2), @r#"

@@ -57,11 +57,7 @@ pub(super) async fn serve(shared: Arc<GatewayState>, request: HttpRequest<Incomi
         Target::Unknown => {
             let text = format!("the gateway forwards model calls, not {} {}", parts.method, without_query(rest));
             shared.refuse_unknown(&text);
-            let asked = format!(
-                "the agent asked for {} {}, which the gateway does not forward",
-                parts.method,
-                without_query(rest)
-            );
+            let asked = format!("the agent asked for {} {}, which is not forwarded", parts.method, without_query(rest));
             shared.conversations().spending.warn(WarningCode::CallRefused.with(asked));
             return Ok(refused(None, StatusCode::NOT_FOUND, &text));
         }

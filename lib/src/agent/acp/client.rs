@@ -307,8 +307,8 @@ impl AcpClient {
         if answer.protocol_version != VERSION {
             let theirs = answer.protocol_version;
             return Err(failed(format!(
-                "the agent speaks version {theirs} of the Agent AcpClient Protocol, pleach speaks {VERSION}; use a release \
-                 of it that does"
+                "the agent speaks version {theirs} of the Agent Client Protocol, pleach speaks {VERSION}; use a release of it \
+             that matches"
             )));
         }
         self.can_load = answer.agent_capabilities.load_session;

@@ -57,7 +57,8 @@ pub(super) async fn run(
         // That it is done is only its word.
         (AcpEnd::Done, Some(undone)) => AcpEnd::Failed(undone),
         (AcpEnd::Done, None) if !asked && route.preset.is_known() => AcpEnd::Failed(AgentError::Terminal(format!(
-            "agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it works with its own settings and login",
+            "agent `{}` says that it is done and has asked no model through the gateway; with `turns: stream` it \
+             works with its own settings and login",
             agent.name()
         ))),
         (AcpEnd::Done, None) if !asked && client.words().is_empty() => {

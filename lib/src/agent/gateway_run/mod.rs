@@ -462,7 +462,8 @@ impl<'a> TurnLog<'a> {
         let why = failed.why.unwrap_or_else(LlmError::cancelled);
         let calls = counted(u64::from(failed.calls), "call");
         let message = format!(
-            "{calls} in a row had no complete answer (`agents.*.max_failed_calls`), the last one because {why}"
+            "{calls} in a row had no complete answer (`agents.*.max_failed_calls`), the last one \
+             because {why}"
         );
         self.give_up(unanswered_error(why.class, message));
     }
