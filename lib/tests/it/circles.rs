@@ -45,7 +45,8 @@ fn is_test(module: &[String]) -> bool {
 /// A file without comments and without its tests.
 fn product(file: &str) -> String {
     let text = read(file);
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let inline = |(at, _): &(usize, &str)| text[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
+    let end = text.match_indices("#[cfg(test)]\nmod ").find(inline).map_or(text.len(), |(at, _)| at);
     text[..end].lines().map(|line| format!("{}\n", code(line))).collect()
 }
 
