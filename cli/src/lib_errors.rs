@@ -7,7 +7,7 @@ use pleach::engine::tree::{self, progress};
 use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
 use pleach::text::{first_line, shell_word};
-use pleach::workspace::{Holder, LockError};
+use pleach::workspace::{LockError, LockHolder};
 use pleach::{engine, git, record, trust, workspace};
 
 use crate::code::Code;
@@ -246,7 +246,8 @@ pub fn of_lock(error: &LockError) -> Failure {
 /// The target's tasks, which another run has.
 fn of_target_lock(error: &LockError) -> Failure {
     let LockError::Held { holder, .. } = error else { return of_lock(error) };
-    let kill = Holder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
+    let kill =
+        LockHolder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
     let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be resumed later");
     plain(Code::TreeLocked, error).hint(hint)
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use pleach::agent::{CliAgent, Roster};
 use pleach::config::Config;
 use pleach::engine::{Engine, Question};
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
 use pleach::trust::{TrustItem, TrustScope};
-use pleach::workspace::Watch;
+use pleach::workspace::GuardWatch;
 use serde_json::Value;
 
 use crate::answers::Answers;
@@ -148,7 +148,7 @@ pub fn require_trust(
 /// Agents start from the last commit: what is not committed they do not see.
 pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
     let failed = |error: pleach::workspace::Error| of_engine(&error.into());
-    let paths = Watch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
     if paths.is_empty() || globals.verbosity < 0 {
         return Ok(());
     }
@@ -159,7 +159,7 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
 
 /// Bookkeeping commits need nothing from the user, which is worth a line where the user's own commits do more.
 pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
-    let skipped = repo.skipped(&settings.own_environment).map_err(|error| of_engine(&error.into()))?;
+    let skipped = git::skipped(repo, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
     if let Some(words) = skipped.in_words().filter(|_| globals.verbosity >= 0) {
         warning!(HooksSkipped, "{words}; check what you merge before you push it");
     }

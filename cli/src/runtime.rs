@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pleach::engine::{LOOK, Supervisor};
 use pleach::process::Canceller;
-use pleach::workspace::Wish;
+use pleach::workspace::StopRequest;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -73,10 +73,12 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
             }
             for (_, wish) in if is_look { supervisor.look() } else { Vec::new() } {
                 match wish {
-                    Wish::Pause if !stopped => say!("paused with `pleach pause`; stopping after the turn in flight"),
-                    Wish::Pause => {}
-                    Wish::Cancel => say!("cancelled with `pleach cancel`; stopping after the turn in flight"),
-                    Wish::PauseNow | Wish::CancelNow => say_killed(),
+                    StopRequest::Pause if !stopped => {
+                        say!("paused with `pleach pause`; stopping after the turn in flight")
+                    }
+                    StopRequest::Pause => {}
+                    StopRequest::Cancel => say!("cancelled with `pleach cancel`; stopping after the turn in flight"),
+                    StopRequest::PauseNow | StopRequest::CancelNow => say_killed(),
                 }
             }
         }

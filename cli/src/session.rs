@@ -12,11 +12,11 @@ use pleach::engine::{
     UnmeteredAgent, spawn_session,
 };
 use pleach::event::{Event, Notification, PauseReason};
-use pleach::git::{Limits, Repo};
+use pleach::git::{self, CommitLimits, Repo};
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
-use pleach::process::sandbox::{self, Chosen};
+use pleach::process::sandbox::{self, SandboxChoice};
 use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::{counted, shell_word};
 use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
@@ -58,7 +58,7 @@ impl Place {
             let message = format!("`{}` is not a directory", path.display());
             return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
         }
-        let repo = Repo::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
+        let repo = git::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
         let name = match configured {
             Some((name, _)) => name.clone(),
             None => repo_name(repo.git_dir(), repo.workdir()),
@@ -75,7 +75,7 @@ pub struct EngineHandle {
     /// Stops it.
     pub canceller: Canceller,
     /// The sandbox of agents.
-    pub protection: Chosen,
+    pub protection: SandboxChoice,
 }
 
 impl EngineHandle {
@@ -94,7 +94,7 @@ pub fn build(
 ) -> Result<EngineHandle, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
-    process::keep_private().map_err(|error| {
+    process::protect_memory().map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "pleach cannot hide its keys from other processes").because(&error)
     })?;
     let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
@@ -121,14 +121,14 @@ pub fn build(
             setup: config.worktrees.setup.clone(),
             exclude: config.worktrees.exclude.clone(),
             include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
-            limits: Limits::new(config.commit.max_file_mb, config.commit.max_new_files),
+            limits: CommitLimits::new(config.commit.max_file_mb, config.commit.max_new_files),
             pool: usize::try_from(config.worktrees.pool).ok(),
         },
         interviewer: interviewer(answers, &events),
         handlers: Default::default(),
         sandbox: match &protection {
-            Chosen::On(policy) => Some(policy.clone()),
-            Chosen::Off | Chosen::Nothing(_) => None,
+            SandboxChoice::On(policy) => Some(policy.clone()),
+            SandboxChoice::Off | SandboxChoice::Nothing(_) => None,
         },
         output_chars: usize::try_from(config.context.output_chars).unwrap_or(usize::MAX),
         redactor,
@@ -139,7 +139,7 @@ pub fn build(
 }
 
 /// The sandbox of agents.
-pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
+pub fn protection(settings: &Settings, config: &Config) -> Result<SandboxChoice, Failure> {
     let mut available = sandbox::available();
     // As if there were less, for tests. It can only take away, and a repository has no say in it.
     if let Some(least) = settings.own_environment.get("PLEACH_SANDBOX_BY") {
@@ -157,7 +157,7 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failur
 #[derive(Debug, Clone, Copy)]
 pub struct Protection<'a> {
     /// The sandbox of agents.
-    pub chosen: &'a Chosen,
+    pub chosen: &'a SandboxChoice,
     /// Some agent reaches its model by itself.
     pub alone: bool,
     /// Agents only pretend.
@@ -178,9 +178,9 @@ impl Protection<'_> {
             return;
         }
         SAID.call_once(|| match self.chosen {
-            Chosen::Off => {}
-            Chosen::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
-            Chosen::Nothing(missing) => {
+            SandboxChoice::Off => {}
+            SandboxChoice::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
+            SandboxChoice::Nothing(missing) => {
                 warning!(NoSandbox, "no sandbox: {missing}; writes outside the worktree are only reported")
             }
         });
@@ -405,7 +405,7 @@ fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
 
 /// A branch's tip and the newest recorded commit, where the branch lacks it.
 fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Failure> {
-    branch.apart().map_err(|error| of_engine(&error.into()))
+    branch.divergence().map_err(|error| of_engine(&error.into()))
 }
 
 fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {

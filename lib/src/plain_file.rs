@@ -6,14 +6,14 @@ use std::path::Path;
 
 use rustix::fs::FileType;
 
-use crate::confined_fs::said;
+use crate::confined_fs::describe_kind;
 
 /// The text of a regular file, links followed. Anything else is an error that says what it is, and is not opened.
 pub fn read(path: &Path) -> io::Result<String> {
     match FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) {
         FileType::RegularFile => std::fs::read_to_string(path),
         FileType::Directory => Err(rustix::io::Errno::ISDIR.into()),
-        other => Err(io::Error::other(format!("it is {}, not a file", said(other)))),
+        other => Err(io::Error::other(format!("it is {}, not a file", describe_kind(other)))),
     }
 }
 

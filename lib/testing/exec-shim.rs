@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use pleach::config::Environment;
-use pleach::process::{Blocking, Cancel, Command, Spawner, exec_main, run_blocking};
+use pleach::process::{Blocking, Cancel, CommandSpec, Spawner, exec_main, run_blocking};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 fn parent(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let script = args.next().and_then(|script| script.into_string().ok()).expect("a script");
     let cwd = std::env::current_dir().expect("a current directory");
-    let mut command = Command::shell(&script, &cwd);
+    let mut command = CommandSpec::shell(&script, &cwd);
     let locked = |path| {
         let file = File::create(path).expect("a lock file");
         file.lock().expect("the lock");

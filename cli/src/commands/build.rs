@@ -11,7 +11,7 @@ use pleach::budget::BudgetLimits;
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{PlannerBudget, UnmeteredAgent};
 use pleach::event::Warning;
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::plan::spec::{self, SpecError};
 use pleach::plan::tree::TaskTree;
 use pleach::text::counted;
@@ -67,7 +67,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
         return Err(already_exists(&output));
     }
     let settings = load_settings(globals, &dir, &args)?;
-    let repo = Repo::discover(&dir, &settings.own_environment).ok();
+    let repo = git::discover(&dir, &settings.own_environment).ok();
     let files = read(&args.spec_dir, &dir, repo.as_ref())?;
     let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
     warnings.iter().for_each(|warning| warning!(SpecUnclear, "{warning}"));

@@ -7,7 +7,7 @@ use clap::Args;
 use pleach::config::{AgentChoice, Config};
 use pleach::engine::{StartRequest, start_session};
 use pleach::event::{Event, Route};
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::RepoName;
 use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
@@ -75,7 +75,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
         Ok((run_to_end(globals, session, protection).await?, id))
     })?;
-    let history = History::whole(&repo, &id).map_err(|error| of_engine(&error.into()))?;
+    let history = History::all(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
         print_history(&history)?;
     }
@@ -161,7 +161,7 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
     let who = ["-c", "user.name=pleach", "-c", "user.email=pleach@local", "-c", "commit.gpgsign=false"];
     let commit = ["-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", "A repository for the demo"];
     git(&[&who[..], &commit[..]].concat())?;
-    Repo::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
+    git::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
 }
 
 /// The run as a tree of nodes, turns and commits.

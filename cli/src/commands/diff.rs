@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pleach::engine::Summary;
-use pleach::git::FileStat;
+use pleach::git::{self, FileStat};
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -31,8 +31,8 @@ pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
     let compare = || {
         let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
-        let patch = if args.stat { None } else { Some(repo.patch(old, new, &[])?) };
-        let stat = if args.stat || globals.json { repo.stat(old, new)? } else { Vec::new() };
+        let patch = if args.stat { None } else { Some(git::diff::patch(&repo, old, new, &[])?) };
+        let stat = if args.stat || globals.json { git::diff::stat(&repo, old, new)? } else { Vec::new() };
         Ok((patch, stat))
     };
     let (patch, stat) = compare().map_err(|error| of_git(&error))?;

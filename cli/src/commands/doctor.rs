@@ -5,9 +5,9 @@ use std::path::Path;
 use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::Environment;
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::llm::Providers;
-use pleach::process::sandbox::Chosen;
+use pleach::process::sandbox::SandboxChoice;
 use serde_json::json;
 
 use crate::commands::init::{runtime, spawner};
@@ -96,7 +96,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     }
     let alone = roster.configured().is_some_and(|agent| agent.is_ok_and(|agent| agent.needs_network()));
     let chosen = protection(&settings, config).map_err(|failure| failure.sentence());
-    findings.extend(health::temporary(environment, matches!(chosen, Ok(Chosen::On(_)))));
+    findings.extend(health::temporary(environment, matches!(chosen, Ok(SandboxChoice::On(_)))));
     findings.push(health::sandbox(chosen, alone));
     let mut disks = vec![("pleach's state", settings.state_dir.as_path())];
     disks.extend(repo.as_ref().map(|_| ("the repository", root.as_path())));
@@ -111,7 +111,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
 }
 
 fn repository(dir: &Path, environment: &Environment, findings: &mut Vec<Finding>) -> Option<Repo> {
-    match Repo::discover(dir, environment) {
+    match git::discover(dir, environment) {
         Ok(repo) => {
             let place = repo.workdir().unwrap_or(repo.git_dir()).display().to_string();
             findings.push(Finding::ok("repository", place));

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use pleach::agent::find_program;
 use pleach::config::{self, Environment, Layer, Precedence, ProviderName};
-use pleach::git::Repo;
+use pleach::git;
 use pleach::llm::usual_model;
 use pleach::plain_file;
 use pleach::process::Spawner;
@@ -56,7 +56,7 @@ struct Proposal<'a> {
 }
 
 pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
-    let repo = Repo::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
+    let repo = git::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
     let root = repo.workdir().ok_or_else(|| {
         Failure::new(Code::BareRepository, "a bare repository has no files, so no pleach.yaml can be in it")
             .hint("put one into the directory you run pleach in, or name it with --config")

@@ -257,7 +257,7 @@ fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> 
     let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
-    let Some(tip) = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
+    let Some(tip) = repo.refs().find(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
     let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
     let is_own = match grown.progress.unread(task) {
         // It is unknown whose it is.

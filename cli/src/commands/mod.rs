@@ -133,7 +133,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
-    let heeded = pleach::process::heed_children();
+    let heeded = pleach::process::wait_for_children();
     let heeded = heeded.map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "cannot listen for the end of programs").because(&error)
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::engine::{SessionStatus, Summary, pause_session};
-use pleach::workspace::Holder;
+use pleach::workspace::LockHolder;
 use serde_json::json;
 
 use crate::code::Code;
@@ -33,7 +33,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
     let mut signals = 0;
-    let asked = &mut |holder: &Holder| {
+    let asked = &mut |holder: &LockHolder| {
         signals += 1;
         if globals.verbosity >= 0 {
             let what = if signals > 1 { "stopping the turn in flight of" } else { "pausing after the turn in flight:" };

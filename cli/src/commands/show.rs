@@ -6,7 +6,7 @@ mod turn_text;
 use clap::Args;
 use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::record;
 use pleach::trailer::{CommitMessage, TurnFacts};
@@ -132,7 +132,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
     let read = || {
         let commit = repo.commit(id)?;
         let patch = match repo.tree_before(&commit)? {
-            Some(before) => repo.patch(before, commit.tree, &[])?,
+            Some(before) => git::diff::patch(repo, before, commit.tree, &[])?,
             None => {
                 if !commit.parents.is_empty() {
                     warning!(ShallowClone, "shallow clone: what {} changed is unknown; {UNSHALLOW}", id.short());

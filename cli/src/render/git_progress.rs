@@ -1,10 +1,10 @@
-//! Progress of git between nodes: files that are checked out, scanned or restored.
+//! FileProgress of git between nodes: files that are checked out, scanned or restored.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use pleach::config::Environment;
-use pleach::git::{Doing, Progress, Repo};
+use pleach::git::{FileOperation, FileProgress, Repo};
 use pleach::text::counted;
 
 use super::duration;
@@ -44,7 +44,7 @@ pub fn show_git_progress(globals: &Globals, repo: &Repo) {
 /// The last message.
 #[derive(Debug, Clone, Copy)]
 struct Reported {
-    doing: Doing,
+    doing: FileOperation,
     begun: Instant,
     at: Instant,
 }
@@ -55,11 +55,11 @@ fn quiet_time(environment: &Environment) -> Duration {
     given.map_or(PATIENCE, Duration::from_millis)
 }
 
-fn so_far(progress: Progress) -> String {
+fn so_far(progress: FileProgress) -> String {
     let doing = match progress.doing {
-        Doing::CheckOut => "checking out files",
-        Doing::Scan => "looking for changed files",
-        Doing::Restore => "restoring files",
+        FileOperation::CheckOut => "checking out files",
+        FileOperation::Scan => "looking for changed files",
+        FileOperation::Restore => "restoring files",
     };
     match progress.of {
         0 => format!("{doing} …"),
@@ -67,11 +67,11 @@ fn so_far(progress: Progress) -> String {
     }
 }
 
-fn over(progress: Progress, took: Duration) -> String {
+fn over(progress: FileProgress, took: Duration) -> String {
     let done = match progress.doing {
-        Doing::CheckOut => "checked out",
-        Doing::Scan => "looked at",
-        Doing::Restore => "restored",
+        FileOperation::CheckOut => "checked out",
+        FileOperation::Scan => "looked at",
+        FileOperation::Restore => "restored",
     };
     format!("{done} {} in {}", counted(progress.files, "file"), duration(took))
 }
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn files_are_counted() {
-        let progress = Progress { doing: Doing::CheckOut, files: 12, of: 3_400, is_over: false };
+        let progress = FileProgress { doing: FileOperation::CheckOut, files: 12, of: 3_400, is_over: false };
         assert_eq!(so_far(progress), "checking out files: 12 of 3400");
-        assert_eq!(so_far(Progress { of: 0, ..progress }), "checking out files …");
+        assert_eq!(so_far(FileProgress { of: 0, ..progress }), "checking out files …");
         assert_eq!(over(progress, Duration::from_secs(3)), "checked out 12 files in 3.0s");
     }
 }

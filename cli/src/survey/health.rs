@@ -14,7 +14,7 @@ use pleach::engine::{self, Orphan, OrphanPlaces, SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
-use pleach::process::sandbox::Chosen;
+use pleach::process::sandbox::SandboxChoice;
 use pleach::process::{Cancel, Spawner};
 use pleach::text::{counted, listed};
 use pleach::workspace::{Lock, check_writable, default_worktree_base, free_space, repo_name};
@@ -229,15 +229,15 @@ async fn agent(
 }
 
 /// The sandbox of agents. `alone`: the agent of the settings reaches its model by itself.
-pub fn sandbox(chosen: Result<Chosen, String>, alone: bool) -> Finding {
+pub fn sandbox(chosen: Result<SandboxChoice, String>, alone: bool) -> Finding {
     match chosen {
-        Ok(Chosen::On(policy)) => Finding::ok("sandbox", policy.in_words(alone)),
-        Ok(Chosen::Off) => Finding::warn(
+        Ok(SandboxChoice::On(policy)) => Finding::ok("sandbox", policy.in_words(alone)),
+        Ok(SandboxChoice::Off) => Finding::warn(
             "sandbox",
             "it is off, so nothing keeps agents in their worktree",
             "remove `sandbox.mode: off` from the settings",
         ),
-        Ok(Chosen::Nothing(missing)) => Finding::warn(
+        Ok(SandboxChoice::Nothing(missing)) => Finding::warn(
             "sandbox",
             format!("nothing keeps agents in their worktree: {missing}"),
             "install bubblewrap, or use a kernel with Landlock",

@@ -162,9 +162,9 @@ fn unmerged_phase<'a>(
     let others = blocked.iter().map(|blocked| (plan.tree.phase_of(&blocked.task), None));
     waits.chain(others).find_map(|(phase, done)| {
         let branch = phase_branch(&plan.branch_prefix, &plan.target, phase).ok()?;
-        let tip = repo.reference(&branch_ref(&branch)).ok()??;
-        let target = repo.reference(&branch_ref(&plan.target)).ok()??;
-        let is_merged = repo.is_ancestor(tip, target).ok()?;
+        let tip = repo.refs().find(&branch_ref(&branch)).ok()??;
+        let target = repo.refs().find(&branch_ref(&plan.target)).ok()??;
+        let is_merged = repo.history().is_ancestor(tip, target).ok()?;
         (!is_merged).then(|| (phase, branch, done.filter(|done| plan.tree.is_leaf(done))))
     })
 }
@@ -206,13 +206,13 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
 /// Where the code of a task is that was given up: on its branch, unless another budget was started there. None where
 /// the branch was removed.
 fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
-    let tip = |branch: &BranchName| repo.reference(&branch_ref(branch)).ok().flatten();
+    let tip = |branch: &BranchName| repo.refs().find(&branch_ref(branch)).ok().flatten();
     let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;
     let (own, target) = (tip(&branch)?, tip(&plan.target)?);
-    if !repo.is_ancestor(own, target).unwrap_or(false) {
+    if !repo.history().is_ancestor(own, target).unwrap_or(false) {
         return Some(format!("on `{branch}`"));
     }
-    let kept = repo.references(&format!("{KEEP}{task}-")).ok()?.into_iter();
+    let kept = repo.refs().list(&format!("{KEEP}{task}-")).ok()?.into_iter();
     let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
     let (_, newest) = kept.filter_map(|(name, _)| Some((number(&name)?, name))).max()?;
     Some(format!("kept at {newest}"))

@@ -9,7 +9,7 @@ use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::ScheduleOptions;
 use pleach::text::{closest, listed};
-use pleach::workspace::{Holder, Lock};
+use pleach::workspace::{Lock, LockHolder};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
@@ -97,7 +97,7 @@ impl TreeContext {
     }
 
     /// The process that works the tasks of the branch now.
-    pub fn holder(&self) -> Option<Holder> {
+    pub fn holder(&self) -> Option<LockHolder> {
         Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
 

@@ -281,7 +281,7 @@ fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
 pub fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
-    let tip = place.repo.reference(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
+    let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
     let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
     let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
     for (what, dir, key) in [("logs", &plan.logs, "log_dir"), ("reports", &plan.reports, "report_dir")] {

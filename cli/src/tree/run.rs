@@ -14,7 +14,7 @@ use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
 use pleach::event::Notification;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
-use pleach::process::sandbox::Chosen;
+use pleach::process::sandbox::SandboxChoice;
 use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 
@@ -138,7 +138,7 @@ impl RunSite<'_> {
         &self,
         (plan, mut run, left): (&TreePlan, TreeRun, Vec<OpenSession>),
         engine: Arc<Engine>,
-        protection: &Chosen,
+        protection: &SandboxChoice,
         shown: &mut TreeProgress,
     ) -> Result<TreeEnded, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();

@@ -59,8 +59,8 @@ type Refs = (Vec<(String, CommitId)>, Option<BranchName>);
 
 fn refs(repo: &Repo) -> Result<Refs, Failure> {
     let failed = |error: pleach::git::Error| of_git(&error);
-    let mut refs = repo.references("refs/heads/").map_err(failed)?;
-    refs.extend(repo.references(SESSIONS).map_err(failed)?);
+    let mut refs = repo.refs().list("refs/heads/").map_err(failed)?;
+    refs.extend(repo.refs().list(SESSIONS).map_err(failed)?);
     Ok((refs, repo.head().ok().and_then(|head| head.branch)))
 }
 

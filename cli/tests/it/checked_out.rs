@@ -110,9 +110,9 @@ fn uncommitted_files_hold_the_branch_back_until_gone() {
     three.gates[1].open(held);
     let ran = run.end().expect(0);
     three.assert_checkout_is_the_branch();
-    let warnings: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("cannot follow")).collect();
+    let warnings: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("and cannot move:")).collect();
     assert_eq!(warnings.len(), 1, "{ran}");
-    for part in [&env.branch(), env.repo_path().to_str().unwrap(), "`two`", "switched to another branch"] {
+    for part in [&env.branch(), env.repo_path().to_str().unwrap(), "`two`", "switch to another branch"] {
         assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
     }
     assert_eq!(env.commits().len(), 3, "and nothing was left out");
@@ -231,7 +231,7 @@ fn a_task_branch_waits_for_uncommitted_files_in_its_checkout() {
     garden.env.write("repo/T001.txt", "mine\n");
     gate.open(held);
     let ran = run.end().expect(0);
-    assert_eq!(ran.stderr.matches("cannot follow").count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("and cannot move:").count(), 1, "{ran}");
     assert_eq!(garden.completed(), ["T001", "T002"], "the work goes on and lands");
     assert_eq!(garden.env.read("repo/T001.txt"), "mine\n");
     assert_eq!(garden.env.git(&["status", "--porcelain"]), "?? T001.txt");

@@ -640,7 +640,7 @@ fn an_unclosable_network_is_reported_or_refused() {
     let ran = bound_by(&world, "landlock:3,seccomp", &[]).expect(7);
     ran.fails_with("sandbox-missing").naming("6.7");
     let ran = bound_by(&world, "landlock:9", &[]).expect(7);
-    ran.fails_with("sandbox-missing").naming("system calls cannot be filtered");
+    ran.fails_with("sandbox-missing").naming("seccomp is not available");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required, network: open}\n");
     bound_by(&world, "landlock:3", &[]).expect(0);
 }

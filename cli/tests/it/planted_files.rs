@@ -153,7 +153,7 @@ fn an_invalid_head_is_restored() {
         let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
         world.assert_untouched(&ran);
         assert!(
-            ran.stdout.contains("/HEAD (it named no commit that is all there and not too large)"),
+            ran.stdout.contains("/HEAD (it named no complete commit, or one that is too large)"),
             "{plant}: what was planted is named: {ran}"
         );
         assert_eq!(world.env.committed("one"), "1", "{plant}");
@@ -476,7 +476,7 @@ fn a_link_in_an_agents_home_opens_nothing() {
             assert_eq!(world.env.committed("two"), "1", "{plant}: {ran}");
         } else {
             let said = format!("{}{}", ran.stdout, ran.stderr);
-            assert!(said.contains("on the way is a link"), "{plant}: {ran}");
+            assert!(said.contains("in the path is a link"), "{plant}: {ran}");
         }
     }
 }
@@ -560,9 +560,9 @@ fn unreadable_directories_do_not_block_the_next_run() {
     for (plant, named) in [
         ("mkdir -p d/e; echo 2 > d/e/two; chmod 000 d/e d", "`d/e`"),
         ("echo 2 > src/two; chmod 000 src", "`src`"),
-        ("chmod 000 .", "/main (nobody could use it"),
-        ("chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G", "-main (nobody could use it"),
-        ("chmod 000 $G", "-main (nobody could use it"),
+        ("chmod 000 .", "/main (it was unreadable"),
+        ("chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G", "-main (it was unreadable"),
+        ("chmod 000 $G", "-main (it was unreadable"),
     ] {
         let world = World::new();
         if world.env.program("setpriv", &world.env.repo_path()).arg("--version").output().is_err() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pleach::config::Environment;
 use pleach::engine::tree::progress;
-use pleach::git::Repo;
+use pleach::git;
 use pleach::ids::BranchName;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ impl Ending {
         let path = env.git(&["--exec-path"]);
         let home = env.root().join("home");
         let variables = [("PATH".to_owned(), path.into()), ("HOME".to_owned(), home.into_os_string())];
-        let repo = Repo::discover(&env.repo_path(), &Environment::from_pairs(variables)).expect("the repository");
+        let repo = git::discover(&env.repo_path(), &Environment::from_pairs(variables)).expect("the repository");
         let main = BranchName::new("main").expect("a name");
         let progress = progress::read(&repo, &main, "task-tree.json", "pleach/", None).expect("the state of the tree");
         let task = |state: &pleach::progress::TaskState| Task {

@@ -140,7 +140,7 @@ fn git_errors_hold_gits_own_words() {
     let ran = run_with_path(&env, &path, &one("true")).expect(7);
     ran.fails_with("worktree-failed")
         .naming("fatal: the disk is on holiday")
-        .naming("git cannot make the worktree")
+        .naming("git cannot create the worktree")
         .naming("`git worktree add`");
     assert!(env.sessions().is_empty(), "nothing has begun");
 

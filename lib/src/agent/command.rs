@@ -8,7 +8,7 @@ use super::intent::intent_of;
 use super::liveness::{IDLE, signs_of_life};
 use super::{Agent, AgentError, AgentReply, BoxFuture, End, Job, Turn, TurnVerdict, Turns};
 use crate::llm::Message;
-use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
+use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, Spawner, Stdin};
 use crate::text::last_words;
 
 /// How much of what a program says is kept.
@@ -54,14 +54,14 @@ impl CommandAgent {
             // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
             job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
         }
-        let command = Command {
+        let command = CommandSpec {
             stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
             env: job.env,
-            limits: Limits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..Limits::default() },
+            limits: CommandLimits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..CommandLimits::default() },
             signs: Some(signs_of_life(&job.root, None)),
             locks: job.locks,
             sandbox: job.sandbox,
-            ..Command::new(self.argv.iter().cloned(), job.cwd)
+            ..CommandSpec::new(self.argv.iter().cloned(), job.cwd)
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;

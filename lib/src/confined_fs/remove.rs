@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::{ConfinedDir, DEEPEST, TRIES, entries, kind_at, open_directory};
+use super::entry::{DEEPEST, TRIES, entries, kind_at, open_directory, open_root};
 
 /// Removes a file, a link or a directory with all in it, also where directories were made read-only and where it is
 /// deeper than any path is long. What is not there is no error.
@@ -17,9 +17,9 @@ pub fn remove_all(place: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    match ConfinedDir::at(above) {
+    match open_root(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        above => remove_at(above?.root.as_fd(), name),
+        above => remove_at(above?.as_fd(), name),
     }
 }
 
@@ -118,12 +118,12 @@ mod tests {
     use rustix::fs::mkdirat;
 
     use super::*;
-    use crate::confined_fs::create_beside;
+    use crate::confined_fs::entry::create_beside;
 
     #[test]
-    fn a_tree_is_removed_however_deep_it_is_and_whoever_may_write_in_it() {
+    fn a_deep_read_only_tree_is_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let root = ConfinedDir::at(dir.path()).unwrap().root;
+        let root = open_root(dir.path()).unwrap();
         let mut at = root.try_clone().unwrap();
         let name = OsStr::new("dddddddddddddddddddd");
         for depth in 0..400 {

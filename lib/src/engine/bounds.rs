@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::process::Sandbox;
-use crate::process::sandbox::{Place, Policy};
+use crate::process::sandbox::{SandboxPolicy, SandboxScope};
 use crate::workspace::Workspace;
 
 /// The bounds of what works in a working copy, before it is known who.
 #[derive(Debug)]
 pub(super) struct SandboxBounds<'a> {
-    pub(super) policy: &'a Policy,
+    pub(super) policy: &'a SandboxPolicy,
     pub(super) workspace: &'a Workspace,
     pub(super) own: Vec<PathBuf>,
 }
@@ -25,7 +25,7 @@ impl SandboxBounds<'_> {
         self.within(|place| self.policy.of_command(place))
     }
 
-    fn within(&self, make: impl FnOnce(Place<'_>) -> Sandbox) -> Sandbox {
+    fn within(&self, make: impl FnOnce(SandboxScope<'_>) -> Sandbox) -> Sandbox {
         let (mut worktrees, mut repositories) = (Vec::new(), Vec::new());
         for copy in self.workspace.copies() {
             let repository = copy.repo.common_dir();
@@ -33,11 +33,11 @@ impl SandboxBounds<'_> {
             worktrees.extend(Some(copy.git_dir()).filter(|dir| dir != &repository));
             repositories.push(repository);
         }
-        make(Place { worktrees: &worktrees, repositories: &repositories, own: &self.own })
+        make(SandboxScope { worktrees: &worktrees, repositories: &repositories, own: &self.own })
     }
 }
 
 /// The bounds of an agent that works outside every repository, in a directory of its own.
-pub(super) fn apart(policy: &Policy, dir: &Path) -> Sandbox {
-    policy.of_agent(Place { worktrees: &[dir], repositories: &[], own: &[] })
+pub(super) fn apart(policy: &SandboxPolicy, dir: &Path) -> Sandbox {
+    policy.of_agent(SandboxScope { worktrees: &[dir], repositories: &[], own: &[] })
 }

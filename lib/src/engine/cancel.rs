@@ -15,7 +15,7 @@ use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::{Batch, History, Recorder};
 use crate::redact::Redactor;
-use crate::workspace::{Holder, Lock, LockError, Wish};
+use crate::workspace::{Lock, LockError, LockHolder, StopRequest};
 
 /// How often a lock that is about to be free is tried.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -38,10 +38,10 @@ pub fn cancel_session(
     redactor: &Redactor,
     id: &SessionId,
     grace: Duration,
-    asked: &mut dyn FnMut(&Holder),
+    asked: &mut dyn FnMut(&LockHolder),
 ) -> Result<Recorded, Error> {
     let (common, name) = (repo.common_dir(), lock_name(id));
-    let mut waits = [(Wish::Cancel, grace), (Wish::CancelNow, LAST_WAIT)].into_iter().peekable();
+    let mut waits = [(StopRequest::Cancel, grace), (StopRequest::CancelNow, LAST_WAIT)].into_iter().peekable();
     let mut until = Instant::now();
     let mut unknown_since = None;
     let mut told = false;
@@ -54,13 +54,13 @@ pub fn cancel_session(
         if Instant::now() >= until {
             // When nobody holds the session, what a killed run had started is still dying.
             let holder = Lock::holder(common, &name);
-            let wish = waits.peek().map_or(Wish::CancelNow, |(wish, _)| *wish);
+            let wish = waits.peek().map_or(StopRequest::CancelNow, |(wish, _)| *wish);
             let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, wish));
             // Who lets go between two looks is not found either.
             let since = *unknown_since.get_or_insert_with(Instant::now);
             if reached {
                 let Some((_, wait)) = waits.next() else {
-                    Wish::forget(common, &name);
+                    StopRequest::forget(common, &name);
                     return Err(held.into());
                 };
                 told |= holder.is_some();
@@ -68,7 +68,7 @@ pub fn cancel_session(
                 until = Instant::now() + wait;
                 unknown_since = None;
             } else if since.elapsed() > UNKNOWN_WAIT {
-                Wish::forget(common, &name);
+                StopRequest::forget(common, &name);
                 return Err(held.into());
             }
         }
@@ -117,7 +117,7 @@ fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> 
 }
 
 /// Leaves a wish for who works on a session, and tells it to look. Says whether it could be told.
-pub(super) fn tell(holder: &Holder, common_dir: &Path, lock: &str, wish: Wish) -> bool {
+pub(super) fn tell(holder: &LockHolder, common_dir: &Path, lock: &str, wish: StopRequest) -> bool {
     let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
     let Some(process) = process.filter(|_| wish.leave(common_dir, lock).is_ok()) else { return false };
     // A process that has ended by itself by now lets go of the lock: that is what was wanted.

@@ -21,7 +21,7 @@ use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::llm::{Message, Pricing};
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::Cancel;
-use crate::process::sandbox::Policy;
+use crate::process::sandbox::SandboxPolicy;
 use crate::redact::Redactor;
 use crate::workspace::{self, Scratch, Workspace, WorktreeSettings, default_worktree_base};
 
@@ -40,7 +40,7 @@ pub struct Engine {
     /// Writes the messages of turns' commits, in place of the agent's own words.
     pub scribe: Option<MessageWriter>,
     /// What agents, tools and tests may touch; everything if not given.
-    pub sandbox: Option<Policy>,
+    pub sandbox: Option<SandboxPolicy>,
     /// How many characters of a failed command's output the next agent is told.
     pub output_chars: usize,
     /// What may be spent.

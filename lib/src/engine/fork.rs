@@ -62,9 +62,9 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
                 None => worktree_lock(&session.repo, &session.plan.id, &id)?,
             };
             // These refs are this context's alone, so a lock on one of them was left by a killed run.
-            session.repo.release_stale_lock(&context_ref(&session.plan.id, &id))?;
+            session.repo.refs().remove_stale_lock(&context_ref(&session.plan.id, &id))?;
             for branch in fork.branches.values() {
-                session.repo.release_stale_lock(&branch_ref(branch))?;
+                session.repo.refs().remove_stale_lock(&branch_ref(branch))?;
             }
             let child = open_fork(session, &parent, &fork, lock)?;
             session.add(child);
@@ -94,7 +94,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
             }))
         }
         Err(record::Error::Missing { .. }) => {
-            let history = History::whole_in(&session.repo, &session.plan.id, parent)?;
+            let history = History::all_in(&session.repo, &session.plan.id, parent)?;
             let origin = origin(session, &history, fork)?;
             begin_fork(session, parent, origin, lock)
         }

@@ -43,7 +43,7 @@ pub fn rebuild(
     for step in steps {
         let tree = repo.tree_of(*step)?;
         if tree != last.0 {
-            let merged = repo.merge_trees(base, tip, tree).map_err(|error| match error {
+            let merged = git::merge::merge_trees(repo, base, tip, tree).map_err(|error| match error {
                 MergeError::Conflict(conflict) => RebuildError::Conflict { step: *step, conflict },
                 MergeError::Git(error) => error.into(),
             })?;
@@ -112,7 +112,7 @@ pub fn merge_phase(
     at: Timestamp,
 ) -> Result<CommitId, MergeError> {
     writer.flush()?;
-    let tree = repo.merge_commits(target_tip, phase_tip)?;
+    let tree = git::merge::merge_commits(repo, target_tip, phase_tip)?;
     Ok(writer.commit(&CommitSpec {
         tree,
         parents: vec![target_tip, phase_tip],

@@ -9,7 +9,7 @@ use super::task::SharedWorktree;
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
-use crate::workspace::{Lock, LockError, Wish};
+use crate::workspace::{Lock, LockError, StopRequest};
 
 /// What a process holds that writes to a session.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Locks {
     fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
         let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
         // What was wished of who had it before is of no use any more.
-        Wish::forget(repo.common_dir(), &lock_name(id));
+        StopRequest::forget(repo.common_dir(), &lock_name(id));
         for context in contexts_of(repo, id)? {
             if let Entry::Vacant(free) = worktrees.entry(context) {
                 let lock = worktree_lock(repo, id, free.key())?;

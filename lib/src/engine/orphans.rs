@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::locks::Locks;
 use super::remove::{KeptWork, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
-use crate::git::{Listed, Repo, Worktree};
+use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
 use crate::workspace::{self, Lock, Scratch, agent_homes};
@@ -69,7 +69,7 @@ pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error>
     };
     let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
     let mut found = Vec::new();
-    for listed in Worktree::linked(repo)? {
+    for listed in git::worktree::list_linked(repo)? {
         let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
         let path = listed.path;
         found.push(match path.is_dir() {
@@ -97,7 +97,7 @@ impl Orphan {
                 Ok(None)
             }
             Self::Forgotten { path } => {
-                Worktree::remove(repo, path)?;
+                git::worktree::remove(repo, path)?;
                 Ok(None)
             }
             Self::Home { session, path } => {
@@ -109,7 +109,7 @@ impl Orphan {
             Self::Scratch { path } => {
                 // Somebody may have removed it since, and even have made another in its place.
                 let left = Scratch::left(&places.state_dir).into_iter().find(|left| left.path == *path);
-                left.map_or(Ok(()), workspace::Left::remove).map_err(|source| {
+                left.map_or(Ok(()), workspace::OrphanScratch::remove).map_err(|source| {
                     let path = path.clone();
                     workspace::Error::Io { doing: "remove", path, source }
                 })?;
@@ -131,7 +131,7 @@ fn remove_worktree(
     path: &Path,
     copied_in: &[RepoPath],
 ) -> Result<Option<String>, RemoveError> {
-    let listed = Worktree::linked(repo)?.into_iter().find(|listed| listed.path == path);
+    let listed = git::worktree::list_linked(repo)?.into_iter().find(|listed| listed.path == path);
     if let Some(why) = listed.as_ref().and_then(|listed| listed.locked.clone()) {
         return Err(RemoveError::WorktreeLocked { path: path.to_owned(), why });
     }
@@ -154,20 +154,20 @@ fn remove_worktree(
         });
     }
     let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
-    Worktree::remove(repo, path)?;
+    git::worktree::remove(repo, path)?;
     remove_run_directory(path)?;
     Ok(kept)
 }
 
 fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
-    let all = repo.unread_references("refs/heads/")?.into_iter().chain(repo.unread_references("refs/pleach/")?);
+    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().chain(repo.refs().list_unpeeled("refs/pleach/")?);
     // What nobody can read keeps nothing.
-    Ok(all.filter_map(|(_, at)| at).any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
+    Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }
 
 /// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
 /// there, unless they check a branch out.
-fn session_of(listed: &Listed, places: &OrphanPlaces) -> Option<SessionId> {
+fn session_of(listed: &ListedWorktree, places: &OrphanPlaces) -> Option<SessionId> {
     let above = listed.path.parent()?;
     let base = above.parent()?;
     let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn only_what_lies_in_a_place_of_sessions_is_one() {
         let places = OrphanPlaces { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
-        let listed = |path: &str, branch: Option<&str>| Listed {
+        let listed = |path: &str, branch: Option<&str>| ListedWorktree {
             path: path.into(),
             git_dir: PathBuf::new(),
             head: None,

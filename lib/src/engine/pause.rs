@@ -7,7 +7,7 @@ use super::cancel::tell;
 use super::locks::lock_name;
 use crate::git::Repo;
 use crate::ids::SessionId;
-use crate::workspace::{Holder, Lock, LockError, Wish};
+use crate::workspace::{Lock, LockError, LockHolder, StopRequest};
 
 /// How often is looked whether the process has let go.
 const LOOK: Duration = Duration::from_millis(25);
@@ -25,7 +25,7 @@ pub fn pause_session(
     repo: &Repo,
     id: &SessionId,
     grace: Option<Duration>,
-    asked: &mut dyn FnMut(&Holder),
+    asked: &mut dyn FnMut(&LockHolder),
 ) -> Result<bool, Error> {
     let (common, name) = (repo.common_dir(), lock_name(id));
     let begun = Instant::now();
@@ -34,11 +34,11 @@ pub fn pause_session(
         let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
         let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
         // Who takes the lock forgets what was wished of somebody else, and may have met this one.
-        let is_lost = told && Wish::read(common, &name).is_none();
+        let is_lost = told && StopRequest::read(common, &name).is_none();
         let wish = match (told, is_due) {
-            (true, true) => Some(Wish::PauseNow),
-            _ if is_lost && cut_short.is_some() => Some(Wish::PauseNow),
-            _ if !told || is_lost => Some(Wish::Pause),
+            (true, true) => Some(StopRequest::PauseNow),
+            _ if is_lost && cut_short.is_some() => Some(StopRequest::PauseNow),
+            _ if !told || is_lost => Some(StopRequest::Pause),
             _ => None,
         };
         if let Some(wish) = wish {
@@ -49,16 +49,16 @@ pub fn pause_session(
                 cut_short = cut_short.or(is_due.then(Instant::now));
                 told = true;
             } else if begun.elapsed() > UNKNOWN_WAIT {
-                Wish::forget(common, &name);
+                StopRequest::forget(common, &name);
                 return Err(held().into());
             }
         }
         if cut_short.is_some_and(|since| since.elapsed() > LAST_WAIT) {
-            Wish::forget(common, &name);
+            StopRequest::forget(common, &name);
             return Err(held().into());
         }
         std::thread::sleep(LOOK);
     }
-    Wish::forget(common, &name);
+    StopRequest::forget(common, &name);
     Ok(told)
 }

@@ -7,7 +7,7 @@ use super::locks::Locks;
 use super::remove::{copied_in, remove_run_directory, uncommitted};
 use super::view::Summary;
 use super::{Error, RemoveError, Session};
-use crate::git::{self, Repo, Worktree};
+use crate::git::{self, Repo};
 use crate::ids::{CommitId, SessionId};
 use crate::state::Phase;
 use crate::workspace::branch_ref;
@@ -45,7 +45,9 @@ fn is_done(session: &Session) -> bool {
 /// The other sessions that are done and have a worktree, the newest first.
 fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, Error> {
     let mut done = Vec::new();
-    for listed in Worktree::linked(repo)?.into_iter().filter(|listed| listed.is_own && listed.locked.is_none()) {
+    for listed in
+        git::worktree::list_linked(repo)?.into_iter().filter(|listed| listed.is_own && listed.locked.is_none())
+    {
         let above = listed.path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let Some(id) = above.and_then(|name| name.parse::<SessionId>().ok()).filter(|id| id != own) else { continue };
         // What nobody can read is nobody's to remove.
@@ -69,7 +71,7 @@ fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, Rem
     if keep.is_some() || !obstacles.is_empty() {
         return Ok(false);
     }
-    Worktree::remove(repo, path)?;
+    git::worktree::remove(repo, path)?;
     remove_run_directory(path)?;
     Ok(true)
 }
@@ -77,10 +79,10 @@ fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, Rem
 /// Whether a branch has a commit: the session's own, or one it was merged into.
 fn is_on_a_branch(repo: &Repo, summary: &Summary, commit: CommitId) -> Result<bool, git::Error> {
     let own = summary.branch().map(|(_, branch)| branch_ref(branch));
-    if let Some(at) = own.map(|own| repo.reference(&own)).transpose()?.flatten() {
-        return repo.is_ancestor(commit, at);
+    if let Some(at) = own.map(|own| repo.refs().find(&own)).transpose()?.flatten() {
+        return repo.history().is_ancestor(commit, at);
     }
-    let all = repo.unread_references("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
+    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
     // What nobody can read holds nothing.
-    Ok(all.into_iter().any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
+    Ok(all.into_iter().any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }

@@ -27,7 +27,7 @@ use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
-use crate::workspace::WorkingCopy;
+use crate::workspace::{self};
 
 /// How many reports wait at most until they are taken in.
 const REPORTS: usize = 64;
@@ -162,7 +162,7 @@ impl<'a> Pump<'a> {
                 Some(_) if is_stopped => drop(self.halted.insert(id, Halt::interrupted())),
                 Some(Action::WakeAt(time)) => {
                     if let Some(workspace) = &mut self.session.context_mut(&id).workspace {
-                        workspace.lend();
+                        workspace.release();
                     }
                     wake = Some(wake.map_or(time, |before: Timestamp| before.min(time)));
                 }
@@ -382,7 +382,7 @@ async fn sleep_until(time: Option<Timestamp>) {
 /// Whether the worktrees have to be set up again before a node is carried out in them.
 pub(super) fn has_lost_setup(context: &Context, node: &NodeId) -> bool {
     let works = context.plan.pipeline.node(node).is_some_and(|node| !work::only_waits(&context.engine, node));
-    works && context.working().copies().any(WorkingCopy::has_lost_setup)
+    works && context.working().copies().any(workspace::has_lost_setup)
 }
 
 /// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.

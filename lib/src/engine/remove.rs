@@ -17,9 +17,9 @@ use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
 use crate::confined_fs;
 use crate::engine::remove::known::RecordRefs;
-use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
+use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{SESSIONS, read_through, root_ref};
+use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
@@ -229,7 +229,7 @@ pub fn prepare_removal(
     }
     // What is kept has to be whole: git refuses to pack what leads to something that is not.
     let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
-    let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
+    let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
     for keep in &mut keeps {
         keep.unmerged = unmerged;
         keep.parents.extend(&whole);
@@ -276,7 +276,7 @@ impl Removal {
             }
         }
         for path in self.worktrees {
-            Worktree::remove(&self.repo, &path)?;
+            git::worktree::remove(&self.repo, &path)?;
             remove_run_directory(&path)?;
             done(&RemovalStep::RemoveWorktree { path });
         }
@@ -301,15 +301,15 @@ impl Removal {
 
 /// Removes refs that nobody else writes while this process holds the session.
 pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
-    let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
-    let all: Vec<Move> = all.collect();
-    match repo.swap_all(&all, "pleach: rm") {
+    let all = refs.into_iter().map(|(name, old)| RefUpdate { name, old, new: None });
+    let all: Vec<RefUpdate> = all.collect();
+    match repo.refs().swap_all(&all, "pleach: rm") {
         // By now a lock that somebody holds is old enough to tell from one that a killed process left.
         Err(SwapError::Locked { .. }) => {
             for step in &all {
-                repo.release_stale_lock(&step.name)?;
+                repo.refs().remove_stale_lock(&step.name)?;
             }
-            Ok(repo.swap_all(&all, "pleach: rm")?)
+            Ok(repo.refs().swap_all(&all, "pleach: rm")?)
         }
         other => Ok(other?),
     }
@@ -344,7 +344,7 @@ impl KeptWork {
 
     /// Saves it, unless a removal that was cut short has done so.
     pub fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
-        for (name, at) in repo.references(&format!("{KEEP}{session}-"))? {
+        for (name, at) in repo.refs().list(&format!("{KEEP}{session}-"))? {
             let kept = repo.commit(at)?;
             let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
             if has_all && (kept.tree == self.tree || self.uncommitted.is_empty()) {
@@ -372,7 +372,7 @@ fn branch_state(
     {
         refuse_checked_out(repo, branch)?;
         // One nobody can read stays, for whoever can mend it.
-        let is_own = repo.commit(at).is_ok() && repo.is_ancestor(at, tip)?;
+        let is_own = repo.commit(at).is_ok() && repo.history().is_ancestor(at, tip)?;
         state = Some((branch.clone(), at, is_own));
     }
     // The branch of a task goes on with its next session.
@@ -385,7 +385,7 @@ fn branch_state(
     if let (Some(branch), true) = (known.branch.clone(), unmerged) {
         let has_it = match &state {
             // One nobody can read keeps nothing.
-            Some((_, at, _)) => repo.is_ancestor(tip, *at).unwrap_or(false),
+            Some((_, at, _)) => repo.history().is_ancestor(tip, *at).unwrap_or(false),
             None => false,
         };
         obstacles.push(match has_it {
@@ -399,7 +399,7 @@ fn branch_state(
 /// Where a branch stands, whether that can be read or not.
 fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::Error> {
     let name = branch_ref(branch);
-    let found = repo.unread_references(&name)?.into_iter().find(|(found, _)| *found == name);
+    let found = repo.refs().list_unpeeled(&name)?.into_iter().find(|(found, _)| *found == name);
     Ok(found.and_then(|(_, at)| at))
 }
 
@@ -411,7 +411,7 @@ fn has_lost_landed(repo: &Repo, known: &KnownWork, branch: Option<&BranchState>)
 }
 
 fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveError> {
-    match repo.checkouts_of(branch)?.into_iter().next() {
+    match git::checkouts_of(repo, branch)?.into_iter().next() {
         Some(path) => Err(RemoveError::CheckedOut { branch: branch.clone(), path }),
         None => Ok(()),
     }
@@ -422,14 +422,14 @@ fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&Bran
     // A branch that stays keeps what is on it.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &known.target {
-        Some(target) => repo.reference(&branch_ref(target))?,
+        Some(target) => repo.refs().find(&branch_ref(target))?,
         None => None,
     };
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
-    let branches = repo.unread_references("refs/heads/")?;
+    let branches = repo.refs().list_unpeeled("refs/heads/")?;
     let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).filter_map(|(_, at)| at);
     // A branch nobody can read keeps nothing.
-    let has_it = |at| repo.is_ancestor(tip, at).unwrap_or(false);
+    let has_it = |at| repo.history().is_ancestor(tip, at).unwrap_or(false);
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
@@ -443,13 +443,13 @@ pub(super) fn uncommitted(
 ) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = tip else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
-    let mut worktree = Worktree::open(repo, path)?;
+    let mut worktree = git::worktree::open(repo, path)?;
     worktree.exclude(copied_in);
     worktree.accept(tree)?;
     let mut writer = repo.writer();
-    let seen = worktree.scan().and_then(|scan| {
-        let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        Ok((scan, written, worktree.in_submodules_alone(Care::Thorough)?))
+    let seen = git::worktree::scan_all(&mut worktree).and_then(|scan| {
+        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE)?;
+        Ok((scan, written, git::worktree::unpublished_work(&mut worktree, CheckDepth::Thorough)?))
     });
     let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,
@@ -473,9 +473,9 @@ pub(super) fn uncommitted(
         lost(inside, &format!("{work} of this submodule on no remote"));
     }
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
-    let head = worktree.agent_head()?.map(|head| head.commit);
+    let head = git::worktree::agent_head(&worktree)?.map(|head| head.commit);
     let own_head = match head {
-        Some(head) if !repo.is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
+        Some(head) if !repo.history().is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
         _ => None,
     };
     if written.tree == tree && own_head.is_none() {
@@ -493,7 +493,7 @@ fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, 
 
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
 pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
-    let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
+    let mut records = repo.refs().list_unpeeled(&format!("{SESSIONS}{id}/"))?;
     let main = root_ref(id);
     records.sort_by_key(|(name, _)| *name == main);
     Ok(records)

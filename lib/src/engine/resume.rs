@@ -63,9 +63,9 @@ fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
-    repo.release_stale_lock(&root_ref(id))?;
+    repo.refs().remove_stale_lock(&root_ref(id))?;
     for branch in history.started.branches.values() {
-        repo.release_stale_lock(&branch_ref(branch))?;
+        repo.refs().remove_stale_lock(&branch_ref(branch))?;
     }
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;

@@ -3,6 +3,7 @@
 use super::pump::Pump;
 use super::{Error, Session, SessionEnded, SpawnedRun, pool};
 use crate::engine::context::recording;
+use crate::git;
 
 /// Runs until the pipeline ends or pauses.
 pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
@@ -12,7 +13,7 @@ pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
         context.catch_up()
     })?;
     tokio::task::block_in_place(|| {
-        session.repo.pack_rest();
+        git::pack::pack_remaining(&session.repo);
         pool::trim_pool(session);
     });
     Ok(ended)

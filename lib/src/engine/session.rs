@@ -270,5 +270,5 @@ impl Session {
 pub(super) fn bring_up(session: &mut Session) -> Result<(), Error> {
     let root = session.root_mut();
     worktrees::make_followers(root);
-    Ok(root.followers.values_mut().try_for_each(BranchFollower::bring_up)?)
+    Ok(root.followers.values_mut().try_for_each(BranchFollower::catch_up_after_end)?)
 }

@@ -11,7 +11,7 @@ use super::{Engine, Error, RemoveError, Session, StartRequest, pausing, remove, 
 use crate::clock;
 use crate::engine::context::worktrees;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded};
-use crate::git::{Repo, Worktree};
+use crate::git::{self, Repo};
 use crate::ids::ContextId;
 use crate::record::{self, Batch, Recorder};
 use crate::state::{Phase, State};
@@ -68,7 +68,7 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     let branches = plan.started.branches.iter().filter(|_| with_branch);
     for (of, branch) in branches {
         let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
-        if tip.is_some() && repo.reference(&name)? == tip {
+        if tip.is_some() && repo.refs().find(&name)? == tip {
             remove::delete(&repo, vec![(name, tip)])?;
         }
     }
@@ -76,7 +76,7 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     if !is_shared {
         for name in plan.started.branches.keys() {
             let path = worktrees::copy_path(&root, name);
-            Worktree::remove(&repo, &path)?;
+            git::worktree::remove(&repo, &path)?;
             remove::remove_run_directory(&path)?;
         }
     }
@@ -152,7 +152,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
 /// Whether a branch a session is to have is there already.
 fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
     for branch in started.branches.values() {
-        if repo.reference(&branch_ref(branch))?.is_some() {
+        if repo.refs().find(&branch_ref(branch))?.is_some() {
             return Ok(true);
         }
     }

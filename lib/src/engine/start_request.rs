@@ -111,7 +111,7 @@ pub(super) const TREE_FILE: &str = "task-tree.json";
 pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
     for (end, _) in branch.match_indices('/') {
         let above = &branch[..end];
-        if repo.reference(&format!("refs/heads/{above}"))?.is_some() {
+        if repo.refs().find(&format!("refs/heads/{above}"))?.is_some() {
             return Err(Error::Name(format!("git cannot have a branch `{branch}` beside your branch `{above}`")));
         }
     }

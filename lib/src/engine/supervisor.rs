@@ -10,7 +10,7 @@ use super::locks::lock_name;
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::process::{Cancel, Canceller, Spawner};
-use crate::workspace::Wish;
+use crate::workspace::StopRequest;
 
 /// What the sessions and trees of a process share.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct RegisteredSession {
     common_dir: PathBuf,
     canceller: Canceller,
     /// What was granted already.
-    granted: Option<Wish>,
+    granted: Option<StopRequest>,
 }
 
 /// A session this process works on, for as long as this is kept.
@@ -47,7 +47,7 @@ impl Drop for Registered {
         let Some(supervisor) = self.supervisor.upgrade() else { return };
         let worked = supervisor.sessions().remove(&self.id);
         if let Some(worked) = worked {
-            Wish::forget(&worked.common_dir, &lock_name(&self.id));
+            StopRequest::forget(&worked.common_dir, &lock_name(&self.id));
         }
     }
 }
@@ -60,19 +60,19 @@ impl Supervisor {
 
     /// Grants what others wish of the sessions this process works on, and says what of it is new. For whoever was told to
     /// look.
-    pub fn look(&self) -> Vec<(SessionId, Wish)> {
+    pub fn look(&self) -> Vec<(SessionId, StopRequest)> {
         let mut new = Vec::new();
         for (id, worked) in self.sessions().iter_mut() {
-            let Some(wish) = Wish::read(&worked.common_dir, &lock_name(id)) else { continue };
+            let Some(wish) = StopRequest::read(&worked.common_dir, &lock_name(id)) else { continue };
             if worked.granted.is_some_and(|granted| granted >= wish) {
                 continue;
             }
             worked.granted = Some(wish);
             match wish {
-                Wish::Pause => worked.canceller.stop(),
-                Wish::Cancel => worked.canceller.cancel(),
-                Wish::PauseNow => worked.canceller.kill(),
-                Wish::CancelNow => {
+                StopRequest::Pause => worked.canceller.stop(),
+                StopRequest::Cancel => worked.canceller.cancel(),
+                StopRequest::PauseNow => worked.canceller.kill(),
+                StopRequest::CancelNow => {
                     worked.canceller.cancel();
                     worked.canceller.kill();
                 }

@@ -1,32 +1,16 @@
-//! Whether all is there that a commit of an agent counts on, and no more than anybody can read. An agent can write commits
-//! of any content; one whose history or files are missing would break whatever is built upon it, for good, and one that is
-//! small on disk may fill the memory or have more paths than there is time for.
+//! Connectivity of an agent's commit: whether every object it needs exists, and its size is reasonable. An agent can
+//! write any commit. One with missing objects would break everything built on it; one that is small on disk may expand
+//! to more memory or paths than we can handle.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::diff;
 use super::error::Error;
 use super::id::to_gix;
 use super::repo::Repo;
 use crate::ids::CommitId;
 
-/// Commits that are known to be whole: pleach put a HEAD there itself, or has looked.
-#[derive(Debug, Default)]
-pub(super) struct Whole(Mutex<BTreeSet<CommitId>>);
-
-impl Whole {
-    /// Takes a commit as whole.
-    pub fn add(&self, commit: CommitId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(commit);
-    }
-
-    fn has(&self, commit: CommitId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&commit)
-    }
-}
-
-/// What a commit of an agent has at most, in bytes: a message of this length nobody reads.
+/// The largest commit object of an agent, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// How much room the paths take in which a commit of an agent differs from what the user has: about a million.
@@ -34,46 +18,46 @@ const ROOM: usize = 256 * 1024 * 1024;
 
 /// What git may take of memory at once for an object, and how long it may look. It reads commits and trees, no files.
 const MEMORY: &str = "128m";
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often it looks, and how long after.
 const TRIES: u32 = 3;
+
 const PAUSE: Duration = Duration::from_millis(20);
 
-impl Repo {
-    /// Whether a commit is one that can be read at all: all of it is in memory then.
-    pub(super) fn is_of_a_size(&self, commit: CommitId) -> bool {
-        self.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
-    }
+/// Whether a commit object is small enough to be read into memory.
+pub(super) fn is_within_size_limit(repo: &Repo, commit: CommitId) -> bool {
+    repo.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
+}
 
-    /// Whether everything a commit names is there, as far down as no branch or tag has it, and its files are not too many.
-    /// Each is looked at once.
-    pub(super) fn is_whole(&self, commit: CommitId) -> Result<bool, Error> {
-        if self.shared.whole.has(commit) {
-            return Ok(true);
-        }
-        let id = commit.to_string();
-        // The HEADs of worktrees are what is in question; and one damaged record among pleach's own refs, which git would
-        // begin at, says nothing about this commit.
-        let limits = ["--single-worktree", "--exclude=refs/pleach/*", "--all"];
-        let args = [&["rev-list", "--quiet", "--objects", "--ignore-missing", &id, "--not"][..], &limits].concat();
-        let program = self.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
-        // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
-        // git cannot be done with.
-        let mut tries = 1;
-        while program.run(self.common_dir(), &args)?.code != Some(0) {
-            // A `git gc` may have put what it was about to read elsewhere.
-            if tries == TRIES {
-                return Ok(false);
-            }
-            tries += 1;
-            std::thread::sleep(PAUSE);
-        }
-        let user_s = self.head().and_then(|head| self.tree_of(head.commit)).ok();
-        let is_whole = self.differs_within(user_s, self.tree_of(commit)?, ROOM)?;
-        if is_whole {
-            self.shared.whole.add(commit);
-        }
-        Ok(is_whole)
+/// Whether everything a commit names is there, as far down as no branch or tag has it, and its files are not too many.
+/// Each is looked at once.
+pub(super) fn is_connected(repo: &Repo, commit: CommitId) -> Result<bool, Error> {
+    if repo.shared.whole.has(commit) {
+        return Ok(true);
     }
+    let id = commit.to_string();
+    // The HEADs of worktrees are what is in question; and one damaged record among pleach's own refs, which git would
+    // begin at, says nothing about this commit.
+    let limits = ["--single-worktree", "--exclude=refs/pleach/*", "--all"];
+    let args = [&["rev-list", "--quiet", "--objects", "--ignore-missing", &id, "--not"][..], &limits].concat();
+    let program = repo.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
+    // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
+    // git cannot be done with.
+    let mut tries = 1;
+    while program.run(repo.common_dir(), &args)?.code != Some(0) {
+        // A `git gc` may have put what it was about to read elsewhere.
+        if tries == TRIES {
+            return Ok(false);
+        }
+        tries += 1;
+        std::thread::sleep(PAUSE);
+    }
+    let user_s = repo.head().and_then(|head| repo.tree_of(head.commit)).ok();
+    let is_connected = diff::differs_within(repo, user_s, repo.tree_of(commit)?, ROOM)?;
+    if is_connected {
+        repo.shared.whole.add(commit);
+    }
+    Ok(is_connected)
 }

@@ -97,7 +97,7 @@ impl FromStr for Target {
     }
 }
 
-struct Plan {
+struct CrashPlan {
     target: Option<Target>,
     trace: Option<PathBuf>,
     /// Points passed, per kind and side.
@@ -107,14 +107,14 @@ struct Plan {
 }
 
 static ON: AtomicBool = AtomicBool::new(false);
-static PLAN: OnceLock<Plan> = OnceLock::new();
+static PLAN: OnceLock<CrashPlan> = OnceLock::new();
 
 /// Reads `PLEACH_CRASH` and `PLEACH_CRASH_TRACE` and switches the points on if either is set. Called once, at start.
 pub fn install(environment: &Environment) -> Result<(), InvalidTarget> {
     let target = environment.get("PLEACH_CRASH").filter(|text| !text.is_empty()).map(str::parse).transpose()?;
     let trace = environment.get("PLEACH_CRASH_TRACE").filter(|text| !text.is_empty()).map(PathBuf::from);
     if target.is_some() || trace.is_some() {
-        PLAN.get_or_init(|| Plan { target, trace, passed: Default::default(), turnstile: Mutex::new(0) });
+        PLAN.get_or_init(|| CrashPlan { target, trace, passed: Default::default(), turnstile: Mutex::new(0) });
         ON.store(true, Ordering::Release);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What differs between two trees: as values, and as text for people.
+//! The difference between two trees: as values, and as text for people.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -12,12 +12,14 @@ use gix::objs::tree::EntryMode;
 use super::error::Error;
 use super::id::{BlobId, TreeId};
 use super::object::EntryKind;
-use super::repo::{Repo, find_tree};
+use super::objects::find_tree;
+use super::repo::Repo;
+use super::verify;
 use crate::ids::RepoPath;
 
 /// One file that differs. A file that moved is one removed and one added.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct TreeChange {
     /// Where.
     pub path: RepoPath,
     /// How.
@@ -44,79 +46,77 @@ pub struct FileStat {
     pub lines: Option<(u64, u64)>,
 }
 
-impl Repo {
-    /// The files that differ between two trees, sorted by path, without rename detection.
-    pub fn changes(&self, old: TreeId, new: TreeId) -> Result<Vec<Change>, Error> {
-        if old == new {
-            return Ok(Vec::new());
-        }
-        let mut recorder = Recorder::default();
-        self.compare(Some(old), new, &mut recorder)?;
-        let mut changes: Vec<Change> = recorder.records.into_iter().flat_map(change).collect();
-        changes.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(changes)
+/// The files that differ between two trees, sorted by path, without rename detection.
+pub fn changes(repo: &Repo, old: TreeId, new: TreeId) -> Result<Vec<TreeChange>, Error> {
+    if old == new {
+        return Ok(Vec::new());
     }
+    let mut recorder = Recorder::default();
+    compare(repo, Some(old), new, &mut recorder)?;
+    let mut changes: Vec<TreeChange> = recorder.records.into_iter().flat_map(change).collect();
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(changes)
+}
 
-    /// Whether all paths that differ fit into `room` bytes, each counted with a little beside it. Takes no longer than it
-    /// takes to fill the room: a few trees that name each other often enough have more paths than anybody could list.
-    pub(super) fn differs_within(&self, old: Option<TreeId>, new: TreeId, room: usize) -> Result<bool, Error> {
-        let mut measure = Measure { room: Some(room), lengths: Vec::new(), tracked: VecDeque::new() };
-        let compared = self.compare(old, new, &mut measure);
-        if measure.room.is_none() { Ok(false) } else { compared.map(|()| true) }
-    }
+/// Whether all paths that differ fit into `room` bytes, each counted with a little beside it. Takes no longer than it
+/// takes to fill the room: a few trees that name each other often enough have more paths than anybody could list.
+pub(super) fn differs_within(repo: &Repo, old: Option<TreeId>, new: TreeId, room: usize) -> Result<bool, Error> {
+    let mut measure = Measure { room: Some(room), lengths: Vec::new(), tracked: VecDeque::new() };
+    let compared = compare(repo, old, new, &mut measure);
+    if measure.room.is_none() { Ok(false) } else { compared.map(|()| true) }
+}
 
-    fn compare(&self, old: Option<TreeId>, new: TreeId, visit: &mut impl Visit) -> Result<(), Error> {
-        old.into_iter().chain([new]).try_for_each(|tree| self.fetch_trees(tree))?;
-        let repo = self.local();
-        let (old_tree, new_tree) = (old.map(|old| find_tree(&repo, old)).transpose()?, find_tree(&repo, new)?);
-        let (hash, nothing) = (repo.object_hash(), Vec::new());
-        gix::diff::tree(
-            gix::objs::TreeRefIter::from_bytes(old_tree.as_ref().map_or(&nothing, |old| &old.data), hash),
-            gix::objs::TreeRefIter::from_bytes(&new_tree.data, hash),
-            gix::diff::tree::State::default(),
-            &repo.objects,
-            visit,
-        )
-        .map_err(|error| {
-            let old = old.map_or_else(|| "nothing".to_owned(), |old| old.to_string());
-            Error::Library { doing: format!("compare {old} with {new}"), detail: error.to_string() }
-        })
-    }
+fn compare(repo: &Repo, old: Option<TreeId>, new: TreeId, visit: &mut impl Visit) -> Result<(), Error> {
+    old.into_iter().chain([new]).try_for_each(|tree| repo.fetch_trees(tree))?;
+    let local = repo.local();
+    let (old_tree, new_tree) = (old.map(|old| find_tree(&local, old)).transpose()?, find_tree(&local, new)?);
+    let (hash, nothing) = (local.object_hash(), Vec::new());
+    gix::diff::tree(
+        gix::objs::TreeRefIter::from_bytes(old_tree.as_ref().map_or(&nothing, |old| &old.data), hash),
+        gix::objs::TreeRefIter::from_bytes(&new_tree.data, hash),
+        gix::diff::tree::State::default(),
+        &local.objects,
+        visit,
+    )
+    .map_err(|error| {
+        let old = old.map_or_else(|| "nothing".to_owned(), |old| old.to_string());
+        Error::Library { doing: format!("compare {old} with {new}"), detail: error.to_string() }
+    })
+}
 
-    /// The difference between two trees as a patch for people; `paths` limits it, empty means all.
-    pub fn patch(&self, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<String, Error> {
-        let bytes = self.diff_tree(&["-p"], old, new, paths)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
+/// The difference between two trees as a patch for people; `paths` limits it, empty means all.
+pub fn patch(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<String, Error> {
+    let bytes = diff_tree(repo, &["-p"], old, new, paths)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
 
-    /// The same with a summary per file before it: the summary, then the patch.
-    pub fn patch_with_stat(&self, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<(String, String), Error> {
-        let bytes = self.diff_tree(&["--patch-with-stat"], old, new, paths)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let at = text.find("\ndiff --git ").map_or(text.len(), |at| at + 1);
-        Ok((text[..at].trim_end().to_owned(), text[at..].to_owned()))
-    }
+/// The same with a summary per file before it: the summary, then the patch.
+pub fn patch_with_stat(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<(String, String), Error> {
+    let bytes = diff_tree(repo, &["--patch-with-stat"], old, new, paths)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let at = text.find("\ndiff --git ").map_or(text.len(), |at| at + 1);
+    Ok((text[..at].trim_end().to_owned(), text[at..].to_owned()))
+}
 
-    /// Lines added and removed per file.
-    pub fn stat(&self, old: TreeId, new: TreeId) -> Result<Vec<FileStat>, Error> {
-        let bytes = self.diff_tree(&["--numstat", "--no-renames", "-z"], old, new, &[])?;
-        Ok(parse_numstat(&bytes))
-    }
+/// Lines added and removed per file.
+pub fn stat(repo: &Repo, old: TreeId, new: TreeId) -> Result<Vec<FileStat>, Error> {
+    let bytes = diff_tree(repo, &["--numstat", "--no-renames", "-z"], old, new, &[])?;
+    Ok(parse_numstat(&bytes))
+}
 
-    fn diff_tree(&self, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {
-        let trees = (old, new);
-        let (old, new) = (old.to_string(), new.to_string());
-        let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
-        let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&plain).chain(form).map(OsStr::new);
-        let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
-        let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
-        let finished = self.shared.program.run(self.git_dir(), args)?;
-        if finished.code != Some(0) {
-            // What git says of an object that was overwritten is of no help.
-            self.check_difference(trees.0, trees.1)?;
-        }
-        finished.success()
+fn diff_tree(repo: &Repo, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {
+    let trees = (old, new);
+    let (old, new) = (old.to_string(), new.to_string());
+    let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
+    let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&plain).chain(form).map(OsStr::new);
+    let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
+    let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
+    let finished = repo.shared.program.run(repo.git_dir(), args)?;
+    if finished.code != Some(0) {
+        // What git says of an object that was overwritten is of no help.
+        verify::check_difference(repo, trees.0, trees.1)?;
     }
+    finished.success()
 }
 
 /// What a path that differs takes beside its own length.
@@ -162,10 +162,10 @@ impl Visit for Measure {
     }
 }
 
-fn change(record: gix::diff::tree::recorder::Change) -> Vec<Change> {
+fn change(record: gix::diff::tree::recorder::Change) -> Vec<TreeChange> {
     use gix::diff::tree::recorder::Change as Record;
     let side = |mode: EntryMode, id: gix::ObjectId| (EntryKind::from_gix(mode), BlobId::from_gix(&id));
-    let at = |path: gix::bstr::BString, kind| Change { path: RepoPath::new(Vec::from(path)), kind };
+    let at = |path: gix::bstr::BString, kind| TreeChange { path: RepoPath::new(Vec::from(path)), kind };
     match record {
         // A directory shows up beside the files in it.
         Record::Addition { entry_mode, .. } | Record::Deletion { entry_mode, .. } if entry_mode.is_tree() => Vec::new(),

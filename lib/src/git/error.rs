@@ -1,10 +1,11 @@
-//! What can go wrong with git, in words that say what to do.
+//! What can go wrong with git, and what to do about it.
 
 use std::path::{Path, PathBuf};
 
+pub(super) use crate::merge::branch::locked;
+
 use super::worktree::AddFailure;
 use crate::ids::{CommitId, RepoPath};
-pub(super) use crate::merge::branch::locked;
 use crate::merge::interrupted::BrokenOff;
 use crate::text::{quoted_path, shell_word};
 
@@ -66,7 +67,7 @@ pub enum Error {
     },
     /// An object that is not what its id says.
     #[error(
-        "{place} ({id}) was overwritten among the repository's objects and is not what its id says; look at what ran, an agent, a test or a tool"
+        "{place} ({id}) was overwritten in the object database: its content does not match its id; check what ran: an agent, a test or a tool"
     )]
     Overwritten {
         /// Its id.
@@ -120,14 +121,14 @@ pub enum Error {
         /// The lock file.
         lock: PathBuf,
     },
-    /// Something other than pleach's own link stands where a worktree names its repository.
-    #[error("`{}` is no longer a working copy of this repository; move it away, then try again", path.display())]
+    /// The `.git` of a worktree is no longer pleach's link to the repository.
+    #[error("`{}` is no longer a worktree of this repository; move it away, then run again", path.display())]
     LinkReplaced {
         /// The worktree, or its `.git`.
         path: PathBuf,
     },
     /// There is something where a worktree is to be made.
-    #[error("`{}` is in the way of a working copy; move it away, then try again", path.display())]
+    #[error("`{}` is in the way of a worktree; move it away, then run again", path.display())]
     PlaceTaken {
         /// Where the worktree was to be.
         path: PathBuf,
@@ -166,14 +167,14 @@ pub enum Unsupported {
     },
     /// Files in a place that does not lead back to the repository.
     #[error(
-        "has the files of this repository, as `core.worktree` says, but git does not find the repository from there, so that nothing can land; put a file `.git` there with the line `gitdir: {}`, or unset `core.worktree`",
+        "holds the files of this repository (`core.worktree`), but git does not find the repository from there, so nothing can land; create a file `.git` there with the line `gitdir: {}`, or unset `core.worktree`",
         git_dir.display()
     )]
     FilesApart {
         /// The repository.
         git_dir: PathBuf,
     },
-    /// A branch that stands for another.
+    /// A symbolic ref to another branch.
     #[error(
         "has `{branch}` checked out, a symbolic ref to `{to}`; switch to that with `git switch {}`",
         shell_word(to)
@@ -181,7 +182,7 @@ pub enum Unsupported {
     SymbolicBranch {
         /// What is checked out.
         branch: String,
-        /// The branch it stands for.
+        /// The branch it points to.
         to: String,
     },
 }

@@ -1,10 +1,11 @@
-//! A branch's whole history in one pass, each commit read once.
+//! Walking history, each commit read once.
 //!
-//! Commits come oldest first, and what a merge brought in comes behind all that was there before it: the history of a
-//! first parent is always a beginning of its child's. So a reader who knows a history up to some commit can go on from
-//! there and ends where one who began anew ends; no clock has a say in it.
+//! Commits come oldest first, and commits brought in by a merge come after everything its first parent had: the history
+//! of a first parent is always a prefix of its child's. So a reader that knows the history up to some commit can
+//! continue from there and ends with the same result as one that starts over. Dates play no role.
 
 use std::collections::BinaryHeap;
+use std::fmt;
 
 use gix::ObjectId;
 use gix::hashtable::{HashMap, HashSet};
@@ -12,35 +13,36 @@ use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
-use super::repo::Repo;
-use super::verify;
+use super::objects;
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::CommitId;
 
-/// A commit that was passed.
+/// A commit of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passed {
+pub struct HistoryCommit {
     /// The commit.
     pub id: CommitId,
     /// The commits it was made on.
-    pub parents: Vec<Parent>,
-    /// It was made on commits that a shallow clone has left behind.
+    pub parents: Vec<HistoryParent>,
+    /// Its parents are missing because the clone is shallow.
     pub cut_off: bool,
-    /// What it says, if the caller wanted to know.
-    pub kept: Option<Kept>,
+    /// Its message and date, if the caller wanted them.
+    pub kept: Option<CommitText>,
 }
 
-/// A parent of a commit that was passed.
+/// A parent of a commit of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parent {
-    /// It was passed as well, at this place.
+pub enum HistoryParent {
+    /// It is part of the walk, at this index.
     Passed(usize),
-    /// It lies outside of what was asked for.
+    /// It is outside of the walk.
     Outside(CommitId),
 }
 
 /// Message and date of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct CommitText {
     /// The author date in seconds.
     pub seconds: i64,
     /// Its offset from UTC in seconds.
@@ -49,26 +51,46 @@ pub struct Kept {
     pub message: Vec<u8>,
 }
 
-/// Decides something about a commit by its message.
-pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
+/// A predicate on the message of a commit.
+pub type MessagePredicate<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// Which commits are kept, and of which merges only the first parent is passed.
-pub type Look<'a> = (Judge<'a>, Judge<'a>);
+/// Which commits keep their text, and of which merges only the first parent is walked.
+pub type HistoryFilter<'a> = (MessagePredicate<'a>, MessagePredicate<'a>);
 
 /// How many commits are looked at for their subjects.
 const SUBJECTS_LOOKED_AT: usize = 300;
 
-impl Repo {
+/// The history of commits.
+#[derive(Clone, Copy)]
+pub struct CommitHistory<'r> {
+    shared: &'r RepoShared,
+}
+
+impl fmt::Debug for CommitHistory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitHistory").field("git_dir", &self.shared.common_dir).finish()
+    }
+}
+
+impl<'r> CommitHistory<'r> {
+    pub(super) fn new(shared: &'r RepoShared) -> Self {
+        Self { shared }
+    }
+
+    fn local(&self) -> PooledRepo {
+        self.shared.pool.take()
+    }
+
     /// All commits `tip` has in its history, itself included, oldest first.
-    pub fn history(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
-        let reader = Reader::new(self)?;
+    pub fn all(&self, tip: CommitId, look: HistoryFilter<'_>) -> Result<Vec<HistoryCommit>, Error> {
+        let reader = HistoryReader::new(self.shared)?;
         reader.pass(to_gix(tip), &|_| true, look)
     }
 
     /// The first lines of the newest `most` commits that are wanted, down the first parents. No more than a few hundred
     /// commits are looked at.
-    pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: Judge<'_>) -> Result<Vec<String>, Error> {
-        let reader = Reader::new(self)?;
+    pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: MessagePredicate<'_>) -> Result<Vec<String>, Error> {
+        let reader = HistoryReader::new(self.shared)?;
         let mut subjects = Vec::new();
         let mut next = Some(to_gix(tip));
         for _ in 0..SUBJECTS_LOOKED_AT {
@@ -86,43 +108,106 @@ impl Repo {
     }
 
     /// Message and date of one commit.
-    pub fn message_of(&self, id: CommitId) -> Result<Kept, Error> {
+    pub fn message_of(&self, id: CommitId) -> Result<CommitText, Error> {
         read(&self.local(), to_gix(id), kept)
     }
 
-    /// Whether a shallow clone has left behind what a commit was made on.
-    pub(super) fn is_cut_off_at(&self, id: CommitId) -> Result<bool, Error> {
+    /// Whether the parents of a commit are missing because the clone is shallow.
+    pub(super) fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
         Ok(shallow(&self.local())?.contains(&to_gix(id)))
     }
 
-    /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
-    /// with what they share.
-    pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {
-        let reader = Reader::new(self)?;
+    /// The commits only one of two has in its history, each oldest first. Takes time proportional to the difference.
+    pub fn symmetric_difference(
+        &self,
+        one: CommitId,
+        two: CommitId,
+        look: HistoryFilter<'_>,
+    ) -> Result<[Vec<HistoryCommit>; 2], Error> {
+        let reader = HistoryReader::new(self.shared)?;
         let tips = [to_gix(one), to_gix(two)];
         let read = |id| reader.read(id, |commit, parents| (time(commit), parents));
         let sides = paint([(tips[0], ONE), (tips[1], TWO)], read)?;
         let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), look);
         Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
     }
+
+    /// The best common ancestor of two commits, none if their histories are unrelated.
+    pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
+        let repo = self.local();
+        let (one, two) = (to_gix(one), to_gix(two));
+        // The commit-graph only saves time: one that is broken is done without, as git does.
+        let graph = repo.commit_graph_if_enabled().unwrap_or_default();
+        let with = |graph: Option<&_>| repo.merge_base_with_graph(one, two, &mut repo.revision_graph(graph));
+        let base = match with(graph.as_ref()) {
+            Err(_) if graph.is_some() => with(None),
+            base => base,
+        };
+        Ok(base.doing("find the common ancestor")?.map(|base| from_gix(&base)))
+    }
+
+    /// Whether `descendant` is `ancestor` or has it in its history.
+    pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
+        // Mostly one of them lies a few commits behind the other.
+        if self.is_recent_ancestor(ancestor, descendant)? {
+            return Ok(true);
+        }
+        let is_behind = match self.is_recent_ancestor(descendant, ancestor) {
+            Ok(false) => self.merge_base(ancestor, descendant).map(|base| base == Some(ancestor)),
+            other => other.map(|_| false),
+        };
+        match is_behind {
+            Err(error) if error.is_damage() => {
+                // What cannot be read is in no history that can be read whole.
+                self.all(descendant, (&|_| false, &|_| false))?;
+                Ok(false)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the first few steps back from `from` lead to a commit.
+    fn is_recent_ancestor(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
+        let (repo, wanted) = (self.local(), to_gix(commit));
+        let mut at = Some(to_gix(from));
+        for _ in 0..SHORTLY {
+            match at {
+                Some(id) if id == wanted => return Ok(true),
+                Some(id) => {
+                    let commit = match repo.find_commit(id) {
+                        // The clone is shallow, and this is where it ends.
+                        Err(error) if error.is_not_found() && repo.is_shallow().unwrap_or_default() => {
+                            return Ok(false);
+                        }
+                        found => found.map_err(|error| Error::object("commit", &id, explain(&error)))?,
+                    };
+                    at = commit.parent_ids().next().map(gix::Id::detach);
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// What the first alone has.
 pub(super) const ONE: u8 = 1;
+
 /// What the second alone has.
 pub(super) const TWO: u8 = 2;
+
 const BOTH: u8 = ONE | TWO;
 
-struct Reader {
+struct HistoryReader {
     repo: gix::Repository,
     /// The commits whose parents a shallow clone left behind.
     shallow: HashSet<ObjectId>,
 }
 
-impl Reader {
-    fn new(repo: &Repo) -> Result<Self, Error> {
+impl HistoryReader {
+    fn new(shared: &RepoShared) -> Result<Self, Error> {
         // A whole history would drive everything else out of memory.
-        let repo = repo.shared.handle.to_thread_local();
+        let repo = shared.pool.handle.to_thread_local();
         Ok(Self { shallow: shallow(&repo)?, repo })
     }
 
@@ -143,9 +228,9 @@ impl Reader {
         &self,
         tip: ObjectId,
         inside: &dyn Fn(&ObjectId) -> bool,
-        (keep, first_alone): Look<'_>,
-    ) -> Result<Vec<Passed>, Error> {
-        let mut passed: Vec<Passed> = Vec::new();
+        (keep, first_alone): HistoryFilter<'_>,
+    ) -> Result<Vec<HistoryCommit>, Error> {
+        let mut passed: Vec<HistoryCommit> = Vec::new();
         // Where a commit was passed; none while its parents are still being looked at.
         let mut places: HashMap<ObjectId, Option<usize>> = HashMap::default();
         let mut descent: Vec<Descent> = Vec::new();
@@ -175,13 +260,13 @@ impl Reader {
                 && let Some(done) = descent.pop()
             {
                 let parent = |id: &ObjectId| match places.get(id).copied().flatten() {
-                    Some(place) => Parent::Passed(place),
-                    None => Parent::Outside(from_gix(id)),
+                    Some(place) => HistoryParent::Passed(place),
+                    None => HistoryParent::Outside(from_gix(id)),
                 };
                 let parents = done.parents.iter().map(parent).collect();
                 places.insert(done.id, Some(passed.len()));
                 let Descent { id, kept, cut_off, .. } = done;
-                passed.push(Passed { id: from_gix(&id), parents, kept, cut_off });
+                passed.push(HistoryCommit { id: from_gix(&id), parents, kept, cut_off });
             }
         }
     }
@@ -228,7 +313,7 @@ struct Descent {
     id: ObjectId,
     parents: Vec<ObjectId>,
     at: usize,
-    kept: Option<Kept>,
+    kept: Option<CommitText>,
     cut_off: bool,
 }
 
@@ -239,15 +324,15 @@ fn read<T>(
 ) -> Result<T, Error> {
     let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
     let commit = repo.find_commit(id).map_err(|error| damaged(&error))?;
-    // What has become of tasks is read from here: nobody may put words into it.
-    verify::check(id, Kind::Commit, &commit.data)?;
+    // The state of tasks is read from here: forged messages must not count.
+    objects::check(id, Kind::Commit, &commit.data)?;
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
-fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {
-    // A date nobody can read is no reason to lose a commit.
+fn kept(commit: &gix::objs::CommitRef<'_>) -> CommitText {
+    // An unreadable date is no reason to lose a commit.
     let date = commit.author().ok().and_then(|author| author.time().ok()).unwrap_or_default();
-    Kept { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
+    CommitText { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
 }
 
 /// The commits whose parents a shallow clone left behind.
@@ -259,6 +344,9 @@ pub(super) fn shallow(repo: &gix::Repository) -> Result<HashSet<ObjectId>, Error
 pub(super) fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
     commit.time().map_or(0, |time| time.seconds)
 }
+
+/// How many commits back a look for an ancestor goes before all of both histories are compared.
+const SHORTLY: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -279,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_known_though_all_of_it_is_of_one_second() {
+    fn shared_commits_are_found_when_all_dates_are_equal() {
         // 9 and 1 below 8 on one side, 2 on the other; both have 3, and what is below it.
         let commits: &[(u8, i64, &[u8])] =
             &[(1, 5, &[9]), (9, 5, &[8]), (8, 5, &[3]), (2, 5, &[3]), (3, 5, &[7]), (7, 5, &[6]), (6, 5, &[])];

@@ -56,6 +56,7 @@ object_id!(
     /// A tree: the state of all files.
     TreeId
 );
+
 object_id!(
     /// A blob: the content of one file.
     BlobId

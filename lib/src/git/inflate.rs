@@ -1,4 +1,4 @@
-//! Reading a loose object to the last byte, whatever somebody has made of its file.
+//! Reading a loose object to the last byte and checking it, whatever the file contains.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};

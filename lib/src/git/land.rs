@@ -1,5 +1,5 @@
 //! Moving a branch people work on. Where a checkout has it, the git program moves branch, index and files together and
-//! refuses to overwrite anything; where none has it, its ref is swapped.
+//! refuses to overwrite anything; otherwise its ref is swapped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
-use super::open::Durability;
-use super::program::Finished;
-use super::refs::{SwapError, lock_path};
+use super::program::GitOutput;
+use super::ref_update::{SwapError, full_name, lock_path};
 use super::repo::Repo;
-use super::worktree::{Worktree, git_dirs, linked_git_dir};
+use super::worktree::{self, git_dirs, linked_git_dir};
+use super::{checkouts, diff, interrupted_merge, landing_conflicts, verify};
 use crate::clock;
 use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
@@ -41,7 +42,7 @@ const OF_TARGET: &str = "PLEACH_OF_TARGET";
 #[derive(Debug, thiserror::Error)]
 pub enum LandError {
     /// Somebody else moved it.
-    #[error("`{target}` has moved to {} since the work was built on it; run again to have it rebuilt there", now.short())]
+    #[error("`{target}` moved to {} after the work was built on it; run again to rebuild the work there", now.short())]
     Moved {
         /// The branch.
         target: BranchName,
@@ -50,7 +51,7 @@ pub enum LandError {
     },
     /// It does not exist any more.
     #[error(
-        "`{target}` was deleted; make it again with `git branch {0} {from}`, go to it with `git switch {0}`, and run again",
+        "`{target}` was deleted; recreate it with `git branch {0} {from}`, switch to it with `git switch {0}`, then run again",
         shell_word(target)
     )]
     Gone {
@@ -61,7 +62,7 @@ pub enum LandError {
     },
     /// Files of a checkout would be overwritten.
     #[error(
-        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C {} merge --ff-only {}`",
+        "`{target}` cannot move: it would overwrite uncommitted files in `{}`: {}; commit them or move them away and run again, or merge the work with `git -C {} merge --ff-only {}`",
         checkout.display(), named(paths), shell_word(checkout.display()), to.short()
     )]
     LocalChanges {
@@ -74,12 +75,12 @@ pub enum LandError {
         /// Where it was to go.
         to: CommitId,
     },
-    /// Something else goes on, and has for as long as was waited.
-    #[error("`{target}` cannot move: {what}; then run again, or take the work with `git merge --ff-only {}`", to.short())]
+    /// Another operation blocks it, for as long as was waited.
+    #[error("`{target}` cannot move: {what}; then run again, or merge the work with `git merge --ff-only {}`", to.short())]
     Busy {
         /// The branch.
         target: BranchName,
-        /// What goes on, and how to end it.
+        /// What blocks it, and how to end that.
         what: String,
         /// Where it was to go.
         to: CommitId,
@@ -96,7 +97,7 @@ pub enum LandError {
         checkouts: Vec<PathBuf>,
     },
     /// What it should move to is not built on where it is.
-    #[error("`{target}` cannot move from {from} to {to}, which is not built on it")]
+    #[error("`{target}` cannot move from {from} to {to}: that is not a fast-forward")]
     NotForward {
         /// The branch.
         target: BranchName,
@@ -106,7 +107,7 @@ pub enum LandError {
         to: CommitId,
     },
     /// What is to land is not what it was when it was made.
-    #[error("`{target}` does not move to {}: {what}", to.short())]
+    #[error("`{target}` cannot move to {}: {what}", to.short())]
     Overwritten {
         /// The branch.
         target: BranchName,
@@ -121,12 +122,12 @@ pub enum LandError {
 }
 
 impl LandError {
-    /// Why a commit that changes no file could not land: there is no work that somebody could take by hand.
+    /// Why a commit that changes no file could not land: there is no work to merge by hand.
     pub fn without_work(&self) -> String {
         match self {
             Self::Busy { target, what, .. } => format!("`{target}` cannot move: {what}; then run again"),
             Self::LocalChanges { target, checkout, paths, .. } => format!(
-                "`{target}` cannot move: `{}` has what is not committed in the way: {}; commit it or move it away and run again",
+                "`{target}` cannot move: uncommitted files in `{}` are in the way: {}; commit them or move them away, then run again",
                 checkout.display(),
                 named(paths)
             ),
@@ -135,67 +136,62 @@ impl LandError {
     }
 }
 
-impl Repo {
-    /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
-    /// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits
-    /// ten seconds for what is in the way; blocks meanwhile.
-    pub fn fast_forward(&self, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
-        self.fast_forward_within(target, from, to, PATIENCE)
-    }
-
-    /// Why a branch cannot move wherever to, as its checkouts tell.
-    pub fn held(&self, target: &BranchName) -> Result<Option<LandError>, Error> {
-        let sight = BranchSight::Ready { rebased: false, checkouts: self.checkouts_of(target)?, obstacle: None };
-        Ok(match branch::decide(sight) {
-            BranchStep::Refuse(InTheWay::SeveralCheckouts(checkouts)) => {
-                Some(LandError::SeveralCheckouts { target: target.clone(), checkouts })
-            }
-            _ => None,
-        })
-    }
-
-    /// As [`Repo::fast_forward`], with another limit to the waiting.
-    pub fn fast_forward_within(
-        &self,
-        target: &BranchName,
-        from: CommitId,
-        to: CommitId,
-        patience: Duration,
-    ) -> Result<(), LandError> {
-        let patience = self.shared.patience.map_or(patience, |given| patience.min(given));
-        let damaged = |error| match self.blame(error) {
-            error @ Error::Overwritten { .. } => {
-                LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
-            }
-            error => error.into(),
-        };
-        if !self.is_ancestor(from, to).map_err(damaged)? {
-            return Err(LandError::NotForward { target: target.clone(), from, to });
-        }
-        let drops = self.check_between(from, to).map_err(damaged)?;
-        let landing = Landing { repo: self, target, name: full_name(target), from, to, drops };
-        let begun = Instant::now();
-        crash::point(Kind::Landing, When::Before);
-        loop {
-            let is_last = begun.elapsed() >= patience;
-            match landing.attempt()? {
-                None => break,
-                Some(obstacle) if is_last => {
-                    return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
-                }
-                Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
-            }
-        }
-        crash::point(Kind::Landing, When::After);
-        Ok(())
-    }
+/// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
+/// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits
+/// ten seconds for what is in the way; blocks meanwhile.
+pub fn fast_forward(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
+    fast_forward_within(repo, target, from, to, PATIENCE)
 }
 
-pub(super) fn full_name(branch: &BranchName) -> String {
-    format!("refs/heads/{branch}")
+/// Why a branch cannot move wherever to, as its checkouts tell.
+pub fn blocked(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Error> {
+    let sight =
+        BranchSight::Ready { rebased: false, checkouts: checkouts::checkouts_of(repo, target)?, obstacle: None };
+    Ok(match branch::decide(sight) {
+        BranchStep::Refuse(InTheWay::SeveralCheckouts(checkouts)) => {
+            Some(LandError::SeveralCheckouts { target: target.clone(), checkouts })
+        }
+        _ => None,
+    })
 }
 
-struct Landing<'a> {
+/// As [`Repo::fast_forward`], with another limit to the waiting.
+pub fn fast_forward_within(
+    repo: &Repo,
+    target: &BranchName,
+    from: CommitId,
+    to: CommitId,
+    patience: Duration,
+) -> Result<(), LandError> {
+    let patience = repo.shared.patience.map_or(patience, |given| patience.min(given));
+    let damaged = |error| match verify::diagnose_corruption(repo, error) {
+        error @ Error::Overwritten { .. } => {
+            LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
+        }
+        error => error.into(),
+    };
+    if !repo.history().is_ancestor(from, to).map_err(damaged)? {
+        return Err(LandError::NotForward { target: target.clone(), from, to });
+    }
+    let drops = verify::check_between(repo, from, to).map_err(damaged)?;
+    let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
+    let begun = Instant::now();
+    crash::point(Kind::Landing, When::Before);
+    loop {
+        let is_last = begun.elapsed() >= patience;
+        match landing.attempt()? {
+            None => break,
+            Some(obstacle) if is_last => {
+                return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
+            }
+            Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
+        }
+    }
+    crash::point(Kind::Landing, When::After);
+    Ok(())
+}
+
+struct FastForward<'a> {
     repo: &'a Repo,
     target: &'a BranchName,
     name: String,
@@ -205,8 +201,8 @@ struct Landing<'a> {
     drops: bool,
 }
 
-impl Landing<'_> {
-    /// Looks where everything stands now and moves it if nothing is in the way; else says what may pass.
+impl FastForward<'_> {
+    /// Inspects the branch and its checkouts, and moves them if nothing is in the way; otherwise returns the obstacle.
     fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
         let mut step = branch::decide(self.sight()?);
         let mut last = None;
@@ -221,17 +217,22 @@ impl Landing<'_> {
                     branch::after_merge(said, checkout, adopted)
                 }
                 BranchStep::Adopt { checkout, paths } => {
-                    let others = self.repo.adopt(&checkout, &paths, (self.from, self.to))?;
+                    let others =
+                        landing_conflicts::stage_matching_files(self.repo, &checkout, &paths, (self.from, self.to))?;
                     branch::after_adopting(others, checkout)
                 }
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
                 BranchStep::Report { checkout } => {
-                    let (finished, begun) = last.take().expect("git was called before it broke off");
-                    let failure = Finished::failure(finished);
-                    return Err(self
-                        .repo
-                        .broken_off(failure, (self.target, &checkout), (self.from, self.to), begun)
-                        .into());
+                    let (finished, begun) = last.take().expect("git ran before it could fail");
+                    let failure = GitOutput::failure(finished);
+                    return Err(interrupted_merge::merge_interrupted(
+                        self.repo,
+                        failure,
+                        (self.target, &checkout),
+                        (self.from, self.to),
+                        begun,
+                    )
+                    .into());
                 }
             };
         }
@@ -249,19 +250,19 @@ impl Landing<'_> {
         }
     }
 
-    /// Where everything stands. A lock that a killed pleach left is gone then.
+    /// Inspects the branch and its checkouts. Removes a lock that a killed pleach left.
     fn sight(&self) -> Result<BranchSight, Error> {
-        match self.repo.reference(&self.name)? {
+        match self.repo.refs().find(&self.name)? {
             None => return Ok(BranchSight::Gone),
             Some(tip) if tip == self.from && tip != self.to => {}
-            Some(tip) if self.repo.is_ancestor(self.to, tip)? => return Ok(BranchSight::Has),
+            Some(tip) if self.repo.history().is_ancestor(self.to, tip)? => return Ok(BranchSight::Has),
             Some(now) => return Ok(BranchSight::Elsewhere(now)),
         }
         if self.is_rebased()? {
             return Ok(BranchSight::Ready { rebased: true, checkouts: Vec::new(), obstacle: None });
         }
         self.release_own_lock()?;
-        let checkouts = self.repo.checkouts_of(self.target)?;
+        let checkouts = checkouts::checkouts_of(self.repo, self.target)?;
         let obstacle = match checkouts.as_slice() {
             [checkout] => self.obstacle(checkout)?,
             _ => None,
@@ -269,7 +270,7 @@ impl Landing<'_> {
         Ok(BranchSight::Ready { rebased: false, checkouts, obstacle })
     }
 
-    /// What goes on in a checkout.
+    /// What blocks a checkout.
     fn obstacle(&self, checkout: &Path) -> Result<Option<LandingObstacle>, Error> {
         if !checkout.is_dir() {
             return Ok(Some(LandingObstacle::MissingCheckout(checkout.to_owned())));
@@ -284,8 +285,8 @@ impl Landing<'_> {
         Ok(in_progress(&git_dir, checkout).or(lock.map(LandingObstacle::Locked)))
     }
 
-    /// Removes the lock a killed pleach left on the branch, so that nobody has to. A lock says what the branch was to
-    /// become; nobody but pleach is about to move it to a commit of pleach's own for so long.
+    /// Removes the lock a killed pleach left on the branch, so that the user need not. A lock file has the commit
+    /// the branch was to become; only a pleach would move it to a commit of pleach's own, and not for so long.
     fn release_own_lock(&self) -> Result<(), Error> {
         let lock = lock_path(&self.repo.common_dir().join(&self.name));
         let Ok(text) = std::fs::read_to_string(&lock) else { return Ok(()) };
@@ -303,7 +304,7 @@ impl Landing<'_> {
     }
 
     fn swap(&self) -> Result<SwapReply, Error> {
-        match self.repo.swap(&self.name, Some(self.from), self.to, "pleach: land") {
+        match self.repo.refs().swap(&self.name, Some(self.from), self.to, "pleach: land") {
             Ok(()) => Ok(SwapReply::Done),
             Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
                 Ok(SwapReply::Locked(lock))
@@ -315,8 +316,12 @@ impl Landing<'_> {
 
     /// Has git move branch, index and files of the checkout that has the target. How git ended, and when it was called, is
     /// in `last` then.
-    fn merge(&self, checkout: &Path, last: &mut Option<(Finished, Timestamp)>) -> Result<MergeReply, Error> {
-        let links = if self.drops { self.repo.links_in_the_way(checkout, self.from, self.to)? } else { Vec::new() };
+    fn merge(&self, checkout: &Path, last: &mut Option<(GitOutput, Timestamp)>) -> Result<MergeReply, Error> {
+        let links = if self.drops {
+            landing_conflicts::obstructing_submodules(self.repo, checkout, self.from, self.to)?
+        } else {
+            Vec::new()
+        };
         if !links.is_empty() {
             return Ok(MergeReply::Holds(links));
         }
@@ -345,20 +350,20 @@ impl Landing<'_> {
     }
 
     /// The files that git has refused to overwrite. Where it has not named them all, they are looked for.
-    fn refused(&self, finished: &Finished, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
+    fn refused(&self, finished: &GitOutput, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
         let words = &finished.stderr;
         if !words.contains("\n\t") {
             return Ok(Vec::new());
         }
-        let changes = self.repo.changes(self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
+        let changes = diff::changes(self.repo, self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
         if words.split("error: ").any(|error| error.len() + "error: ".len() >= LONGEST_ERROR) {
-            return self.repo.in_the_way(checkout, self.from, &changes);
+            return landing_conflicts::obstructing_paths(self.repo, checkout, self.from, &changes);
         }
         Ok(refused_paths(words, changes.iter().map(|change| &change.path)))
     }
 
     /// What git says. Its words are the only thing that tells: the codes are few and shared.
-    fn said(&self, finished: &Finished, checkout: &Path) -> Result<MergeReply, Error> {
+    fn said(&self, finished: &GitOutput, checkout: &Path) -> Result<MergeReply, Error> {
         if finished.code == Some(0) {
             return Ok(MergeReply::Done);
         }
@@ -405,14 +410,14 @@ impl Landing<'_> {
         let has_it = |dir: &Path| HOLDERS.iter().any(|holder| names_it(dir, holder));
         let mut is_rebased = has_it(self.repo.common_dir());
         for git_dir in git_dirs(self.repo.common_dir())?.into_iter().filter(|dir| has_it(dir)) {
-            // What agents begin in their own is nobody's affair.
-            is_rebased |= !Worktree::is_own(self.repo, &git_dir)?;
+            // Rebases in worktrees of agents do not matter.
+            is_rebased |= !worktree::is_registered(self.repo, &git_dir)?;
         }
         Ok(is_rebased)
     }
 }
 
-/// What the user has begun in a checkout and not concluded.
+/// An operation the user has begun in a checkout and not concluded.
 fn in_progress(git_dir: &Path, checkout: &Path) -> Option<LandingObstacle> {
     const MARKS: [(&str, &str, &str); 5] = [
         ("MERGE_HEAD", "a merge", "git merge"),

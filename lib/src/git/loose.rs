@@ -1,5 +1,5 @@
-//! Writing objects as loose files: whole or not at all, durable if asked, and mending what a crash has left behind.
-//! Neither git by default nor its library here makes loose objects durable.
+//! Writing objects as loose files: complete or not at all, durable on request, and repairing what a crash left
+//! truncated. Neither git by default nor the library makes loose objects durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,12 +17,12 @@ use gix::zlib::stream::deflate::{Compress, FlushCompress};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _};
-use super::open::Durability;
-use super::pack_index::{Indices, Packs};
+use super::pack_index::{Indices, PackIndexes};
 
 /// An object to write.
-pub(super) type Object<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
+pub(super) type NewObject<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
 
 /// Objects written at once, which bounds the files that are open.
 const ROUND: usize = 64;
@@ -53,11 +53,11 @@ static SLOW: AtomicBool = AtomicBool::new(false);
 /// Writes objects into a store that does not have them whole, and says which.
 pub(super) fn write(
     store: &gix::odb::Store,
-    packs: &Packs,
-    objects: &[Object<'_>],
+    packs: &PackIndexes,
+    objects: &[NewObject<'_>],
     durability: Durability,
 ) -> Result<BTreeSet<gix::ObjectId>, Error> {
-    let mut store = Store::new(store, packs);
+    let mut store = LooseStore::new(store, packs);
     store.write_rounds(objects, durability)?;
     store.settle(objects, durability)?;
     Ok(store.written)
@@ -65,7 +65,7 @@ pub(super) fn write(
 
 /// Removes the second names of objects that a git in bounds could give a name and not take its working name from. A file
 /// with one name alone may be one that is being written.
-pub(super) fn sweep(objects: &Path) {
+pub(super) fn remove_temporary_objects(objects: &Path) {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_fan = |name: &std::ffi::OsStr| name.len() == 2;
     for dir in entries(objects).filter(|entry| is_fan(&entry.file_name())) {
@@ -80,10 +80,10 @@ pub(super) fn sweep(objects: &Path) {
 }
 
 /// The loose objects of a repository, while some are written.
-struct Store<'r> {
+struct LooseStore<'r> {
     store: &'r gix::odb::Store,
     root: &'r Path,
-    indices: &'r Packs,
+    indices: &'r PackIndexes,
     /// What is in packs, looked at for the first object that is not loose.
     known: Option<Arc<Indices>>,
     /// What was not there.
@@ -94,19 +94,19 @@ struct Store<'r> {
     packs: Option<Vec<Bundle>>,
 }
 
-impl<'r> Store<'r> {
-    fn new(store: &'r gix::odb::Store, indices: &'r Packs) -> Self {
+impl<'r> LooseStore<'r> {
+    fn new(store: &'r gix::odb::Store, indices: &'r PackIndexes) -> Self {
         let (written, directories) = (BTreeSet::new(), BTreeSet::new());
         Self { store, root: store.path(), indices, known: None, written, directories, packs: None }
     }
 
-    fn write_rounds(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn write_rounds(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         objects.chunks(ROUND).try_for_each(|round| self.write_round(round, durability))
     }
 
     /// Makes the names of what was written durable. Where a directory is gone, somebody has packed what was in it, and what
     /// is not in a pack either is written again.
-    fn settle(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn settle(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         for _ in 0..TRIES {
             let mut gone = BTreeSet::new();
             let mut there = Vec::new();
@@ -121,7 +121,7 @@ impl<'r> Store<'r> {
                 let path = loose_path(self.root, id);
                 path.parent().is_some_and(|dir| gone.contains(dir)) || self.written.contains(id) && !path.exists()
             };
-            let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_lost(id)).copied().collect();
+            let again: Vec<NewObject<'_>> = objects.iter().filter(|(id, ..)| is_lost(id)).copied().collect();
             if again.is_empty() {
                 return Ok(());
             }
@@ -136,7 +136,7 @@ impl<'r> Store<'r> {
     }
 
     /// Writes some objects; those again that a `git gc` beside it has taken for what somebody else left unfinished.
-    fn write_round(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    fn write_round(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         let mut left = objects.to_vec();
         for _ in 0..TRIES {
             left = self.write_once(&left, durability)?;
@@ -148,7 +148,11 @@ impl<'r> Store<'r> {
     }
 
     /// The same once. Returns those that were removed before they had their names.
-    fn write_once<'o>(&mut self, objects: &[Object<'o>], durability: Durability) -> Result<Vec<Object<'o>>, Error> {
+    fn write_once<'o>(
+        &mut self,
+        objects: &[NewObject<'o>],
+        durability: Durability,
+    ) -> Result<Vec<NewObject<'o>>, Error> {
         let mut new = Vec::new();
         let mut files = Vec::new();
         for (id, kind, bytes) in objects {
@@ -187,7 +191,7 @@ impl<'r> Store<'r> {
     /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
     fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
         match read_short(path, 2 * bytes.len() + 1024) {
-            Ok((file, content)) if is_whole(&content, kind, bytes) => Ok(Existing::Loose(file)),
+            Ok((file, content)) if holds_object(&content, kind, bytes) => Ok(Existing::Loose(file)),
             Ok(_) => Ok(Existing::None),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at("read", path),
             Err(_) if self.may_be_packed(id)? && self.is_packed(id, kind, bytes)? => Ok(Existing::Packed),
@@ -203,7 +207,7 @@ impl<'r> Store<'r> {
         }
         let known = match &self.known {
             Some(known) => known,
-            None => self.known.insert(self.indices.glance(self.store)?),
+            None => self.known.insert(self.indices.cached(self.store)?),
         };
         Ok(known.have(id))
     }
@@ -283,7 +287,7 @@ fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
 }
 
 /// Whether a loose file holds exactly this object, to the last byte of its checksum, and nothing behind it.
-fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
+fn holds_object(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
     let mut found = vec![0; expected.len() + 1];
     match gix::zlib::Inflate::default().once(file, &mut found) {
@@ -329,7 +333,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // What is left of it is of no use to anyone.
+            // An unfinished file is useless.
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -405,7 +409,7 @@ pub(super) fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> R
     let mut others = 0;
     let mut mine = Ok(());
     while files.len() > size {
-        let waiting = Waiting { files: files.split_off(files.len() - size), done: done.clone() };
+        let waiting = SyncJob { files: files.split_off(files.len() - size), done: done.clone() };
         match helpers().send(waiting) {
             Ok(()) => others += 1,
             // There are no threads to be had.
@@ -425,22 +429,22 @@ fn sync_each(files: &[(File, PathBuf)]) -> Result<(), Error> {
 }
 
 /// Files another thread waits for.
-struct Waiting {
+struct SyncJob {
     files: Vec<(File, PathBuf)>,
     done: mpsc::Sender<Result<(), Error>>,
 }
 
 /// The threads that wait for the disk. They stay, because making one costs more processor time than it saves.
-fn helpers() -> &'static mpsc::Sender<Waiting> {
-    static HELPERS: OnceLock<mpsc::Sender<Waiting>> = OnceLock::new();
+fn helpers() -> &'static mpsc::Sender<SyncJob> {
+    static HELPERS: OnceLock<mpsc::Sender<SyncJob>> = OnceLock::new();
     HELPERS.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Waiting>();
+        let (sender, receiver) = mpsc::channel::<SyncJob>();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 1..WAITING {
             let receiver = Arc::clone(&receiver);
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let help = move || {
-                while let Ok(Waiting { files, done }) = next() {
+                while let Ok(SyncJob { files, done }) = next() {
                     // Whoever asked is gone only when its process ends.
                     let _ = done.send(sync_each(&files));
                 }

@@ -1,5 +1,5 @@
-//! Moving a ref that has a file of its own, as records and the branches of tasks do all the time. The library would lock
-//! the packed refs with each, though nothing of them changes; git itself takes the ref's own lock alone, and so does this.
+//! Moving a ref that has a file of its own, the common case for records and task branches. The library would lock the
+//! packed refs each time, though nothing in them changes; git itself only takes the lock of the ref, and so does this.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -8,15 +8,15 @@ use std::path::Path;
 use gix::lock::acquire::Fail;
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::id::from_gix;
-use super::open::Durability;
-use super::refs::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
+use super::ref_update::{EMAIL, NAME, PATIENCE, RefUpdate, SwapError, lock_path};
 use crate::ids::CommitId;
 
 /// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these. `why` goes to its
 /// log, if it has one.
-pub(super) fn swap(common: &Path, step: &Move, why: &str, durability: Durability) -> Result<bool, SwapError> {
+pub(super) fn swap(common: &Path, step: &RefUpdate, why: &str, durability: Durability) -> Result<bool, SwapError> {
     let (Some(old), Some(new)) = (step.old, step.new) else { return Ok(false) };
     let (path, log) = (common.join(&step.name), common.join("logs").join(&step.name));
     // What stands in the place of a log and is none is the library's affair.

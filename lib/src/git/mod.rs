@@ -1,63 +1,97 @@
 //! The one door to git. Objects and refs are read and written in process; checkouts, merges and transport go through
-//! the git program.
+//! the git program. Types hold what is open; what is done with them is functions in a module named after it.
 //!
-//! - [`Repo`] is opened once and held: its configuration is a snapshot, so that what an agent writes into git config
-//!   later never runs a command here.
-//! - [`Writer`] collects the objects of one transition and puts them on disk, durable, before any ref names them.
-//! - [`Repo::swap`] moves a ref if and only if it still is where the caller thinks it is.
-//! - [`Worktree`] is a checkout an agent works in: what changed there, as a tree; and bringing HEAD, index and files
-//!   to a given state.
-//! - [`Repo::fast_forward`] moves a branch people may have checked out; [`Repo::merge_trees`] merges without a checkout.
-//! - [`crash`] has the points at which tests let the process die.
+//! Where is a repository found, and what is held of it?
+//! - [`Repo`], made by [`discover`] (`open`), is opened once: its configuration is a snapshot, so that what an agent
+//!   writes into git config later never runs a command here. `shared` is what its clones have in common, `repo_pool` its
+//!   handles of the library, `program` the git program, `promisor` fetches what a partial clone lacks.
+//!
+//! Where are objects read and written?
+//! - [`Repo`] reads commits, trees and blobs; `objects` checks that they are what their ids say.
+//! - [`Writer`] collects the objects of one transition and puts them on disk (`loose`), durable, before any ref names
+//!   them. [`pack`] packs them later (`unpacked`); `pack_index` knows what is in packs.
+//! - `verify` reads what is about to land once more from disk (`inflate`); `connectivity` finds what commits of agents
+//!   lack (`connected_commits`).
+//!
+//! How does a ref move?
+//! - [`Refs::swap`] moves a ref if and only if it still is where the caller thinks it is; `ref_update` says what moves and
+//!   why it did not, `loose_ref` is the short way for refs with a file of their own.
+//!
+//! What does history say?
+//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout.
+//!
+//! How do agents work on files?
+//! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
+//!   files to a given state.
+//!
+//! What of the user's is moved?
+//! - [`land`] moves a branch people may have checked out, as `crate::merge` decides: `checkouts` finds who has it,
+//!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left.
+//! - `skipped_hooks` tells which of the user's hooks do not run for pleach's commits.
+//!
+//! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
 mod checkouts;
 mod checksum;
+mod connected_commits;
 mod connectivity;
 pub mod crash;
-mod diff;
+pub mod diff;
+mod disk;
+mod durability;
 mod error;
+mod head;
 mod history;
 mod id;
 mod inflate;
 mod interrupted_merge;
-mod land;
+pub mod land;
 mod landing_conflicts;
 mod loose;
 mod loose_ref;
-mod merge;
+pub mod merge;
 mod object;
+mod objects;
 mod open;
-mod pack;
+pub mod pack;
 mod pack_index;
-mod partial;
 mod program;
 mod progress;
+mod promisor;
+mod ref_update;
 mod refs;
 mod repo;
 mod repo_pool;
-mod skipped;
+mod shared;
+mod skipped_hooks;
+mod unpacked;
 mod verify;
-mod worktree;
+pub mod worktree;
 mod writer;
 
 pub use crate::merge::interrupted::BrokenOff;
-pub use checksum::{MadeToCollide, checksum};
-pub use diff::{Change, ChangeKind, FileStat};
+pub use checkouts::checkouts_of;
+pub use checksum::{HashCollision, checksum};
+pub use diff::{ChangeKind, FileStat, TreeChange};
+pub(crate) use disk::remove_directory;
+pub use durability::Durability;
 pub use error::{Error, OLDEST_GIT, Unsupported};
-pub use history::{Judge, Kept, Look, Parent, Passed};
+pub use head::Head;
+pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryFilter, HistoryParent, MessagePredicate};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
-pub use open::Durability;
+pub use open::discover;
 pub use program::version;
-pub use progress::{Doing, Progress};
-pub use refs::{Move, SwapError};
-pub use repo::{Head, Repo};
-pub use skipped::Skipped;
-pub(crate) use worktree::remove_directory;
+pub use progress::{FileOperation, FileProgress};
+pub use ref_update::{RefUpdate, SwapError};
+pub use refs::Refs;
+pub use repo::Repo;
+pub use skipped_hooks::{SkippedHooks, skipped};
+pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
-    AddCause, AddFailure, Care, Held, HeldBack, InSubmodules, Limits, Listed, Notes, Past, Restored, Scan, Seen,
-    Unpublished, Worktree, Written, are_ignore_rules,
+    AddCause, AddFailure, BuiltTree, CheckDepth, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes,
+    Past, Restored, ScanResult, SubmoduleWork, UnpublishedCommits, Worktree, are_ignore_rules,
 };
 pub use writer::{CommitSpec, TreeEdit, Writer};

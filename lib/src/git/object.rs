@@ -1,4 +1,4 @@
-//! What objects say, as plain values.
+//! Commits, persons and tree entries as plain values.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ impl Person {
         Self { name: name.into(), email: email.into() }
     }
 
-    /// Who makes the commits nobody else is the author of.
+    /// The author of pleach's own commits.
     pub fn pleach() -> Self {
         Self::new("pleach", "pleach@local")
     }

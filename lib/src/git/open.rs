@@ -4,119 +4,74 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
-use super::connectivity::Whole;
+use super::connected_commits::ConnectedCommits;
+use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, Unsupported};
-use super::pack::Unpacked;
-use super::pack_index::Packs;
-use super::partial::Partial;
+use super::pack_index::PackIndexes;
 use super::program::Program;
-use super::progress::Listening;
+use super::promisor::Promisor;
 use super::repo::Repo;
-use super::repo_pool::Recent;
+use super::repo_pool::RepoPool;
+use super::shared::RepoShared;
+use super::unpacked::Unpacked;
 use crate::config::Environment;
 use crate::text::shell_word;
-
-/// Whether writes are forced to disk before they count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Objects, refs and their directories survive a power cut.
-    Fsync,
-    /// What git itself does: they survive a killed process.
-    None,
-}
 
 /// How many packs a handle knows at most: what there is when it is made, and what fetching, packing and other runs add for
 /// as long as it is held. The library cannot make room later, and does by itself with a few more than there were.
 const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 };
 
-/// What decides whether there is a main checkout: the settings, by when they were written.
-pub(super) type Settings = [Option<SystemTime>; 2];
-
 /// The variable that shortens what is waited, in milliseconds.
 const PATIENCE: &str = "PLEACH_PATIENCE_MS";
 
-/// What all handles of one repository share.
-pub(super) struct Shared {
-    pub handle: gix::ThreadSafeRepository,
-    /// Handles nobody uses now.
-    pub idle: Mutex<Vec<gix::Repository>>,
-    /// Objects that were used a moment ago.
-    pub recent: Recent,
-    /// The git directory all worktrees share, without links and detours.
-    pub common_dir: PathBuf,
-    pub program: Program,
-    pub version: String,
-    /// The configuration all handles are opened with, as `key=value`.
-    pub config: Vec<BString>,
-    /// Whether the repository is bare, and by which settings.
-    pub is_bare: Mutex<Option<(Settings, bool)>>,
-    /// The commits that need not be looked into again.
-    pub whole: Whole,
-    /// What was written and is not packed yet.
-    pub unpacked: Unpacked,
-    /// Which objects are in packs.
-    pub packs: Packs,
-    /// What is missing on purpose, in a partial clone.
-    pub partial: Option<Partial>,
-    /// Who wants to know how far long work has come.
-    pub listening: Mutex<Option<Listening>>,
-    /// git was seen to work in the directory worktrees are made from.
-    pub is_trusted: OnceLock<()>,
-    /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.
-    pub patience: Option<Duration>,
-}
-
-impl Repo {
-    /// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
-    pub fn discover(dir: &Path, environment: &Environment) -> Result<Self, Error> {
-        let program = Program::new(environment);
-        if !dir.is_dir() {
-            return Err(Error::NotARepository { path: dir.to_owned() });
-        }
-        let version = program.version(dir)?;
-        let git_dir = git_dir(&program, dir)?;
-        let entries = config_entries(&program, dir, &git_dir)?;
-        if let Some(feature) = unsupported(&entries) {
-            return Err(Error::Unsupported { path: dir.to_owned(), feature });
-        }
-        let mut config = snapshot(&entries, environment);
-        config.shrink_to_fit();
-        let mut handle = open_with(&git_dir, config.clone())?;
-        if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
-            handle = with_files(&program, dir, handle)?;
-        }
-        let common_dir = handle.to_thread_local().common_dir().to_owned();
-        // The library may give it as `…/.git/worktrees/x/../..`.
-        let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
-        let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
-        let program = program.trusting(trusted.into_iter().flatten());
-        let shared = Shared {
-            common_dir,
-            handle,
-            idle: Mutex::default(),
-            recent: Recent::default(),
-            program,
-            version,
-            config,
-            is_bare: Mutex::default(),
-            whole: Whole::default(),
-            unpacked: Unpacked::default(),
-            packs: Packs::default(),
-            partial: Partial::read(&entries),
-            listening: Mutex::default(),
-            is_trusted: OnceLock::new(),
-            patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
-        };
-        let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
-        match unsupported_head(&repo)? {
-            None => Ok(repo),
-            Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
-        }
+/// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
+pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
+    let program = Program::new(environment);
+    if !dir.is_dir() {
+        return Err(Error::NotARepository { path: dir.to_owned() });
+    }
+    let version = program.version(dir)?;
+    let git_dir = git_dir(&program, dir)?;
+    let entries = config_entries(&program, dir, &git_dir)?;
+    if let Some(feature) = unsupported(&entries) {
+        return Err(Error::Unsupported { path: dir.to_owned(), feature });
+    }
+    let mut config = snapshot(&entries, environment);
+    config.shrink_to_fit();
+    let mut handle = open_with(&git_dir, config.clone())?;
+    if entries.iter().any(|(key, _)| key == "core.worktree") || is_separate_git_dir(&git_dir) {
+        handle = with_files(&program, dir, handle)?;
+    }
+    let common_dir = handle.to_thread_local().common_dir().to_owned();
+    // The library may give it as `…/.git/worktrees/x/../..`.
+    let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
+    let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
+    let program = program.trusting(trusted.into_iter().flatten());
+    let pool = RepoPool::new(handle);
+    let shared = RepoShared {
+        promisor: Promisor::new(&entries, &program, &common_dir, &pool),
+        common_dir,
+        pool,
+        program,
+        version,
+        config,
+        is_bare: Mutex::default(),
+        whole: ConnectedCommits::default(),
+        unpacked: Unpacked::default(),
+        packs: PackIndexes::default(),
+        listening: Mutex::default(),
+        is_trusted: OnceLock::new(),
+        patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
+    };
+    let local = Repo { shared: Arc::new(shared), durability: Durability::Fsync };
+    match unsupported_head(&local)? {
+        None => Ok(local),
+        Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
     }
 }
 
@@ -135,18 +90,19 @@ fn unsupported_head(repo: &Repo) -> Result<Option<Unsupported>, Error> {
     if stands_for.is_some() {
         return Ok(stands_for);
     }
-    let beside = unborn.zip(another_branch(repo)?);
+    let beside = unborn.zip(suggest_branch(repo)?);
     let beside = beside.map(|(branch, switch)| Unsupported::UnbornBranch { branch, switch });
     Ok(Some(beside.unwrap_or(Unsupported::UnbornHead)))
 }
 
 /// The command by which HEAD comes to name a branch that is there. None where nothing is.
-fn another_branch(repo: &Repo) -> Result<Option<String>, Error> {
+fn suggest_branch(repo: &Repo) -> Result<Option<String>, Error> {
     let name_of = |full: &str| full.strip_prefix("refs/heads/").map(str::to_owned);
-    let mut names: Vec<String> = repo.references("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
+    let mut names: Vec<String> =
+        repo.refs().list("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
     if names.is_empty() && !repo.is_bare() {
         // git makes a branch of one that was fetched. What else is fetched may lead nowhere, and is no way out then.
-        let fetched = repo.references("refs/remotes/").unwrap_or_default();
+        let fetched = repo.refs().list("refs/remotes/").unwrap_or_default();
         let name_of = |full: &str| full.strip_prefix("refs/remotes/")?.split_once('/').map(|(_, name)| name.to_owned());
         names = fetched.iter().filter_map(|(name, _)| name_of(name)).filter(|name| name != "HEAD").collect();
     }
@@ -190,7 +146,7 @@ fn git_dir(program: &Program, dir: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Whether the place of a git directory does not tell where the files are: in a submodule, or made that way.
-fn lies_apart(git_dir: &Path) -> bool {
+fn is_separate_git_dir(git_dir: &Path) -> bool {
     git_dir.file_name() != Some(OsStr::new(".git")) && !git_dir.join("commondir").exists()
 }
 
@@ -207,10 +163,10 @@ fn with_files(
     Ok(repo.into_sync())
 }
 
-pub(super) type Entry = (String, BString);
+pub(super) type ConfigEntry = (String, BString);
 
 /// All settings that hold in the repository, in order, as git reads them: includes and conditions resolved.
-pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<Entry>, Error> {
+pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<ConfigEntry>, Error> {
     let git_dir = [OsStr::new("--git-dir="), git_dir.as_os_str()].map(|part| part.as_bytes()).concat();
     let list = program
         .run(dir, [OsStr::from_bytes(&git_dir), "config".as_ref(), "--list".as_ref(), "-z".as_ref()])?
@@ -219,7 +175,7 @@ pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> R
 }
 
 /// `key NEWLINE value NUL …`; a key without a value is a switch that is on.
-fn parse_config(list: &[u8]) -> Vec<Entry> {
+fn parse_config(list: &[u8]) -> Vec<ConfigEntry> {
     list.split(|byte| *byte == 0)
         .filter(|entry| !entry.is_empty())
         .filter_map(|entry| {
@@ -231,11 +187,11 @@ fn parse_config(list: &[u8]) -> Vec<Entry> {
 }
 
 /// The last value of a key, which is the one that holds.
-fn last<'a>(entries: &'a [Entry], key: &str) -> Option<&'a BString> {
+fn last<'a>(entries: &'a [ConfigEntry], key: &str) -> Option<&'a BString> {
     entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
+fn unsupported(entries: &[ConfigEntry]) -> Option<Unsupported> {
     let is = |key: &str, value: &str| last(entries, key).is_some_and(|v| v.eq_ignore_ascii_case(value.as_bytes()));
     if is("extensions.refstorage", "reftable") {
         Some(Unsupported::Reftable)
@@ -247,7 +203,7 @@ fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
 }
 
 /// The settings that decide how files become objects and which are ignored.
-fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
+fn snapshot(entries: &[ConfigEntry], environment: &Environment) -> Vec<BString> {
     // Where the repository is and what kind of repository it is comes from its own files.
     const NOT_TAKEN: [&str; 3] = ["core.worktree", "core.bare", "core.repositoryformatversion"];
     let taken = |key: &str| {
@@ -284,7 +240,7 @@ fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
 mod tests {
     use super::*;
 
-    fn entries(pairs: &[(&str, &str)]) -> Vec<Entry> {
+    fn entries(pairs: &[(&str, &str)]) -> Vec<ConfigEntry> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), BString::from(*value))).collect()
     }
 

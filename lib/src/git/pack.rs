@@ -1,21 +1,21 @@
-//! Packs of what this process has written, so that pushing and collecting it later stays cheap. They are made from memory:
-//! what lies on disk by then may have been written into by others, and git would take a pack of it for the truth.
+//! Packing the objects this process has written, so that pushing and collecting them later stays cheap. Packs are made
+//! from memory: others may have overwritten the loose files since, and git would trust a pack of them.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use gix::ObjectId;
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::data;
 
 use super::crash::{self, Kind, When};
+use super::durability::Durability;
 use super::error::{Error, IoContext as _, LibraryContext as _};
-use super::loose::{Object, Temporary, deflated, loose_path, sync};
-use super::open::Durability;
+use super::loose::{Temporary, deflated, loose_path, sync};
 use super::repo::Repo;
+use super::unpacked::WrittenPack;
 
 /// So many objects are packed while the run goes on.
 const MANY: usize = 2_000;
@@ -26,105 +26,54 @@ const FEW: usize = 100;
 /// As much is packed while the run goes on however few objects it is, in bytes.
 const MUCH: usize = 16 * 1024 * 1024;
 
-/// What is kept in memory at most, in bytes. What a single turn writes beyond that stays loose.
-const MEMORY: usize = 64 * 1024 * 1024;
-
-/// A larger object stays loose: a few of those are in nobody's way.
-const LARGEST: usize = 1024 * 1024;
-
-/// What was written loose and waits to be packed together.
-#[derive(Default)]
-pub(super) struct Unpacked(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>,
-    bytes: usize,
-    /// The packs that were made, as long as the loose copies of what they hold are still there.
-    packs: Vec<Pack>,
+/// Packs what was written if it is much. The loose copies stay: a file system that has just lost thousands of files
+/// is slow to make new ones. Only housekeeping: when it fails, they are all there is, and nothing is lost.
+pub fn pack_if_large(repo: &Repo) {
+    let objects = repo.shared.unpacked.take_if(|state| state.objects.len() > MANY || state.bytes > MUCH);
+    let _ = pack(repo, objects);
 }
 
-/// A pack, and what is in it.
-struct Pack {
-    path: PathBuf,
-    ids: Vec<ObjectId>,
+/// Packs what was written if it is worth it, and leaves nothing loose of what is packed. For the moments a run
+/// pauses or ends, and only housekeeping too.
+pub fn pack_remaining(repo: &Repo) {
+    let objects = repo.shared.unpacked.take_if(|state| state.objects.len() >= FEW);
+    let _ = pack(repo, objects);
+    let packs = repo.shared.unpacked.take_packs();
+    packs.iter().for_each(|pack| drop(drop_loose(pack, &repo.common_dir().join("objects"))));
 }
 
-impl Unpacked {
-    /// These were written.
-    pub fn add<'a>(&self, objects: impl Iterator<Item = Object<'a>>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
-            if state.bytes + bytes.len() <= MEMORY {
-                state.bytes += bytes.len();
-                state.objects.push((*id, kind, bytes.to_vec()));
-            }
-        }
-    }
-
-    /// What waits, if it is worth it. It is not given again: what cannot be packed now stays loose.
-    fn take_if(&self, is_worth_it: impl FnOnce(&State) -> bool) -> Vec<(ObjectId, ObjectKind, Vec<u8>)> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_worth_it(&state) {
-            return Vec::new();
-        }
-        state.bytes = 0;
-        std::mem::take(&mut state.objects)
-    }
+/// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
+pub fn remove_temporary_objects(repo: &Repo) {
+    super::loose::remove_temporary_objects(&repo.common_dir().join("objects"));
 }
 
-impl Repo {
-    /// Packs what was written if it is much. The loose copies stay: a file system that has just lost thousands of files
-    /// is slow to make new ones. Only housekeeping: when it fails, they are all there is, and nothing is lost.
-    pub fn pack_much(&self) {
-        let objects = self.shared.unpacked.take_if(|state| state.objects.len() > MANY || state.bytes > MUCH);
-        let _ = self.pack(objects);
+fn pack(repo: &Repo, mut objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>) -> Result<(), Error> {
+    if objects.is_empty() {
+        return Ok(());
     }
-
-    /// Packs what was written if it is worth it, and leaves nothing loose of what is packed. For the moments a run
-    /// pauses or ends, and only housekeeping too.
-    pub fn pack_rest(&self) {
-        let objects = self.shared.unpacked.take_if(|state| state.objects.len() >= FEW);
-        let _ = self.pack(objects);
-        let packs = std::mem::take(&mut self.shared.unpacked.0.lock().unwrap_or_else(PoisonError::into_inner).packs);
-        packs.iter().for_each(|pack| drop(pack.drop_loose(&self.common_dir().join("objects"))));
-    }
-
-    /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
-    pub fn sweep(&self) {
-        super::loose::sweep(&self.common_dir().join("objects"));
-    }
-
-    fn pack(&self, mut objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>) -> Result<(), Error> {
-        if objects.is_empty() {
-            return Ok(());
-        }
-        objects.sort_by_key(|(id, ..)| *id);
-        objects.dedup_by_key(|(id, ..)| *id);
-        let dir = self.common_dir().join("objects/pack");
-        let packed = Packed::new(&objects).doing("pack objects")?;
-        let path = packed.write(&dir, self.durability)?;
-        let ids = objects.into_iter().map(|(id, ..)| id).collect();
-        self.shared.unpacked.0.lock().unwrap_or_else(PoisonError::into_inner).packs.push(Pack { path, ids });
-        Ok(())
-    }
+    objects.sort_by_key(|(id, ..)| *id);
+    objects.dedup_by_key(|(id, ..)| *id);
+    let dir = repo.common_dir().join("objects/pack");
+    let packed = Packed::new(&objects).doing("pack objects")?;
+    let path = packed.write(&dir, repo.durability)?;
+    let ids = objects.into_iter().map(|(id, ..)| id).collect();
+    repo.shared.unpacked.add_pack(WrittenPack { path, ids });
+    Ok(())
 }
 
-impl Pack {
-    fn drop_loose(&self, objects: &Path) -> Result<(), Error> {
-        // Somebody has put all packs together since, and has seen to the loose objects.
-        if !self.path.exists() || !self.path.with_extension("idx").exists() {
-            return Ok(());
-        }
-        for id in &self.ids {
-            let path = loose_path(objects, id);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                removed => removed.at("remove", &path)?,
-            }
-        }
-        Ok(())
+fn drop_loose(pack: &WrittenPack, objects: &Path) -> Result<(), Error> {
+    // Somebody has put all packs together since, and has seen to the loose objects.
+    if !pack.path.exists() || !pack.path.with_extension("idx").exists() {
+        return Ok(());
     }
+    for id in &pack.ids {
+        let path = loose_path(objects, id);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed.at("remove", &path)?,
+        }
+    }
+    Ok(())
 }
 
 /// The two files of a pack.

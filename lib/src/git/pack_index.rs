@@ -1,5 +1,5 @@
-//! Which objects are in packs, by the indices of these alone. The library tells where an object is only by reading it, and
-//! of one that is in no pack it reads the loose file.
+//! Which objects are in packs, by the pack indexes alone. The library only tells by reading the object, and falls back
+//! to the loose file.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,10 +13,10 @@ use super::error::{Error, IoContext as _};
 
 /// The indices that were there when somebody last looked.
 #[derive(Default)]
-pub(super) struct Packs(Mutex<State>);
+pub(super) struct PackIndexes(Mutex<PackIndexState>);
 
 #[derive(Clone, Default)]
-struct State {
+struct PackIndexState {
     /// The last change of the repository's own directory of packs, before it was listed; none if it was never.
     changed: Option<Option<SystemTime>>,
     indices: Arc<Indices>,
@@ -25,9 +25,9 @@ struct State {
 /// The indices of all packs at one moment, those of other repositories that objects are taken from included.
 #[derive(Default)]
 pub(super) struct Indices {
-    /// One pack's each. Nobody changes one that is there, so it is opened once.
+    /// One per pack. An index never changes, so each is opened once.
     single: BTreeMap<PathBuf, Arc<index::File>>,
-    /// Those of several packs, which git writes anew.
+    /// Those of several packs, which git rewrites.
     multi: Vec<multi_index::File>,
 }
 
@@ -38,20 +38,21 @@ impl Indices {
     }
 }
 
-impl Packs {
+impl PackIndexes {
     /// What is there now.
-    pub fn look(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
+    pub fn refresh(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).indices.clone();
         let changed = Some(last_change(store.path()));
         let indices = Arc::new(list(store, &before)?);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { changed, indices: Arc::clone(&indices) };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            PackIndexState { changed, indices: Arc::clone(&indices) };
         Ok(indices)
     }
 
     /// The same for those to whom a pack that came a moment ago does not matter, as the time of a change tells no more.
-    pub fn glance(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
-        let State { changed, indices } = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if changed == Some(last_change(store.path())) { Ok(indices) } else { self.look(store) }
+    pub fn cached(&self, store: &gix::odb::Store) -> Result<Arc<Indices>, Error> {
+        let PackIndexState { changed, indices } = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if changed == Some(last_change(store.path())) { Ok(indices) } else { self.refresh(store) }
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
     use crate::git::program::Program;
 
     #[test]
-    fn an_object_is_in_a_pack_for_as_long_as_there_is_one() {
+    fn an_object_is_packed_while_its_pack_exists() {
         let dir = tempfile::tempdir().unwrap();
         let program = Program::new(&Environment::from_pairs([("GIT_CONFIG_NOSYSTEM", "1")]));
         let git = |args: &[&str], stdin: &str| {
@@ -111,21 +112,21 @@ mod tests {
         };
         git(&["init", "-q"], "");
         let repo = gix::open_opts(dir.path(), gix::open::Options::isolated()).unwrap();
-        let (store, packs) = (repo.objects.store_ref(), Packs::default());
+        let (store, packs) = (repo.objects.store_ref(), PackIndexes::default());
         let hex = git(&["hash-object", "-w", "--stdin"], "content\n");
         let id = gix::ObjectId::from_hex(hex.as_bytes()).unwrap();
-        assert!(!packs.glance(store).unwrap().have(&id), "it is loose");
+        assert!(!packs.cached(store).unwrap().have(&id), "it is loose");
         let name = git(&["pack-objects", "-q", ".git/objects/pack/pack"], &hex);
-        let before = packs.look(store).unwrap();
-        assert!(before.have(&id) && packs.glance(store).unwrap().have(&id), "there are two of it");
+        let before = packs.refresh(store).unwrap();
+        assert!(before.have(&id) && packs.cached(store).unwrap().have(&id), "there are two of it");
         assert!(!before.have(&gix::ObjectId::null(id.kind())));
         let path = dir.path().join(format!(".git/objects/pack/pack-{name}.idx"));
-        let again = packs.look(store).unwrap();
+        let again = packs.refresh(store).unwrap();
         assert!(Arc::ptr_eq(&before.single[&path], &again.single[&path]), "it is opened once");
         // One that cannot be read is none.
         std::fs::write(path.with_file_name("pack-other.idx"), "no index").unwrap();
-        assert_eq!(packs.look(store).unwrap().single.len(), 1);
+        assert_eq!(packs.refresh(store).unwrap().single.len(), 1);
         std::fs::remove_file(path).unwrap();
-        assert!(!packs.look(store).unwrap().have(&id) && !packs.glance(store).unwrap().have(&id));
+        assert!(!packs.refresh(store).unwrap().have(&id) && !packs.cached(store).unwrap().have(&id));
     }
 }

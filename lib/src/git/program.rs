@@ -1,5 +1,5 @@
 //! The git program, for what the library does not do. Every call gets the same settings: no hooks, no background
-//! maintenance, no prompts, plain English, no variable that points at another repository, no object in another's place.
+//! maintenance, no prompts, English messages, no variable that points at another repository, no replaced objects.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,7 +21,9 @@ pub(super) const NO_HOOKS: &str = "/dev/null";
 
 /// What git says of a worktree that is being made right now, how often it is asked again, and how long after.
 const HALF_MADE: &str = "failed to read worktrees/";
+
 const TRIES: u32 = 10;
+
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to call git: the environment it gets.
@@ -37,8 +39,8 @@ pub(super) struct Program {
     trusted: Vec<PathBuf>,
 }
 
-/// A call that ended, however it ended.
-pub(super) struct Finished {
+/// The outcome of a call.
+pub(super) struct GitOutput {
     /// The exit code, none if a signal ended it.
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
@@ -46,7 +48,7 @@ pub(super) struct Finished {
     command: String,
 }
 
-impl Finished {
+impl GitOutput {
     /// The output of a call that must succeed.
     pub fn success(self) -> Result<Vec<u8>, Error> {
         match self.code {
@@ -82,8 +84,8 @@ impl Program {
         Self { place: place(environment), environment: environment.clone(), variables, limit, trusted }
     }
 
-    /// The same for a repository git is willing to work in, by way of one of these directories: it would ask of each anew
-    /// whether the user trusts its owner, who has named one of them.
+    /// The same for a repository git is willing to work in, by way of one of these directories: git would ask again
+    /// for each whether the user trusts its owner.
     pub fn trusting(mut self, directories: impl IntoIterator<Item = PathBuf>) -> Self {
         self.trusted.extend(directories);
         self
@@ -103,7 +105,7 @@ impl Program {
 
     /// Runs git in `dir` and waits for it. It is never killed, unless it was said how long it may take: a call that is cut
     /// short could leave half a checkout.
-    pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
+    pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<GitOutput, Error> {
         self.run_with_stdin(dir, args, &[])
     }
 
@@ -113,7 +115,7 @@ impl Program {
         dir: &Path,
         args: impl IntoIterator<Item = A>,
         stdin: &[u8],
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
         self.call(dir, args, Blocking { stdin, ..Blocking::default() })
     }
@@ -125,12 +127,12 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         lock: Arc<File>,
         stderr: Arc<File>,
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let program = self.clone().with_variable("GIT_PROGRESS_DELAY", "0");
         let finished =
             program.call(dir, args, Blocking { keeps: Some(lock), stderr: Some(stderr), ..Blocking::default() })?;
         let said = finished.stderr.split(['\r', '\n']).filter(|line| !is_progress(line));
-        Ok(Finished { stderr: said.collect::<Vec<_>>().join("\n").trim_end().to_owned(), ..finished })
+        Ok(GitOutput { stderr: said.collect::<Vec<_>>().join("\n").trim_end().to_owned(), ..finished })
     }
 
     fn call<A: AsRef<OsStr>>(
@@ -138,7 +140,7 @@ impl Program {
         dir: &Path,
         args: impl IntoIterator<Item = A>,
         blocking: Blocking,
-    ) -> Result<Finished, Error> {
+    ) -> Result<GitOutput, Error> {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
@@ -171,7 +173,7 @@ impl Program {
                 std::thread::sleep(PAUSE);
                 continue;
             }
-            return Ok(Finished { code: ended.code(), stdout: ended.stdout, stderr, command });
+            return Ok(GitOutput { code: ended.code(), stdout: ended.stdout, stderr, command });
         }
     }
 
@@ -222,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_there_is_known_from_one_that_cannot_be_made() {
+    fn an_existing_lock_differs_from_one_that_cannot_be_created() {
         let lock = |stderr: &str| {
             let (stderr, command) = (stderr.to_owned(), "git merge".to_owned());
-            Finished { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
+            GitOutput { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
         };
         let words = "fatal: Unable to create '/it's/.git/index.lock': File exists.\n\nAnother git process seems to run";
         assert_eq!(lock(words), Some("/it's/.git/index.lock".into()));

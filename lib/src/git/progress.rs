@@ -1,76 +1,69 @@
-//! How far work over many files has come, for whoever waits for it.
+//! Progress of operations over many files.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::repo::Repo;
-
-/// How often it is told once it takes long.
+/// How often progress is reported.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Work that takes the longer the more files a repository has.
+/// An operation whose time grows with the number of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum FileOperation {
     /// A worktree gets its files.
     CheckOut,
-    /// Files are looked at, whether they have changed.
+    /// Files are checked for changes.
     Scan,
-    /// Files are brought back to what was recorded.
+    /// Files are restored to what was recorded.
     Restore,
 }
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct FileProgress {
     /// What is done.
-    pub doing: Doing,
+    pub doing: FileOperation,
     /// With how many files it is done.
     pub files: u64,
     /// Of how many; 0 while that is not known.
     pub of: u64,
-    /// It is over. Told only of what was told before.
+    /// It is over. Reported only if it was reported before.
     pub is_over: bool,
 }
 
-/// Somebody who waits, and how long before they want to know what for.
+/// A listener, and how long an operation takes before it is called.
 #[derive(Clone)]
-pub(super) struct Listening {
-    patience: Duration,
-    listener: Arc<dyn Fn(Progress) + Send + Sync>,
+pub(super) struct ProgressListener {
+    pub patience: Duration,
+    pub listener: Arc<dyn Fn(FileProgress) + Send + Sync>,
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for ProgressListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("ProgressListener").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
-impl Repo {
-    /// Lets somebody know how far work in this repository has come that takes longer than `patience`.
-    pub fn on_progress(&self, patience: Duration, listener: impl Fn(Progress) + Send + Sync + 'static) {
-        let listening = Listening { patience, listener: Arc::new(listener) };
-        *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
-    }
-}
+/// Reports one operation until it is dropped.
+pub(super) struct ProgressMeter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 
-/// Tells of one piece of work until it is dropped.
-pub(super) struct Meter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
-
-impl Meter {
+impl ProgressMeter {
     /// `count` says how many files are done, and of how many.
-    pub fn start(repo: &Repo, doing: Doing, count: impl Fn() -> (u64, u64) + Send + 'static) -> Self {
-        let listening = repo.shared.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(Listening { patience, listener }) = listening else { return Self(None) };
+    pub fn start(
+        listening: Option<ProgressListener>,
+        doing: FileOperation,
+        count: impl Fn() -> (u64, u64) + Send + 'static,
+    ) -> Self {
+        let Some(ProgressListener { patience, listener }) = listening else { return Self(None) };
         let (end, ended) = mpsc::channel();
         let work = move || {
             let tell = |is_over| {
                 let (files, of) = count();
-                listener(Progress { doing, files, of, is_over });
+                listener(FileProgress { doing, files, of, is_over });
             };
             let mut wait = patience;
             let mut is_told = false;
@@ -78,18 +71,18 @@ impl Meter {
                 tell(false);
                 (is_told, wait) = (true, EVERY);
             }
-            // Who has no patience is told of everything.
+            // Without patience everything is reported.
             if is_told || patience.is_zero() {
                 tell(true);
             }
         };
-        // Where no thread can be had, nothing is told.
+        // Without a thread nothing is reported.
         let thread = std::thread::Builder::new().name("progress".into()).spawn(work);
         Self(thread.ok().map(|thread| (end, thread)))
     }
 }
 
-impl Drop for Meter {
+impl Drop for ProgressMeter {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.0.take() {
             drop(end);
@@ -119,7 +112,7 @@ impl gix::Count for Counter {
     }
 }
 
-/// What git has told last of the files it updates: `Updating files:  50% (2/4)`.
+/// The newest count of updated files in git's output: `Updating files:  50% (2/4)`.
 pub(super) fn updated(told: &[u8]) -> (u64, u64) {
     let text = String::from_utf8_lossy(told);
     let counts = |line: &str| {
@@ -129,7 +122,7 @@ pub(super) fn updated(told: &[u8]) -> (u64, u64) {
     text.split(['\r', '\n']).rev().filter(|line| is_progress(line)).find_map(counts).unwrap_or_default()
 }
 
-/// Whether a line of git's only tells how far it has come.
+/// Whether a line of git's output is a progress report.
 pub(super) fn is_progress(line: &str) -> bool {
     ["Updating files:", "Checking out files:", "Filtering content:"].iter().any(|head| line.starts_with(head))
 }

@@ -1,6 +1,7 @@
-//! Refs: reading them, and moving them by compare-and-swap only.
+//! Reading refs, and moving them by compare-and-swap only.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,80 +16,46 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use gix::refs::{Category, FullName, Target};
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock, locked};
+use super::durability::Durability;
+use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock};
 use super::id::{from_gix, to_gix};
 use super::loose::TRIES;
 use super::loose_ref;
-use super::open::Durability;
-use super::repo::Repo;
+use super::ref_update::{EMAIL, NAME, PATIENCE, RefUpdate, SwapError, lock_path};
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::CommitId;
 
-/// How long a ref that someone else is writing is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The refs of a repository.
+#[derive(Clone, Copy)]
+pub struct Refs<'r> {
+    shared: &'r RepoShared,
+    durability: Durability,
+}
 
-impl From<SwapError> for Error {
-    fn from(error: SwapError) -> Self {
-        match error {
-            SwapError::Other(error) => error,
-            SwapError::Locked { lock, .. } => Self::Locked { lock },
-            refused => Self::Library { doing: "move a ref".into(), detail: refused.to_string() },
-        }
+impl fmt::Debug for Refs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refs").field("git_dir", &self.shared.common_dir).finish()
     }
 }
 
-/// Who the reflog names.
-pub(super) const NAME: &str = "pleach";
-pub(super) const EMAIL: &str = "pleach@local";
+impl<'r> Refs<'r> {
+    pub(super) fn new(shared: &'r RepoShared, durability: Durability) -> Self {
+        Self { shared, durability }
+    }
 
-/// A ref that should move. `old` is where it must be, none: it must not exist, nor name anything if a file of it is there.
-/// `new` is where it goes, none: away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
-    /// The full name, as `refs/heads/main`.
-    pub name: String,
-    /// What it must be now.
-    pub old: Option<CommitId>,
-    /// What it becomes.
-    pub new: Option<CommitId>,
-}
+    fn local(&self) -> PooledRepo {
+        self.shared.pool.take()
+    }
 
-/// Why a ref did not move.
-#[derive(Debug, thiserror::Error)]
-pub enum SwapError {
-    /// It is not where the caller thought it was.
-    #[error("`{name}` has moved: it is at {}", actual.map_or_else(|| "no commit".to_owned(), |id| id.to_string()))]
-    Stale {
-        /// Which ref.
-        name: String,
-        /// Where it is.
-        actual: Option<CommitId>,
-    },
-    /// Someone holds its lock file.
-    #[error("`{name}` cannot move: {}", locked(lock))]
-    Locked {
-        /// Which ref.
-        name: String,
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// Another ref needs its name as a directory, or the other way round.
-    #[error("`{name}` cannot be created while `{with}` exists: git does not allow both names")]
-    Clash {
-        /// Which ref.
-        name: String,
-        /// The one in the way.
-        with: String,
-    },
-    /// Anything else.
-    #[error(transparent)]
-    Other(#[from] Error),
-}
+    fn common_dir(&self) -> &Path {
+        &self.shared.common_dir
+    }
 
-impl Repo {
     /// The commit a ref points to, none if it does not exist. `name` is the full name.
-    pub fn reference(&self, name: &str) -> Result<Option<CommitId>, Error> {
+    pub fn find(&self, name: &str) -> Result<Option<CommitId>, Error> {
         let repo = self.local();
-        let Some(found) = exactly(&repo, full_name(name)?)? else { return Ok(None) };
+        let Some(found) = find_exact(&repo, full_name(name)?)? else { return Ok(None) };
         let is_symbolic = matches!(found.target, Target::Symbolic(_));
         let mut reference = found.attach(&repo);
         // What names an object needs no other ref to be followed.
@@ -96,10 +63,10 @@ impl Repo {
         Ok(Some(from_gix(&id.map_err(|error| Error::library(format!("read `{name}`"), error))?)))
     }
 
-    /// The full name of the ref a symbolic ref stands for, whether that exists or not. None for all other refs, and for
+    /// The full name of the ref a symbolic ref points to, whether that exists or not. None for all other refs, and for
     /// names that are not UTF-8.
-    pub fn leads_to(&self, name: &str) -> Result<Option<String>, Error> {
-        Ok(match exactly(&self.local(), full_name(name)?)?.map(|found| found.target) {
+    pub fn symbolic_target(&self, name: &str) -> Result<Option<String>, Error> {
+        Ok(match find_exact(&self.local(), full_name(name)?)?.map(|found| found.target) {
             Some(Target::Symbolic(to)) => to.as_bstr().to_str().ok().map(str::to_owned),
             Some(Target::Object(_)) | None => None,
         })
@@ -107,10 +74,10 @@ impl Repo {
 
     /// All refs whose full name begins with `prefix`, sorted by name. Names that are not UTF-8 are left out: pleach
     /// makes none.
-    pub fn references(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
+    pub fn list(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
         let repo = self.local();
         let mut found = Vec::new();
-        for (name, reference) in listed(&repo, directory(prefix))? {
+        for (name, reference) in list_below(&repo, directory(prefix))? {
             let mut reference = reference.doing("list refs")?.attach(&repo);
             let Ok(name) = name.to_str().map(str::to_owned) else { continue };
             if name.starts_with(prefix) {
@@ -123,7 +90,7 @@ impl Repo {
 
     /// All refs but those whose name begins with one of `without`, which are not even looked at, with the object each
     /// names itself: a tag, not what it is a tag of.
-    pub fn references_without(&self, without: &[&str]) -> Result<BTreeMap<String, CommitId>, Error> {
+    pub fn list_except(&self, without: &[&str]) -> Result<BTreeMap<String, CommitId>, Error> {
         let repo = self.local();
         let is_left_out = |name: &str| without.iter().any(|prefix| name.starts_with(prefix));
         let mut found = BTreeMap::new();
@@ -159,15 +126,15 @@ impl Repo {
     }
 
     /// The names of all refs that begin with `prefix`, sorted; also of those whose file or commit is damaged.
-    pub fn reference_names(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        Ok(self.unread_references(prefix)?.into_iter().map(|(name, _)| name).collect())
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        Ok(self.list_unpeeled(prefix)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// All refs that begin with `prefix`, sorted by name, with the object each names itself, which is not read; none where
     /// the ref's file is damaged, or names another ref.
-    pub fn unread_references(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
+    pub fn list_unpeeled(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
         let repo = self.local();
-        let found = listed(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
+        let found = list_below(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
             let name = name.to_str().ok().filter(|name| name.starts_with(prefix))?.to_owned();
             Some((name, reference.ok().and_then(|reference| reference.target.try_id().map(from_gix))))
         });
@@ -177,16 +144,16 @@ impl Repo {
     /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it
     /// returns. `why` goes to the reflog.
     pub fn swap(&self, name: &str, old: Option<CommitId>, new: CommitId, why: &str) -> Result<(), SwapError> {
-        self.swap_all(&[Move { name: name.to_owned(), old, new: Some(new) }], why)
+        self.swap_all(&[RefUpdate { name: name.to_owned(), old, new: Some(new) }], why)
     }
 
     /// Removes a ref, if it is at `old`.
     pub fn delete(&self, name: &str, old: CommitId, why: &str) -> Result<(), SwapError> {
-        self.swap_all(&[Move { name: name.to_owned(), old: Some(old), new: None }], why)
+        self.swap_all(&[RefUpdate { name: name.to_owned(), old: Some(old), new: None }], why)
     }
 
     /// Moves several refs; if one is not where it must be, none moves.
-    pub fn swap_all(&self, moves: &[Move], why: &str) -> Result<(), SwapError> {
+    pub fn swap_all(&self, moves: &[RefUpdate], why: &str) -> Result<(), SwapError> {
         let repo = self.local();
         if let [step] = moves
             && loose_ref::swap(repo.common_dir(), step, why, self.durability)?
@@ -199,7 +166,7 @@ impl Repo {
         let edits = moves.iter().map(|step| edit(step, why)).collect::<Result<Vec<_>, _>>()?;
         let paths = moves.iter().map(|step| repo.common_dir().join(&step.name));
         let paths: Vec<(PathBuf, bool)> = paths.map(|path| (path.clone(), !path.exists())).collect();
-        let transaction = prepared(&repo, &edits).map_err(|error| classify(&error, moves, &repo))?;
+        let transaction = prepare(&repo, &edits).map_err(|error| classify(&error, moves, &repo))?;
         if self.durability == Durability::Fsync {
             for (path, _) in &paths {
                 sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
@@ -233,7 +200,7 @@ impl Repo {
     /// Removes the lock file a killed pleach left on a ref; true if there was one. Only for refs no other process
     /// writes now: the caller holds the session's lock. A lock may still belong to a running git until it has been
     /// there for a second, so that is waited for.
-    pub fn release_stale_lock(&self, name: &str) -> Result<bool, Error> {
+    pub fn remove_stale_lock(&self, name: &str) -> Result<bool, Error> {
         full_name(name)?;
         release_when_stale(&lock_path(&self.local().common_dir().join(name)))
     }
@@ -264,12 +231,6 @@ pub(super) fn full_name(name: &str) -> Result<FullName, Error> {
     FullName::try_from(name).map_err(|error| Error::RefName { name: name.to_owned(), detail: error.to_string() })
 }
 
-pub(super) fn lock_path(path: &Path) -> PathBuf {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    lock.into()
-}
-
 /// The lock of the file that has the packed refs. The library takes it for almost every ref.
 pub(super) fn packed_lock(repo: &gix::Repository) -> PathBuf {
     lock_path(&repo.common_dir().join("packed-refs"))
@@ -277,7 +238,7 @@ pub(super) fn packed_lock(repo: &gix::Repository) -> PathBuf {
 
 /// The ref of this very name. The library takes any name for the end of another, and looks in five places before it knows
 /// that there is none; and it looks at the packed refs first, which are of no use where a file of the ref is there.
-fn exactly(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
+fn find_exact(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
     let in_library = |name: &FullName| repo.refs.try_find(name.as_ref()).doing("read a ref");
     // Others have places of their own, or more than one spelling.
     let is_plain = name.as_bstr().starts_with(b"refs/")
@@ -308,7 +269,7 @@ fn directory(prefix: &str) -> &str {
 
 /// All refs below a directory, of one whose file is damaged what is wrong with it. Files are looked at first: a ref whose
 /// file git removes meanwhile is among the packed ones by then. The library has it the other way round.
-fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, Listed>, Error> {
+fn list_below(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, FoundRef>, Error> {
     let mut found = BTreeMap::new();
     let below: &gix::path::RelativePath = directory.try_into().doing("list refs")?;
     let files = repo.refs.loose_iter_prefixed(below).at("list", &repo.common_dir().join(directory))?;
@@ -334,7 +295,7 @@ fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, L
     Ok(found)
 }
 
-type Listed = Result<gix::refs::Reference, gix::Error>;
+type FoundRef = Result<gix::refs::Reference, gix::Error>;
 
 /// What the file of a ref says; none when it is gone by now, or is damaged.
 fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<CommitId>, Error> {
@@ -351,7 +312,7 @@ fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<Commi
 }
 
 /// Locks the refs that are to move. Where a directory for a lock is gone before the lock is in it, it is made again.
-fn prepared<'r>(repo: &'r gix::Repository, edits: &[RefEdit]) -> Result<Transaction<'r, 'r>, gix::Error> {
+fn prepare<'r>(repo: &'r gix::Repository, edits: &[RefEdit]) -> Result<Transaction<'r, 'r>, gix::Error> {
     let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
     let mut tries = 1;
     loop {
@@ -368,7 +329,7 @@ fn is_gone(error: &gix::Error) -> bool {
     system.is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
-fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
+fn edit(step: &RefUpdate, why: &str) -> Result<RefEdit, SwapError> {
     let expected = match (step.old, step.new) {
         (Some(old), _) => PreviousValue::MustExistAndMatch(Target::Object(to_gix(old))),
         (None, Some(_)) => PreviousValue::MustNotExist,
@@ -419,7 +380,7 @@ fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     let below = format!("{name}/");
     let first = match packed {
         _ if path(name).is_dir() => {
-            let first = listed(repo, &below)?.pop_first();
+            let first = list_below(repo, &below)?.pop_first();
             first.and_then(|(name, other)| other.is_ok().then(|| name.to_string()))
         }
         Some(packed) => {
@@ -431,7 +392,7 @@ fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     first.map_or(Ok(()), |other| Err(clash(other)))
 }
 
-fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapError {
+fn classify(error: &gix::Error, moves: &[RefUpdate], repo: &gix::Repository) -> SwapError {
     let target = |target: &Target| target.try_id().map(from_gix);
     if let Some(stale) = error.downcast_any_ref::<ReferenceOutOfDate>() {
         return SwapError::Stale { name: stale.full_name.to_string(), actual: target(&stale.actual) };
@@ -448,7 +409,8 @@ fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapE
     if let Some(lock) = held_lock(error, [packed_lock(repo)]) {
         return SwapError::Other(Error::Locked { lock });
     }
-    let missing = |step: &&Move| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
+    let missing =
+        |step: &&RefUpdate| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
     match moves.iter().find(missing) {
         Some(step) if error.is_not_found() => SwapError::Stale { name: step.name.clone(), actual: None },
         _ => SwapError::Other(Error::Library { doing: "move a ref".into(), detail: explain(error) }),
@@ -457,7 +419,7 @@ fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapE
 
 /// The library lets "must not exist" pass when the ref exists with the very value that was to be written: two
 /// creators would both believe they made it. Nothing was changed then, so it is not too late to say so.
-fn refuse_equal(done: &[RefEdit], moves: &[Move]) -> Result<(), SwapError> {
+fn refuse_equal(done: &[RefEdit], moves: &[RefUpdate]) -> Result<(), SwapError> {
     for step in moves.iter().filter(|step| step.old.is_none()) {
         let existed =
             done.iter().filter(|edit| edit.name.as_bstr() == step.name.as_str()).find_map(|edit| match &edit.change {

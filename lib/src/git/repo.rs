@@ -1,25 +1,32 @@
-//! A repository that is open: reading commits, trees, files and history.
+//! An open repository: where it is, and reading its objects.
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use gix::bstr::ByteSlice as _;
 use gix::objs::Kind;
 
-use super::error::{Error, LibraryContext as _, explain};
+use super::durability::Durability;
+use super::error::{Error, explain};
+use super::head::{Head, head_of};
+use super::history::CommitHistory;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{Commit, EntryKind, TreeEntry};
-use super::open::{Durability, Shared};
+use super::objects::{self, find_tree};
 use super::program::parse_version;
-use super::repo_pool::Local;
-use super::verify;
-use crate::ids::{BranchName, CommitId, RepoPath};
+use super::progress::{FileProgress, ProgressListener};
+use super::refs::Refs;
+use super::repo_pool::PooledRepo;
+use super::shared::{ConfigTimes, RepoShared};
+use super::writer::Writer;
+use crate::ids::{CommitId, RepoPath};
 
 /// A repository, opened once and held. Cheap to clone, usable from any thread.
 #[derive(Clone)]
 pub struct Repo {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RepoShared>,
     pub(super) durability: Durability,
 }
 
@@ -29,17 +36,8 @@ impl fmt::Debug for Repo {
     }
 }
 
-/// Where a checkout stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
-    /// The commit.
-    pub commit: CommitId,
-    /// The branch that is checked out, if one is.
-    pub branch: Option<BranchName>,
-}
-
 impl Repo {
-    /// The same repository, with other care for power cuts.
+    /// The same repository with another durability.
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -58,7 +56,7 @@ impl Repo {
 
     /// The git directory of the checkout that was opened; in a linked worktree its own.
     pub fn git_dir(&self) -> &Path {
-        self.shared.handle.git_dir()
+        self.shared.pool.handle.git_dir()
     }
 
     /// The git directory all worktrees share.
@@ -66,13 +64,13 @@ impl Repo {
         &self.shared.common_dir
     }
 
-    /// Whether somebody has deleted the git directory since it was opened.
+    /// Whether the git directory was deleted since it was opened.
     pub fn is_gone(&self) -> bool {
         let common = self.common_dir();
         !common.join("HEAD").exists() || !common.join("objects").is_dir()
     }
 
-    /// Sees that git works in the directory worktrees are made from, whoever owns it. Once: every task of a tree asks.
+    /// Checks that git accepts the common directory, whoever owns it. Cached: every task asks.
     pub fn check_trusted(&self) -> Result<(), Error> {
         if self.shared.is_trusted.get().is_some() {
             return Ok(());
@@ -90,7 +88,7 @@ impl Repo {
 
     /// The directory of the files, none in a bare repository.
     pub fn workdir(&self) -> Option<&Path> {
-        self.shared.handle.work_dir()
+        self.shared.pool.handle.work_dir()
     }
 
     /// Whether there are no files beside the git directory.
@@ -99,11 +97,11 @@ impl Repo {
     }
 
     /// A handle for this thread, as long as it is held.
-    pub(super) fn local(&self) -> Local {
-        Local::take(&self.shared)
+    pub(super) fn local(&self) -> PooledRepo {
+        self.shared.pool.take()
     }
 
-    /// Where the checkout that was opened stands.
+    /// HEAD of the checkout that was opened.
     pub fn head(&self) -> Result<Head, Error> {
         head_of(&self.local())
     }
@@ -121,7 +119,7 @@ impl Repo {
         let id = to_gix(id);
         let repo = self.local();
         let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        verify::check(id, Kind::Commit, &commit.data)?;
+        objects::check(id, Kind::Commit, &commit.data)?;
         commit
             .decode()
             .and_then(|commit| Commit::read(&id, &commit))
@@ -133,7 +131,7 @@ impl Repo {
         let id = to_gix(commit);
         let repo = self.local();
         let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        verify::check(id, Kind::Commit, &commit.data)?;
+        objects::check(id, Kind::Commit, &commit.data)?;
         let tree = commit.tree_id().map_err(|error| Error::object("commit", &id, explain(&error)))?;
         Ok(TreeId::from_gix(&tree))
     }
@@ -143,7 +141,7 @@ impl Repo {
     pub fn tree_before(&self, commit: &Commit) -> Result<Option<TreeId>, Error> {
         let Some(parent) = commit.parents.first() else { return Ok(None) };
         match self.tree_of(*parent) {
-            Err(error) if error.is_damage() && self.is_cut_off_at(commit.id)? => Ok(None),
+            Err(error) if error.is_damage() && self.history().is_shallow_at(commit.id)? => Ok(None),
             tree => tree.map(Some),
         }
     }
@@ -157,7 +155,7 @@ impl Repo {
         let id = id.to_gix();
         let repo = self.local();
         let mut blob = repo.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
-        verify::check(id, Kind::Blob, &blob.data)?;
+        objects::check(id, Kind::Blob, &blob.data)?;
         Ok(blob.take_data())
     }
 
@@ -171,7 +169,7 @@ impl Repo {
         }
     }
 
-    /// What a tree has at a path. What lies in a submodule is none of it.
+    /// The entry of a tree at a path. Paths within a submodule have none.
     pub fn tree_entry(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         self.on_demand(|| self.tree_entry_here(tree, path))
     }
@@ -194,7 +192,7 @@ impl Repo {
         Ok(None)
     }
 
-    /// What a tree has in the place of a directory, or of one on the way to it, that is none itself.
+    /// The entry that is in the way of a directory in a tree: at its path or a parent, and not a directory.
     pub fn no_directory(&self, tree: TreeId, dir: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         let bytes = dir.as_bytes();
         let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -239,86 +237,71 @@ impl Repo {
         Ok(())
     }
 
-    /// The best common ancestor of two commits, none if their histories are unrelated.
-    pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
-        let repo = self.local();
-        let (one, two) = (to_gix(one), to_gix(two));
-        // The commit-graph only saves time: one that is broken is done without, as git does.
-        let graph = repo.commit_graph_if_enabled().unwrap_or_default();
-        let with = |graph: Option<&_>| repo.merge_base_with_graph(one, two, &mut repo.revision_graph(graph));
-        let base = match with(graph.as_ref()) {
-            Err(_) if graph.is_some() => with(None),
-            base => base,
-        };
-        Ok(base.doing("find the common ancestor")?.map(|base| from_gix(&base)))
+    /// Lets somebody know how far work in this repository has come that takes longer than `patience`.
+    pub fn on_progress(&self, patience: Duration, listener: impl Fn(FileProgress) + Send + Sync + 'static) {
+        let listening = ProgressListener { patience, listener: Arc::new(listener) };
+        *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
     }
 
-    /// Whether `descendant` is `ancestor` or has it in its history.
-    pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
-        // Mostly one of them lies a few commits behind the other.
-        if self.is_shortly_behind(ancestor, descendant)? {
-            return Ok(true);
+    /// Whether the repository is bare, as git sees it. What it said holds until somebody writes settings.
+    pub(super) fn is_bare_by_git(&self) -> Result<bool, Error> {
+        let common = self.common_dir();
+        let changed = |name: &str| common.join(name).metadata().and_then(|data| data.modified()).ok();
+        // Looked at before git is asked: what changes meanwhile is noticed the next time.
+        let now: ConfigTimes = ["config", "config.worktree"].map(changed);
+        let mut known = self.shared.is_bare.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, is_bare)) = known.as_ref().filter(|(settings, _)| *settings == now) {
+            return Ok(*is_bare);
         }
-        let is_behind = match self.is_shortly_behind(descendant, ancestor) {
-            Ok(false) => self.merge_base(ancestor, descendant).map(|base| base == Some(ancestor)),
-            other => other.map(|_| false),
-        };
-        match is_behind {
-            Err(error) if error.is_damage() => {
-                // What cannot be read is in no history that can be read whole.
-                self.history(descendant, (&|_| false, &|_| false))?;
-                Ok(false)
-            }
-            other => other,
+        let said = self.shared.program.run(common, ["rev-parse", "--is-bare-repository"])?.success()?;
+        let is_bare = said.trim_ascii() == b"true";
+        *known = Some((now, is_bare));
+        Ok(is_bare)
+    }
+
+    /// Whether objects may be missing that git can fetch.
+    pub fn is_partial(&self) -> bool {
+        self.shared.promisor.is_some()
+    }
+
+    /// Does something that reads objects; in a partial clone, one that is missing is fetched.
+    pub(super) fn on_demand<T>(&self, read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        match &self.shared.promisor {
+            Some(promisor) => promisor.on_demand(read),
+            None => read(),
         }
     }
 
-    /// Whether the first few steps back from `from` lead to a commit.
-    fn is_shortly_behind(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
-        let (repo, wanted) = (self.local(), to_gix(commit));
-        let mut at = Some(to_gix(from));
-        for _ in 0..SHORTLY {
-            match at {
-                Some(id) if id == wanted => return Ok(true),
-                Some(id) => {
-                    let commit = match repo.find_commit(id) {
-                        // The clone is shallow, and this is where it ends.
-                        Err(error) if error.is_not_found() && repo.is_shallow().unwrap_or_default() => {
-                            return Ok(false);
-                        }
-                        found => found.map_err(|error| Error::object("commit", &id, explain(&error)))?,
-                    };
-                    at = commit.parent_ids().next().map(gix::Id::detach);
-                }
-                None => return Ok(false),
-            }
-        }
-        Ok(false)
+    /// Fetches those of some objects that are missing, all at once.
+    pub(super) fn fetch_missing(&self, ids: impl IntoIterator<Item = gix::ObjectId>) -> Result<(), Error> {
+        self.shared.promisor.as_ref().map_or(Ok(()), |promisor| promisor.fetch_missing(ids))
+    }
+
+    /// Fetches the directories of a tree that are missing.
+    pub(super) fn fetch_trees(&self, tree: TreeId) -> Result<(), Error> {
+        self.shared.promisor.as_ref().map_or(Ok(()), |promisor| promisor.fetch_trees(tree))
+    }
+
+    /// The refs.
+    pub fn refs(&self) -> Refs<'_> {
+        Refs::new(&self.shared, self.durability)
+    }
+
+    /// The history of commits.
+    pub fn history(&self) -> CommitHistory<'_> {
+        CommitHistory::new(&self.shared)
+    }
+
+    /// Who wants to know how far long work has come.
+    pub(super) fn listening(&self) -> Option<ProgressListener> {
+        self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A writer for the objects of one or more transitions. It may be kept and used again after each flush.
+    pub fn writer(&self) -> Writer {
+        Writer::new(&self.shared, self.durability)
     }
 }
 
 /// The first git whose check of a repository takes an index without a checksum for a whole one.
 const UNHASHED_INDEX: (u32, u32) = (2, 40);
-
-/// How many commits back a look for an ancestor goes before all of both histories are compared.
-const SHORTLY: usize = 16;
-
-pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tree<'_>, Error> {
-    let id = tree.to_gix();
-    let tree = repo.find_tree(id).map_err(|error| Error::object("tree", &id, explain(&error)))?;
-    verify::check(id, Kind::Tree, &tree.data)?;
-    Ok(tree)
-}
-
-pub(super) fn head_of(repo: &gix::Repository) -> Result<Head, Error> {
-    let head = repo.head().doing("read HEAD")?;
-    let commit = head.id().ok_or(Error::NoSuchRevision { spec: "HEAD".into() })?;
-    let branch = head.referent_name().and_then(|name| name.as_bstr().strip_prefix(b"refs/heads/"));
-    let branch = branch
-        .map(|name| {
-            let text = name.as_bstr().to_string();
-            BranchName::new(text.clone()).map_err(|error| Error::RefName { name: text, detail: error.to_string() })
-        })
-        .transpose()?;
-    Ok(Head { commit: from_gix(&commit), branch })
-}

@@ -1,5 +1,5 @@
-//! The library's handles on a repository. One is used by one thread at a time and costs more to make than most of what is
-//! done with it, so those nobody uses are kept; and what was read or written a moment ago is kept for all of them.
+//! The library's handles on a repository. A handle serves one thread at a time and is expensive to make, so idle ones
+//! are kept; a cache of recent objects is shared by all.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::cache::Object as ObjectCache;
 use gix::odb::pack::cache::object::MemoryCappedHashmap;
-
-use super::open::Shared;
 
 /// Handles that are kept: as many as threads that work on a repository at once.
 const IDLE: usize = 8;
@@ -24,15 +22,15 @@ const LARGEST_FILE: usize = 4 * 1024;
 
 /// Objects that were read or written a moment ago. An object never changes, so what is kept is never out of date.
 #[derive(Clone)]
-pub(super) struct Recent(Arc<Mutex<MemoryCappedHashmap>>);
+pub(super) struct RecentObjects(Arc<Mutex<MemoryCappedHashmap>>);
 
-impl Default for Recent {
+impl Default for RecentObjects {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(MemoryCappedHashmap::new(MEMORY))))
     }
 }
 
-impl Recent {
+impl RecentObjects {
     /// Has a handle look here first.
     pub fn serve(&self, handle: &mut gix::Repository) {
         let recent = self.clone();
@@ -50,7 +48,7 @@ impl Recent {
     }
 }
 
-impl ObjectCache for Recent {
+impl ObjectCache for RecentObjects {
     fn put(&mut self, id: gix::ObjectId, kind: ObjectKind, data: &[u8]) {
         self.keep(std::iter::once((&id, kind, data)));
     }
@@ -60,26 +58,40 @@ impl ObjectCache for Recent {
     }
 }
 
-/// A handle for one thread, given back when it is dropped.
-pub(super) struct Local {
-    /// There until it is given back.
-    handle: Option<gix::Repository>,
-    shared: Arc<Shared>,
+/// The handles of one repository.
+pub(super) struct RepoPool {
+    pub handle: gix::ThreadSafeRepository,
+    /// Handles that are not in use.
+    idle: Mutex<Vec<gix::Repository>>,
+    /// Objects that were used a moment ago.
+    pub recent: RecentObjects,
 }
 
-impl Local {
-    pub fn take(shared: &Arc<Shared>) -> Self {
-        let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+impl RepoPool {
+    pub fn new(handle: gix::ThreadSafeRepository) -> Arc<Self> {
+        Arc::new(Self { handle, idle: Mutex::default(), recent: RecentObjects::default() })
+    }
+
+    /// A handle for this thread, as long as it is held.
+    pub fn take(self: &Arc<Self>) -> PooledRepo {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let handle = idle.unwrap_or_else(|| {
-            let mut handle = shared.handle.to_thread_local();
-            shared.recent.serve(&mut handle);
+            let mut handle = self.handle.to_thread_local();
+            self.recent.serve(&mut handle);
             handle
         });
-        Self { handle: Some(handle), shared: Arc::clone(shared) }
+        PooledRepo { handle: Some(handle), pool: Arc::clone(self) }
     }
 }
 
-impl Deref for Local {
+/// A handle for one thread, returned to the pool when dropped.
+pub(super) struct PooledRepo {
+    /// Present until it is returned.
+    handle: Option<gix::Repository>,
+    pool: Arc<RepoPool>,
+}
+
+impl Deref for PooledRepo {
     type Target = gix::Repository;
 
     fn deref(&self) -> &gix::Repository {
@@ -87,18 +99,18 @@ impl Deref for Local {
     }
 }
 
-impl DerefMut for Local {
+impl DerefMut for PooledRepo {
     fn deref_mut(&mut self) -> &mut gix::Repository {
         self.handle.as_mut().expect("it is given back by the drop alone")
     }
 }
 
-impl Drop for Local {
+impl Drop for PooledRepo {
     fn drop(&mut self) {
         let Some(mut handle) = self.handle.take() else { return };
-        // Objects that were never written must not be found by whoever is next.
+        // The next user must not find objects that were never written.
         handle.objects.take_object_memory();
-        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {
             idle.push(handle);
         }

@@ -1,9 +1,9 @@
-//! Whether objects are what their ids say. Whoever may write objects may write into those that are there, and neither git
-//! nor its library looks at that when it reads one. So whatever is about to reach files people work with is read from disk
-//! once more, and hashed: what lands is what was tested and approved.
+//! Verifying that objects match their ids. Whoever may write objects may overwrite existing ones, and neither git nor
+//! its library notices when it reads one. So everything that is about to reach the user's files is read from disk once
+//! more and hashed: what lands is what was tested and approved.
 //!
-//! Agents write loose objects alone, but git packs what it finds, and reads that rather than a loose copy from then on: of
-//! two copies the one that is read is looked at.
+//! Agents can only write loose objects, but git packs what it finds and reads the pack from then on. Of two copies the
+//! one git reads is verified.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,14 +20,15 @@ use gix::odb::find::Header;
 
 use super::error::{Error, IoContext as _, explain};
 use super::history;
-use super::id::{TreeId, from_gix, to_gix};
+use super::id::{TreeId, to_gix};
 use super::inflate::Inflate;
 use super::loose::loose_path;
-use super::open::Shared;
+use super::objects::{is_sound, overwritten};
 use super::pack_index::Indices;
 use super::repo::Repo;
+use super::shared::RepoShared;
 use crate::confined_fs::ConfinedDir;
-use crate::ids::{CommitId, RepoPath};
+use crate::ids::CommitId;
 
 /// What is held in memory at most, in bytes. No commit or tree has more, and files are read piece by piece where they are
 /// loose, as an agent has to leave them.
@@ -36,85 +37,83 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 /// Trees that are kept for the next comparison, in bytes: what one commit made of a directory the next begins with.
 const KEPT: usize = 512 * 1024;
 
-impl Repo {
-    /// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
-    /// have no directory, or no link to another repository, where there was one.
-    pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
-        self.on_demand(|| self.check_between_here(from, to))
-    }
+/// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
+/// have no directory, or no link to another repository, where there was one.
+pub(super) fn check_between(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool, Error> {
+    repo.on_demand(|| check_between_here(repo, from, to))
+}
 
-    fn check_between_here(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
-        let (from, to) = (to_gix(from), to_gix(to));
-        let shallow = history::shallow(&self.local())?;
-        let mut check = Check::new(self)?;
-        let sides = history::paint([(from, history::ONE), (to, history::TWO)], |id| {
-            let commit = check.commit(id)?;
-            let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
-            Ok((commit.seconds, parents))
-        })?;
-        let mut new = Vec::new();
-        for (id, _) in sides.iter().filter(|(_, side)| **side == history::TWO) {
-            new.push((check.commit(*id)?.seconds, *id));
-        }
-        // What is found is the same each time, and mostly what was made first.
-        new.sort_unstable();
-        for (_, id) in new {
-            let commit = check.commit(id)?;
-            // A shallow clone has not all of them.
-            let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
-            let parent = commit.parents.first().filter(is_there).copied();
-            let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
-            check.difference(before, commit.tree, Sides::New)?;
-        }
-        // Whatever the commits between say, this is what is written to files.
-        let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
-        check.difference(Some(before), after, Sides::New)?;
-        Ok(check.drops)
+fn check_between_here(repo: &Repo, from: CommitId, to: CommitId) -> Result<bool, Error> {
+    let (from, to) = (to_gix(from), to_gix(to));
+    let shallow = history::shallow(&repo.local())?;
+    let mut check = Check::new(repo)?;
+    let sides = history::paint([(from, history::ONE), (to, history::TWO)], |id| {
+        let commit = check.commit(id)?;
+        let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
+        Ok((commit.seconds, parents))
+    })?;
+    let mut new = Vec::new();
+    for (id, _) in sides.iter().filter(|(_, side)| **side == history::TWO) {
+        new.push((check.commit(*id)?.seconds, *id));
     }
-
-    /// Looks at all that a merge of trees reads.
-    pub(super) fn check_merge(&self, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
-        self.on_demand(|| {
-            let mut check = Check::new(self)?;
-            sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
-        })
+    // What is found is the same each time, and mostly what was made first.
+    new.sort_unstable();
+    for (_, id) in new {
+        let commit = check.commit(id)?;
+        // A shallow clone has not all of them.
+        let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
+        let parent = commit.parents.first().filter(is_there).copied();
+        let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
+        check.difference(before, commit.tree, CheckedSides::New)?;
     }
+    // Whatever the commits between say, this is what is written to files.
+    let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
+    check.difference(Some(before), after, CheckedSides::New)?;
+    Ok(check.drops)
+}
 
-    /// Looks at all that a comparison of trees reads.
-    pub(super) fn check_difference(&self, old: TreeId, new: TreeId) -> Result<(), Error> {
-        self.on_demand(|| Check::new(self)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both))
-    }
+/// Looks at all that a merge of trees reads.
+pub(super) fn check_merge(repo: &Repo, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
+    repo.on_demand(|| {
+        let mut check = Check::new(repo)?;
+        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), CheckedSides::Both))
+    })
+}
 
-    /// What is behind an object that cannot be read, if somebody has overwritten it.
-    pub(crate) fn blame(&self, error: Error) -> Error {
-        let Error::Object { kind, id, .. } = &error else { return error };
-        let kind = match *kind {
-            "commit" => Kind::Commit,
-            "tree" => Kind::Tree,
-            _ => Kind::Blob,
-        };
-        match Check::new(self).and_then(|mut check| check.content(to_gix(*id), kind, None)) {
-            Err(found @ Error::Overwritten { .. }) => found,
-            _ => error,
-        }
+/// Looks at all that a comparison of trees reads.
+pub(super) fn check_difference(repo: &Repo, old: TreeId, new: TreeId) -> Result<(), Error> {
+    repo.on_demand(|| Check::new(repo)?.difference(Some(old.to_gix()), new.to_gix(), CheckedSides::Both))
+}
+
+/// What is behind an object that cannot be read, if somebody has overwritten it.
+pub(crate) fn diagnose_corruption(repo: &Repo, error: Error) -> Error {
+    let Error::Object { kind, id, .. } = &error else { return error };
+    let kind = match *kind {
+        "commit" => Kind::Commit,
+        "tree" => Kind::Tree,
+        _ => Kind::Blob,
+    };
+    match Check::new(repo).and_then(|mut check| check.content(to_gix(*id), kind, None)) {
+        Err(found @ Error::Overwritten { .. }) => found,
+        _ => error,
     }
 }
 
 /// Which files of a difference are looked at.
 #[derive(Clone, Copy, PartialEq)]
-enum Sides {
+enum CheckedSides {
     New,
     Both,
 }
 
 struct Check {
-    shared: Arc<Shared>,
+    shared: Arc<RepoShared>,
     /// A handle without the memory others share, because what is on disk counts; made for the first object that is not
     /// loose.
     library: OnceCell<gix::Repository>,
     objects: ConfinedDir,
     packs: Arc<Indices>,
-    commits: BTreeMap<ObjectId, Rc<Commit>>,
+    commits: BTreeMap<ObjectId, Rc<CheckedCommit>>,
     /// Trees, as far as there is room, and how much they take.
     trees: BTreeMap<ObjectId, Rc<Vec<u8>>>,
     kept: usize,
@@ -127,14 +126,14 @@ struct Check {
 }
 
 /// What is known of a commit that was looked at.
-struct Commit {
+struct CheckedCommit {
     seconds: i64,
     tree: ObjectId,
     parents: Vec<ObjectId>,
 }
 
 /// Where an object is.
-enum Place {
+enum ObjectLocation {
     /// Among the repository's own, by itself.
     Loose(File),
     /// In a pack, or in another repository: with what it says of its size, before it is held in memory.
@@ -143,11 +142,11 @@ enum Place {
 
 impl Check {
     fn new(repo: &Repo) -> Result<Self, Error> {
-        let store = &repo.shared.handle.objects;
+        let store = &repo.shared.pool.handle.objects;
         let root = store.path();
         Ok(Self {
             objects: ConfinedDir::at(root).at("open", root)?,
-            packs: repo.shared.packs.look(store)?,
+            packs: repo.shared.packs.refresh(store)?,
             shared: Arc::clone(&repo.shared),
             library: OnceCell::new(),
             commits: BTreeMap::new(),
@@ -160,11 +159,11 @@ impl Check {
     }
 
     fn library(&self) -> &gix::Repository {
-        self.library.get_or_init(|| self.shared.handle.to_thread_local())
+        self.library.get_or_init(|| self.shared.pool.handle.to_thread_local())
     }
 
     /// What a commit says, read once.
-    fn commit(&mut self, id: ObjectId) -> Result<Rc<Commit>, Error> {
+    fn commit(&mut self, id: ObjectId) -> Result<Rc<CheckedCommit>, Error> {
         if let Some(commit) = self.commits.get(&id) {
             return Ok(Rc::clone(commit));
         }
@@ -172,13 +171,13 @@ impl Check {
         let commit = gix::objs::CommitRef::from_bytes(&bytes, id.kind());
         let commit = commit.map_err(|error| Error::object("commit", &id, explain(&error)))?;
         let (seconds, tree, parents) = (history::time(&commit), commit.tree(), commit.parents().collect());
-        let commit = Rc::new(Commit { seconds, tree, parents });
+        let commit = Rc::new(CheckedCommit { seconds, tree, parents });
         self.commits.insert(id, Rc::clone(&commit));
         Ok(commit)
     }
 
     /// Looks at all that sets a tree apart from the one before it.
-    fn difference(&mut self, before: Option<ObjectId>, after: ObjectId, sides: Sides) -> Result<(), Error> {
+    fn difference(&mut self, before: Option<ObjectId>, after: ObjectId, sides: CheckedSides) -> Result<(), Error> {
         let mut open = vec![(before, after, BString::default())];
         while let Some((before, after, place)) = open.pop() {
             if before == Some(after) || !self.compared.insert((before, after)) {
@@ -208,7 +207,7 @@ impl Check {
                 let was = was.filter(|was| was.mode.is_blob_or_symlink()).map(|was| was.oid.to_owned());
                 if entry.mode.is_blob_or_symlink() && was != Some(id) {
                     self.file(id, &path)?;
-                    was.filter(|_| sides == Sides::Both).map(|was| self.file(was, &path)).transpose()?;
+                    was.filter(|_| sides == CheckedSides::Both).map(|was| self.file(was, &path)).transpose()?;
                 }
             }
             self.drops |= old.any(|gone| holds_more(&gone));
@@ -233,9 +232,9 @@ impl Check {
             return Ok(());
         }
         let file = match self.find(id, Kind::Blob, Some(path))? {
-            Place::Loose(file) => file,
-            Place::Elsewhere(size) if size > LARGEST => return Ok(()),
-            Place::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
+            ObjectLocation::Loose(file) => file,
+            ObjectLocation::Elsewhere(size) if size > LARGEST => return Ok(()),
+            ObjectLocation::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
         };
         self.inflate(file, id, (Kind::Blob, u64::MAX), Some(path), |_| {})
     }
@@ -243,9 +242,9 @@ impl Check {
     /// What everybody gets who reads an object, which is what its id says.
     fn content(&mut self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
         match self.find(id, kind, place)? {
-            Place::Elsewhere(size) if size > LARGEST => Err(overwritten(id, kind, place)),
-            Place::Elsewhere(_) => self.read(id, kind, place),
-            Place::Loose(file) => {
+            ObjectLocation::Elsewhere(size) if size > LARGEST => Err(overwritten(id, kind, place)),
+            ObjectLocation::Elsewhere(_) => self.read(id, kind, place),
+            ObjectLocation::Loose(file) => {
                 let mut content = Vec::new();
                 self.inflate(file, id, (kind, LARGEST), place, |piece| content.extend_from_slice(piece))?;
                 Ok(content)
@@ -254,17 +253,17 @@ impl Check {
     }
 
     /// Finds an object: of a copy in a pack and a loose one, that in the pack.
-    fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Place, Error> {
+    fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<ObjectLocation, Error> {
         if self.packs.have(&id)
             && let Some(size) = self.packed_size(id)
         {
-            return Ok(Place::Elsewhere(size));
+            return Ok(ObjectLocation::Elsewhere(size));
         }
         if let Some(file) = self.loose(id)? {
-            return Ok(Place::Loose(file));
+            return Ok(ObjectLocation::Loose(file));
         }
         let header = self.library().find_header(id).map_err(|error| missing(id, kind, place, &error))?;
-        Ok(Place::Elsewhere(header.size()))
+        Ok(ObjectLocation::Elsewhere(header.size()))
     }
 
     /// What a pack says of the size of an object, none if the library finds no pack that it can read it from.
@@ -314,7 +313,7 @@ impl Check {
     }
 
     fn root(&self) -> &Path {
-        self.shared.handle.objects.path()
+        self.shared.pool.handle.objects.path()
     }
 }
 
@@ -329,16 +328,6 @@ fn holds_more(entry: &EntryRef<'_>) -> bool {
     entry.mode.is_tree() || entry.mode.is_commit()
 }
 
-/// Refuses content that was read for an object and is not what its id says. pleach goes by its records: nobody may put
-/// words into them.
-pub(super) fn check(id: ObjectId, kind: Kind, content: &[u8]) -> Result<(), Error> {
-    if is_sound(id, kind, content) { Ok(()) } else { Err(overwritten(id, kind, None)) }
-}
-
-fn is_sound(id: ObjectId, kind: Kind, content: &[u8]) -> bool {
-    gix::objs::compute_hash(id.kind(), kind, content).is_ok_and(|hash| hash == id)
-}
-
 /// An object that is nowhere, or that git's library cannot read where it is.
 fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error) -> Error {
     let name = match kind {
@@ -350,15 +339,4 @@ fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error
         true => overwritten(id, kind, place),
         false => Error::object(name, &id, explain(error)),
     }
-}
-
-fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
-    let place = match (kind, path) {
-        (Kind::Blob, Some(path)) => format!("the file `{}`", RepoPath::new(path.to_vec())),
-        (Kind::Tree, Some(path)) if !path.is_empty() => format!("the directory `{}`", RepoPath::new(path.to_vec())),
-        (Kind::Tree, _) => "the list of files".to_owned(),
-        (Kind::Blob, None) => "a file".to_owned(),
-        _ => "a commit".to_owned(),
-    };
-    Error::Overwritten { id: from_gix(&id), place }
 }

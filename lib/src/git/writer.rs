@@ -1,5 +1,5 @@
-//! Objects on their way into the repository. They are kept in memory until [`Writer::flush`], so that a transition
-//! that is given up leaves nothing behind, and so that what is written is known and can be made durable.
+//! Writing objects. They stay in memory until [`Writer::flush`], so that an abandoned transition leaves nothing behind,
+//! and everything written is known and can be made durable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use gix::bstr::{BStr, ByteSlice as _};
 use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
+use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{BlobId, TreeId, from_gix, to_gix};
+use super::loose;
 use super::object::{EntryKind, Person};
-use super::open::{Durability, Shared};
-use super::repo::{Repo, find_tree};
-use super::repo_pool::Local;
-use super::{loose, verify};
+use super::objects::{self, find_tree};
+use super::repo_pool::PooledRepo;
+use super::shared::RepoShared;
 use crate::ids::{CommitId, RepoPath};
 
 /// A commit to be made. The same values give the same id.
@@ -45,8 +46,8 @@ pub enum TreeEdit {
 
 /// Collects the objects of one transition; nothing is on disk before [`Writer::flush`].
 pub struct Writer {
-    handle: Local,
-    shared: Arc<Shared>,
+    handle: PooledRepo,
+    shared: Arc<RepoShared>,
     durability: Durability,
 }
 
@@ -56,16 +57,13 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Repo {
-    /// A writer for the objects of one or more transitions. It may be kept and used again after each flush.
-    pub fn writer(&self) -> Writer {
-        let mut handle = self.local();
-        handle.objects.enable_object_memory();
-        Writer { handle, shared: Arc::clone(&self.shared), durability: self.durability }
-    }
-}
-
 impl Writer {
+    pub(super) fn new(shared: &Arc<RepoShared>, durability: Durability) -> Self {
+        let mut handle = shared.pool.take();
+        handle.objects.enable_object_memory();
+        Self { handle, shared: Arc::clone(shared), durability }
+    }
+
     /// A file's content.
     pub fn blob(&mut self, bytes: &[u8]) -> Result<BlobId, Error> {
         let id = self.handle.objects.write_buf(ObjectKind::Blob, bytes).doing("hash a blob")?;
@@ -122,7 +120,7 @@ impl Writer {
     pub fn commit_again(&mut self, original: CommitId, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {
         let id = to_gix(original);
         let found = self.handle.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
-        verify::check(id, ObjectKind::Commit, &found.data)?;
+        objects::check(id, ObjectKind::Commit, &found.data)?;
         let bytes = transplant(&found.data, tree, parents);
         let copy = self.handle.objects.write_buf(ObjectKind::Commit, &bytes).doing("build a commit")?;
         Ok(from_gix(&copy))
@@ -141,19 +139,19 @@ impl Writer {
         let Some(storage) = self.handle.objects.reset_object_memory() else { return Ok(()) };
         let written = self.write_all(&storage);
         if written.is_err() {
-            // Whoever mends the cause may flush again.
+            // The caller may fix the cause and flush again.
             self.handle.objects.set_object_memory(storage);
         }
         written
     }
 
     fn write_all(&self, storage: &gix::odb::memory::Storage) -> Result<(), Error> {
-        let mut objects: Vec<loose::Object<'_>> =
+        let mut objects: Vec<loose::NewObject<'_>> =
             storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
         objects.sort_unstable_by_key(|(id, ..)| *id);
-        let new = loose::write(&self.shared.handle.objects, &self.shared.packs, &objects, self.durability)?;
+        let new = loose::write(&self.shared.pool.handle.objects, &self.shared.packs, &objects, self.durability)?;
         self.shared.unpacked.add(objects.iter().filter(|(id, ..)| new.contains(*id)).copied());
-        self.shared.recent.keep(objects.into_iter());
+        self.shared.pool.recent.keep(objects.into_iter());
         Ok(())
     }
 }

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::{Exit, SpawnError, Stdin, env};
+use super::env;
+use super::error::SpawnError;
+use super::exit::Exit;
+use super::stdio::Stdin;
 use crate::config::Environment;
 
 /// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless it is given one, without

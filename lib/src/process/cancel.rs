@@ -5,45 +5,45 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// How urgent the wish to end is. It only grows.
+/// How urgent the request to end is. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum CancelLevel {
     Running,
     Stop,
     Kill,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Wish {
-    level: Level,
-    called_off: bool,
+struct CancelRequest {
+    level: CancelLevel,
+    cancelled: bool,
 }
 
 /// Asks everything that holds the matching [`Cancel`] to end.
 #[derive(Debug, Clone)]
-pub struct Canceller(watch::Sender<Wish>);
+pub struct Canceller(watch::Sender<CancelRequest>);
 
 impl Canceller {
     /// Asks to begin nothing new and finish what is being written; running commands go on.
     pub fn stop(&self) {
-        self.raise(Level::Stop);
+        self.raise(CancelLevel::Stop);
     }
 
     /// Asks for the same, and not to go on later either.
     pub fn cancel(&self) {
-        self.0.send_modify(|wish| wish.called_off = true);
+        self.0.send_modify(|request| request.cancelled = true);
         self.stop();
     }
 
     /// Asks to end running commands as well.
     pub fn kill(&self) {
-        self.raise(Level::Kill);
+        self.raise(CancelLevel::Kill);
     }
 
-    fn raise(&self, to: Level) {
-        self.0.send_if_modified(|wish| {
-            let higher = to > wish.level;
-            wish.level = to.max(wish.level);
+    fn raise(&self, to: CancelLevel) {
+        self.0.send_if_modified(|request| {
+            let higher = to > request.level;
+            request.level = to.max(request.level);
             higher
         });
     }
@@ -52,7 +52,7 @@ impl Canceller {
 /// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
 #[derive(Debug, Clone)]
 pub struct Cancel {
-    own: watch::Receiver<Wish>,
+    own: watch::Receiver<CancelRequest>,
     /// What it is a part of, and ends with.
     above: Option<Arc<Cancel>>,
 }
@@ -69,49 +69,49 @@ impl Cancel {
     }
 
     fn within(above: Option<Arc<Self>>) -> (Canceller, Self) {
-        let (sender, own) = watch::channel(Wish { level: Level::Running, called_off: false });
+        let (sender, own) = watch::channel(CancelRequest { level: CancelLevel::Running, cancelled: false });
         (Canceller(sender), Self { own, above })
     }
 
-    /// One that nobody ever raises.
+    /// One that is never raised.
     pub fn never() -> Self {
         Self::new().1
     }
 
     /// Whether a stop, or more, was asked for.
     pub fn is_stopped(&self) -> bool {
-        self.is(|wish| wish.level >= Level::Stop)
+        self.is(|request| request.level >= CancelLevel::Stop)
     }
 
     /// Whether a kill was asked for.
     pub fn is_killed(&self) -> bool {
-        self.is(|wish| wish.level >= Level::Kill)
+        self.is(|request| request.level >= CancelLevel::Kill)
     }
 
     /// Whether what is stopped is not to be taken up again.
     pub fn is_cancelled(&self) -> bool {
-        self.is(|wish| wish.called_off)
+        self.is(|request| request.cancelled)
     }
 
-    fn is(&self, asked: fn(&Wish) -> bool) -> bool {
+    fn is(&self, asked: fn(&CancelRequest) -> bool) -> bool {
         asked(&self.own.borrow()) || self.above.as_ref().is_some_and(|above| above.is(asked))
     }
 
     /// Waits until a stop, or more, is asked for.
     pub async fn stopped(&self) {
-        self.reached(Level::Stop).await;
+        self.reached(CancelLevel::Stop).await;
     }
 
     /// Waits until a kill is asked for.
     pub async fn killed(&self) {
-        self.reached(Level::Kill).await;
+        self.reached(CancelLevel::Kill).await;
     }
 
-    fn reached(&self, wanted: Level) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn reached(&self, wanted: CancelLevel) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let mut own = self.own.clone();
             let own = async move {
-                if own.wait_for(|wish| wish.level >= wanted).await.is_err() {
+                if own.wait_for(|request| request.level >= wanted).await.is_err() {
                     // Nobody is left who could ask.
                     std::future::pending::<()>().await;
                 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cancelled_is_stopped_and_not_killed() {
+    async fn a_cancel_stops_and_does_not_kill() {
         let (canceller, cancel) = Cancel::new();
         canceller.stop();
         canceller.cancel();

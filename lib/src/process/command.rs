@@ -1,4 +1,4 @@
-//! What to run, within which limits, and what became of it.
+//! A command to run, its limits, and its output.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::exit::Exit;
+use super::stdio::Stdin;
 use super::{Capture, Sandbox};
 
 /// A command for [`Spawner::run`](super::Spawner::run).
 #[derive(Debug, Clone)]
-pub struct Command {
+pub struct CommandSpec {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
     /// The directory to run in.
@@ -21,7 +23,7 @@ pub struct Command {
     /// What the command reads.
     pub stdin: Stdin,
     /// How long and how much.
-    pub limits: Limits,
+    pub limits: CommandLimits,
     /// Locked files that stay locked until everything the command started is gone, even when this process is killed.
     /// Give one back by dropping it: unlocking it by hand would unlock it for the supervisor too.
     pub locks: Vec<Arc<File>>,
@@ -54,7 +56,7 @@ impl fmt::Debug for Signs {
     }
 }
 
-impl Command {
+impl CommandSpec {
     /// A program with arguments, no input and the default limits.
     pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, cwd: impl Into<PathBuf>) -> Self {
         Self {
@@ -62,7 +64,7 @@ impl Command {
             cwd: cwd.into(),
             env: Vec::new(),
             stdin: Stdin::Null,
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
             locks: Vec::new(),
             sandbox: None,
             signs: None,
@@ -84,19 +86,9 @@ fn shell() -> &'static str {
     })
 }
 
-/// What a command reads from its standard input.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Stdin {
-    /// Nothing.
-    #[default]
-    Null,
-    /// These bytes, then the end. A command that does not read them all is fine.
-    Bytes(Vec<u8>),
-}
-
 /// The limits of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct CommandLimits {
     /// How long it may run.
     pub wall: Option<Duration>,
     /// How long it may go without output, or another sign of life where somebody knows some.
@@ -107,79 +99,10 @@ pub struct Limits {
     pub output: usize,
 }
 
-impl Default for Limits {
+impl Default for CommandLimits {
     fn default() -> Self {
         Self { wall: None, idle: None, grace: Duration::from_secs(2), output: 1 << 20 }
     }
-}
-
-/// Which output stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this code.
-    Code(i32),
-    /// By this signal, which did not come from a limit or a cancel.
-    Signal(i32),
-    /// It was killed for taking too long.
-    TimedOut(Timeout),
-    /// It was killed on request.
-    Cancelled,
-}
-
-impl Exit {
-    /// Whether it ended by itself with code 0.
-    pub fn success(self) -> bool {
-        self == Self::Code(0)
-    }
-
-    /// The exit code, if it ended by itself.
-    pub fn code(self) -> Option<i32> {
-        match self {
-            Self::Code(code) => Some(code),
-            _ => None,
-        }
-    }
-}
-
-impl Exit {
-    /// How it ended, behind a subject: `ended with exit 1`, `timed out after 5s`.
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Code(_) | Self::Signal(_) => format!("ended with {self}"),
-            Self::TimedOut(_) => self.to_string(),
-            Self::Cancelled => format!("was {self}"),
-        }
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exit {code}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::TimedOut(Timeout::Wall(limit)) => write!(f, "timed out after {limit:?}"),
-            Self::TimedOut(Timeout::Idle(limit)) => write!(f, "timed out after {limit:?} without a sign of life"),
-            Self::Cancelled => f.write_str("cancelled"),
-        }
-    }
-}
-
-/// Which limit a command ran into, and how long that limit was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timeout {
-    /// It ran too long.
-    Wall(Duration),
-    /// It was silent too long.
-    Idle(Duration),
 }
 
 /// What became of a command.
@@ -193,25 +116,4 @@ pub struct Output {
     pub stderr: Capture,
     /// How long it took, with the ending of what it left behind.
     pub duration: Duration,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exits_read_as_people_say_them() {
-        let five = Duration::from_secs(5);
-        let texts = [
-            (Exit::Code(0), "exit 0"),
-            (Exit::Signal(9), "signal 9"),
-            (Exit::TimedOut(Timeout::Wall(five)), "timed out after 5s"),
-            (Exit::TimedOut(Timeout::Idle(five)), "timed out after 5s without a sign of life"),
-            (Exit::Cancelled, "cancelled"),
-        ];
-        for (exit, text) in texts {
-            assert_eq!(exit.to_string(), text);
-        }
-        assert!(Exit::Code(0).success() && !Exit::Code(1).success() && !Exit::Cancelled.success());
-    }
 }

@@ -1,4 +1,4 @@
-//! The supervisor: a process between pleach and a command that lives as long as anything the command started.
+//! The supervisor: a process between pleach and a command that lives until everything the command started has ended.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::sandbox::{self, NotStarted};
 use super::tree;
-use super::wire::{self, Descriptors, Report, Request, Status};
+use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
 
 /// How long what a command leaves behind may finish by itself: the `tee` of a pipeline still has to write its last lines
 /// after the shell that started it has ended.
@@ -43,7 +43,7 @@ pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(e) => {
-            // There is nobody else to tell; the spawner shows it.
+            // The spawner shows it.
             let _ = writeln!(io::stderr(), "the supervisor is started by pleach itself and cannot go on: {e}");
             ExitCode::from(BROKEN)
         }
@@ -59,19 +59,19 @@ fn supervise() -> io::Result<ExitCode> {
     let _ = rustix::process::setsid();
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (request, descriptors) = match wire::receive(&mut socket) {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ExitCode::SUCCESS), // nobody wants it any more
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ExitCode::SUCCESS), // the spawner is gone
         received => received?,
     };
     become_guard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(run(request, descriptors, socket.try_clone()?))?;
-    // When nobody listens any more, nobody needs to know.
+    // Without a listener the result is not needed.
     let _ = report.send(&mut socket);
     Ok(match report {
-        Report::NotStarted(_) | Report::Unkillable => ExitCode::from(BROKEN),
-        Report::Ended(status) | Report::Killed(status) => ExitCode::from(match status {
-            Status::Code(code) => code as u8,
-            Status::Signal(number) => 128 + number as u8,
+        SupervisorReport::NotStarted(_) | SupervisorReport::Unkillable => ExitCode::from(BROKEN),
+        SupervisorReport::Ended(status) | SupervisorReport::Killed(status) => ExitCode::from(match status {
+            CommandEnd::Code(code) => code as u8,
+            CommandEnd::Signal(number) => 128 + number as u8,
         }),
     })
 }
@@ -91,17 +91,21 @@ fn become_guard() -> io::Result<()> {
 }
 
 /// Runs the command and returns when nothing of it is left, or nothing that could be killed. `descriptors.locks` are held until then.
-async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixStream) -> io::Result<Report> {
+async fn run(
+    request: SpawnRequest,
+    descriptors: Descriptors<OwnedFd>,
+    socket: UnixStream,
+) -> io::Result<SupervisorReport> {
     let Descriptors { stdin, locks } = descriptors;
-    let mut wishes = Wishes::listen(socket)?;
-    let mut deaths = Deaths::listen()?;
+    let mut wishes = EndRequests::listen(socket)?;
+    let mut deaths = ChildExits::listen()?;
     let main = match start(&request, stdin) {
         Ok(pid) => pid,
-        Err(NotStarted::Program(e)) => return Ok(Report::NotStarted(e.raw_os_error().unwrap_or_default())),
+        Err(NotStarted::Program(e)) => return Ok(SupervisorReport::NotStarted(e.raw_os_error().unwrap_or_default())),
         Err(NotStarted::Unbound(e)) => return Err(io::Error::other(format!("the sandbox cannot be set up: {e}"))),
     };
     deaths.begin();
-    let mut family = Family { main, status: None, gone: false };
+    let mut family = ProcessTree { main, status: None, gone: false };
     let by_itself = loop {
         family.reap();
         if family.status.is_some() {
@@ -120,14 +124,14 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
     family.kill(&mut deaths).await;
     drop(locks);
     Ok(match family.status {
-        Some(status) if family.gone && by_itself => Report::Ended(status),
-        Some(status) if family.gone => Report::Killed(status),
-        _ => Report::Unkillable,
+        Some(status) if family.gone && by_itself => SupervisorReport::Ended(status),
+        Some(status) if family.gone => SupervisorReport::Killed(status),
+        _ => SupervisorReport::Unkillable,
     })
 }
 
 /// Starts the command, in its bounds if it has any. Only it is bound: the supervisor must reach everything below it.
-fn start(request: &Request, stdin: Option<OwnedFd>) -> Result<Pid, NotStarted> {
+fn start(request: &SpawnRequest, stdin: Option<OwnedFd>) -> Result<Pid, NotStarted> {
     let prepare = |argv: &[OsString]| prepare(argv, stdin);
     let child = match &request.sandbox {
         None => prepare(&request.argv).and_then(|mut command| command.spawn()).map_err(NotStarted::Program),
@@ -146,13 +150,13 @@ fn prepare(argv: &[OsString], stdin: Option<OwnedFd>) -> io::Result<std::process
     Ok(command)
 }
 
-/// The ways to be told to end: the spawner closes its side, or dies; somebody sends a signal.
-struct Wishes {
+/// Requests to end: the spawner closes its side, or dies; somebody sends a signal.
+struct EndRequests {
     lifeline: oneshot::Receiver<()>,
     signals: [Incoming; 4],
 }
 
-impl Wishes {
+impl EndRequests {
     fn listen(mut socket: UnixStream) -> io::Result<Self> {
         let (told, lifeline) = oneshot::channel();
         std::thread::Builder::new().name("lifeline".into()).spawn(move || {
@@ -178,12 +182,12 @@ impl Wishes {
 
 /// Tells when something below has died. A thread waits for that: whoever started pleach may have blocked the signal that
 /// would tell it. It only looks, so that the dead keep their numbers until they are reaped.
-struct Deaths {
+struct ChildExits {
     begin: Option<oneshot::Sender<()>>,
     died: mpsc::Receiver<()>,
 }
 
-impl Deaths {
+impl ChildExits {
     fn listen() -> io::Result<Self> {
         // Whose end is ignored, as pleach may have been started to, nobody can wait for; listened to, it is not.
         drop(signal(SignalKind::child())?);
@@ -215,15 +219,15 @@ impl Deaths {
 }
 
 /// The command and everything it started.
-struct Family {
+struct ProcessTree {
     main: Pid,
     /// How the command itself ended.
-    status: Option<Status>,
+    status: Option<CommandEnd>,
     /// Nothing is left.
     gone: bool,
 }
 
-impl Family {
+impl ProcessTree {
     /// Collects the dead. As everything below ends up as a child of the supervisor, having no child means nothing is left.
     fn reap(&mut self) {
         loop {
@@ -240,7 +244,7 @@ impl Family {
     }
 
     /// Waits until nothing is left, at most so long.
-    async fn wait(&mut self, limit: Duration, deaths: &mut Deaths) {
+    async fn wait(&mut self, limit: Duration, deaths: &mut ChildExits) {
         let deadline = Instant::now() + limit;
         loop {
             self.reap();
@@ -252,7 +256,7 @@ impl Family {
 
     /// Asks everything to end and gives it time for that. What was forked in the instant of asking is asked later, but
     /// nothing is asked twice: to many programs a second TERM means to drop everything.
-    async fn terminate(&mut self, grace: Duration, deaths: &mut Deaths) {
+    async fn terminate(&mut self, grace: Duration, deaths: &mut ChildExits) {
         let deadline = Instant::now() + grace;
         let mut asked = BTreeSet::new();
         while !self.gone && Instant::now() < deadline {
@@ -265,7 +269,7 @@ impl Family {
     /// Kills until nothing is left, round after round, as processes may fork faster than the table can be read. Only
     /// when a round finds the same ones as the one before is there reason to be patient, and in the end to give up: they
     /// hang in the system, or belong to another user.
-    async fn kill(&mut self, deaths: &mut Deaths) {
+    async fn kill(&mut self, deaths: &mut ChildExits) {
         let (shortest, longest) = KILL_ROUND;
         let (mut round, mut before, mut news) = (shortest, BTreeSet::new(), Instant::now());
         while !self.gone && news.elapsed() < GIVE_UP {
@@ -294,7 +298,7 @@ impl Family {
     }
 }
 
-fn status_of(status: WaitStatus) -> Option<Status> {
-    let signal = || status.terminating_signal().map(Status::Signal);
-    status.exit_status().map(Status::Code).or_else(signal)
+fn status_of(status: WaitStatus) -> Option<CommandEnd> {
+    let signal = || status.terminating_signal().map(CommandEnd::Signal);
+    status.exit_status().map(CommandEnd::Code).or_else(signal)
 }

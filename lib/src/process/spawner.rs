@@ -19,8 +19,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::capture::Keeper;
-use super::wire::{self, Descriptors, Report, Request, Status};
-use super::{Cancel, Command, Exit, Limits, Output, SpawnError, Stdin, Stream, Timeout, env, tree};
+use super::sandbox::to_words;
+use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
+use super::{Cancel, CommandLimits, CommandSpec, Exit, Output, OutputStream, SpawnError, Stdin, Timeout, env, tree};
 use crate::config::Environment;
 
 /// How often the clock is looked at, at least, while a command runs that has a limit.
@@ -64,9 +65,9 @@ impl Spawner {
     /// It needs a tokio runtime with io and time.
     pub async fn run(
         &self,
-        command: Command,
+        command: CommandSpec,
         cancel: &Cancel,
-        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+        on_output: &mut (dyn FnMut(OutputStream, &[u8]) + Send),
     ) -> Result<Output, SpawnError> {
         self.follow(command, None, cancel, on_output).await
     }
@@ -75,20 +76,20 @@ impl Spawner {
     /// end of the channel.
     pub async fn talk(
         &self,
-        command: Command,
+        command: CommandSpec,
         input: UnboundedReceiver<Vec<u8>>,
         cancel: &Cancel,
-        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+        on_output: &mut (dyn FnMut(OutputStream, &[u8]) + Send),
     ) -> Result<Output, SpawnError> {
         self.follow(command, Some(input), cancel, on_output).await
     }
 
     async fn follow(
         &self,
-        command: Command,
+        command: CommandSpec,
         input: Option<UnboundedReceiver<Vec<u8>>>,
         cancel: &Cancel,
-        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+        on_output: &mut (dyn FnMut(OutputStream, &[u8]) + Send),
     ) -> Result<Output, SpawnError> {
         let program = command.argv.first().cloned().ok_or(SpawnError::Empty)?;
         let begun = Instant::now();
@@ -139,7 +140,7 @@ impl Spawner {
             }
         };
 
-        let report = Report::receive(&mut socket).map_err(|e| self.broken(&program, e.to_string()))?;
+        let report = SupervisorReport::receive(&mut socket).map_err(|e| self.broken(&program, e.to_string()))?;
         if let (None, Some(supervisor)) = (report, supervisor) {
             end_strays(supervisor, mark.as_bytes()).await;
         }
@@ -147,12 +148,12 @@ impl Spawner {
         let [stdout, stderr] = streams.keepers.map(Keeper::finish);
         let killed = watchdog.killed.map(|(exit, _)| exit);
         let exit = match report {
-            Some(Report::NotStarted(errno)) => {
+            Some(SupervisorReport::NotStarted(errno)) => {
                 return Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) });
             }
-            Some(Report::Unkillable) => return Err(SpawnError::Unkillable { program }),
-            Some(Report::Ended(status)) => exit_of(status),
-            Some(Report::Killed(status)) => killed.unwrap_or(exit_of(status)),
+            Some(SupervisorReport::Unkillable) => return Err(SpawnError::Unkillable { program }),
+            Some(SupervisorReport::Ended(status)) => exit_of(status),
+            Some(SupervisorReport::Killed(status)) => killed.unwrap_or(exit_of(status)),
             None => match without_report(status, killed) {
                 Some(exit) => exit,
                 None => return Err(self.broken(&program, format!("{status}; {}", stderr.to_text().trim()))),
@@ -162,14 +163,14 @@ impl Spawner {
     }
 
     /// Starts the supervisor and tells it what to run, with an open input when it `talks`.
-    fn launch(&self, command: &Command, program: &OsString, talks: bool) -> Result<Supervised, SpawnError> {
+    fn launch(&self, command: &CommandSpec, program: &OsString, talks: bool) -> Result<Supervised, SpawnError> {
         let not_a_directory =
             |source| SpawnError::Directory { program: program.clone(), cwd: command.cwd.clone(), source };
         let there = std::fs::metadata(&command.cwd).map_err(not_a_directory)?;
         if !there.is_dir() {
             return Err(not_a_directory(io::ErrorKind::NotADirectory.into()));
         }
-        let bounds = command.sandbox.iter().flat_map(|sandbox| sandbox.to_words());
+        let bounds = command.sandbox.iter().flat_map(|sandbox| to_words(sandbox));
         if !command.argv.iter().cloned().chain(bounds).all(|word| wire::is_passable(&word)) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument or a path holds a NUL byte");
             return Err(SpawnError::Program { program: program.clone(), source });
@@ -178,7 +179,7 @@ impl Spawner {
     }
 
     #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
-    fn start(&self, command: &Command, talks: bool) -> io::Result<Supervised> {
+    fn start(&self, command: &CommandSpec, talks: bool) -> io::Result<Supervised> {
         let (shim, shim_args) = self.shim.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (ours, theirs) = UnixStream::pair()?;
         let (stdin_reader, stdin) = match &command.stdin {
@@ -189,7 +190,7 @@ impl Spawner {
             }
         };
         let (argv, sandbox) = (command.argv.clone(), command.sandbox.clone());
-        let body = Request { argv, grace: command.limits.grace, sandbox }.to_bytes();
+        let body = SpawnRequest { argv, grace: command.limits.grace, sandbox }.to_bytes();
         let descriptors = Descriptors {
             stdin: stdin_reader.as_ref().map(AsFd::as_fd),
             locks: command.locks.iter().map(|lock| lock.as_fd()).collect(),
@@ -258,7 +259,7 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedRe
 /// When a command is to end, and whether it was told to. Time this process was stopped for does not count: nobody has read
 /// meanwhile what the command writes, so that it may have waited as well.
 struct Watchdog<'a> {
-    limits: &'a Limits,
+    limits: &'a CommandLimits,
     begun: Instant,
     last_sign: Instant,
     /// When the clock was looked at last.
@@ -290,7 +291,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Looks at the clock, and gives back the time for which nobody has.
+    /// Looks at the clock, and discounts the time it was not looked at.
     fn look(&mut self) {
         let now = Instant::now();
         let since = now.saturating_duration_since(self.looked);
@@ -326,11 +327,11 @@ struct Streams<'a> {
     stderr: Option<ChildStderr>,
     buffers: [Vec<u8>; 2],
     keepers: [Keeper; 2],
-    on_output: &'a mut (dyn FnMut(Stream, &[u8]) + Send),
+    on_output: &'a mut (dyn FnMut(OutputStream, &[u8]) + Send),
 }
 
 impl<'a> Streams<'a> {
-    fn of(child: &mut Child, limit: usize, on_output: &'a mut (dyn FnMut(Stream, &[u8]) + Send)) -> Self {
+    fn of(child: &mut Child, limit: usize, on_output: &'a mut (dyn FnMut(OutputStream, &[u8]) + Send)) -> Self {
         Self {
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
@@ -348,15 +349,15 @@ impl<'a> Streams<'a> {
     async fn next(&mut self) -> Result<(), (&'static str, io::Error)> {
         let [out, err] = &mut self.buffers;
         let (stream, read) = tokio::select! {
-            read = read(&mut self.stdout, out) => (Stream::Stdout, read),
-            read = read(&mut self.stderr, err) => (Stream::Stderr, read),
+            read = read(&mut self.stdout, out) => (OutputStream::Stdout, read),
+            read = read(&mut self.stderr, err) => (OutputStream::Stderr, read),
         };
         let index = stream as usize;
         match (stream, read) {
-            (Stream::Stdout, Ok(0)) => self.stdout = None,
-            (Stream::Stderr, Ok(0)) => self.stderr = None,
-            (Stream::Stdout, Err(e)) => return Err(("standard output", e)),
-            (Stream::Stderr, Err(e)) => return Err(("standard error", e)),
+            (OutputStream::Stdout, Ok(0)) => self.stdout = None,
+            (OutputStream::Stderr, Ok(0)) => self.stderr = None,
+            (OutputStream::Stdout, Err(e)) => return Err(("standard output", e)),
+            (OutputStream::Stderr, Err(e)) => return Err(("standard error", e)),
             (_, Ok(length)) => {
                 let chunk = &self.buffers[index][..length];
                 self.keepers[index].push(chunk);
@@ -400,10 +401,10 @@ async fn end_strays(supervisor: u32, mark: &[u8]) {
     }
 }
 
-fn exit_of(status: Status) -> Exit {
+fn exit_of(status: CommandEnd) -> Exit {
     match status {
-        Status::Code(code) => Exit::Code(code),
-        Status::Signal(signal) => Exit::Signal(signal),
+        CommandEnd::Code(code) => Exit::Code(code),
+        CommandEnd::Signal(signal) => Exit::Signal(signal),
     }
 }
 

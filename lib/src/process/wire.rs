@@ -1,8 +1,8 @@
-//! What spawner and supervisor say to each other over their socket.
+//! The protocol between spawner and supervisor, over a socket.
 //!
-//! The request is a header, which carries the descriptors, and a body. The spawner sends the header before the supervisor
-//! exists, so a lock in it is never without a holder. From then on the spawner's side says only one thing: its end, the
-//! sign to kill. The supervisor answers with one [`Report`] before it exits.
+//! A request is a header, which carries the descriptors, and a body. The spawner sends the header before the supervisor
+//! exists, so a lock in it always has a holder. From then on the spawner only ever closes its side, which means: kill.
+//! The supervisor answers with one [`SupervisorReport`] before it exits.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -18,7 +18,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use super::Sandbox;
+use super::sandbox::{Sandbox, from_words, to_words};
 
 /// Begins every request. Both ends are the same program, unless it was replaced while it ran.
 const MAGIC: &[u8; 8] = b"pl-exec4";
@@ -31,7 +31,7 @@ const HEADER: usize = MAGIC.len() + 2 + 4;
 
 /// What the supervisor is to run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct SpawnRequest {
     pub(super) argv: Vec<OsString>,
     pub(super) grace: Duration,
     pub(super) sandbox: Option<Arc<Sandbox>>,
@@ -44,11 +44,11 @@ pub(super) struct Descriptors<F> {
     pub(super) locks: Vec<F>,
 }
 
-impl Request {
+impl SpawnRequest {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
         let mut bytes = grace.to_le_bytes().to_vec();
-        let bounds = self.sandbox.as_ref().map(|sandbox| sandbox.to_words());
+        let bounds = self.sandbox.as_ref().map(|sandbox| to_words(sandbox));
         let count = bounds.as_ref().map_or(UNBOUND, |bounds| u32::try_from(bounds.len()).unwrap_or(UNBOUND - 1));
         bytes.extend_from_slice(&count.to_le_bytes());
         for word in bounds.iter().flatten().chain(&self.argv) {
@@ -65,7 +65,7 @@ impl Request {
         let mut words = words.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let sandbox = match u32::from_le_bytes(*bounds) {
             UNBOUND => None,
-            count => Some(Arc::new(Sandbox::from_words(words.by_ref().take(count as usize))?)),
+            count => Some(Arc::new(from_words(words.by_ref().take(count as usize))?)),
         };
         let argv = words.map(|word| OsStr::from_bytes(word).to_os_string()).collect();
         Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)), sandbox })
@@ -99,7 +99,7 @@ pub(super) fn send_header(
 }
 
 /// Receives a whole request.
-pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(Request, Descriptors<OwnedFd>)> {
+pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(SpawnRequest, Descriptors<OwnedFd>)> {
     let mut header = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LOCKS + 1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -129,7 +129,7 @@ pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(Request, Descripto
 
     let mut body = vec![0; length as usize];
     socket.read_exact(&mut body)?;
-    Ok((Request::from_bytes(&body).ok_or_else(not_ours)?, descriptors))
+    Ok((SpawnRequest::from_bytes(&body).ok_or_else(not_ours)?, descriptors))
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -149,25 +149,25 @@ fn mark_close_on_exec(fds: &[OwnedFd]) -> io::Result<()> {
 
 /// How the command ended, as its supervisor saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum SupervisorReport {
     /// It could not be started; the system's error number.
     NotStarted(i32),
     /// It ended by itself before the supervisor was asked to kill.
-    Ended(Status),
+    Ended(CommandEnd),
     /// The supervisor had begun to kill before it ended.
-    Killed(Status),
+    Killed(CommandEnd),
     /// Something is left that cannot be killed.
     Unkillable,
 }
 
 /// An exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum CommandEnd {
     Code(i32),
     Signal(i32),
 }
 
-impl Report {
+impl SupervisorReport {
     pub(super) fn send(self, socket: &mut UnixStream) -> io::Result<()> {
         let (kind, (how, number)) = match self {
             Self::NotStarted(errno) => (b'n', (b'e', errno)),
@@ -195,8 +195,8 @@ impl Report {
     fn from_bytes([kind, how, number @ ..]: [u8; 6]) -> Option<Self> {
         let number = i32::from_le_bytes(number);
         let status = || match how {
-            b'c' => Some(Status::Code(number)),
-            b's' => Some(Status::Signal(number)),
+            b'c' => Some(CommandEnd::Code(number)),
+            b's' => Some(CommandEnd::Signal(number)),
             _ => None,
         };
         match kind {
@@ -209,7 +209,7 @@ impl Report {
     }
 }
 
-impl Status {
+impl CommandEnd {
     fn to_parts(self) -> (u8, i32) {
         match self {
             Self::Code(code) => (b'c', code),
@@ -233,7 +233,7 @@ mod tests {
     fn a_request_arrives_with_its_descriptors() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let (reader, mut writer) = io::pipe().expect("a pipe");
-        let request = Request {
+        let request = SpawnRequest {
             argv: vec!["a".into(), "".into(), OsStr::from_bytes(b"\xff b").into()],
             grace: Duration::from_millis(1500),
             sandbox: Some(Arc::new(Sandbox { write: vec!["/w".into()], ..Sandbox::default() })),
@@ -245,8 +245,8 @@ mod tests {
 
         let (got, descriptors) = receive(&mut theirs).expect("received");
         assert_eq!(got, request);
-        let unbound = Request { sandbox: None, ..request };
-        assert_eq!(Request::from_bytes(&unbound.to_bytes()), Some(unbound));
+        let unbound = SpawnRequest { sandbox: None, ..request };
+        assert_eq!(SpawnRequest::from_bytes(&unbound.to_bytes()), Some(unbound));
         assert!(descriptors.locks.is_empty());
         writer.write_all(b"hello").expect("written");
         drop(writer);
@@ -269,15 +269,20 @@ mod tests {
 
     #[test]
     fn a_report_arrives_and_a_missing_one_is_none() {
-        let killed = Report::Killed(Status::Signal(9));
-        for report in [Report::NotStarted(2), Report::Ended(Status::Code(-1)), killed, Report::Unkillable] {
+        let killed = SupervisorReport::Killed(CommandEnd::Signal(9));
+        for report in [
+            SupervisorReport::NotStarted(2),
+            SupervisorReport::Ended(CommandEnd::Code(-1)),
+            killed,
+            SupervisorReport::Unkillable,
+        ] {
             let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
             report.send(&mut theirs).expect("sent");
-            assert_eq!(Report::receive(&mut ours).expect("read"), Some(report));
+            assert_eq!(SupervisorReport::receive(&mut ours).expect("read"), Some(report));
         }
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
-        assert_eq!(Report::receive(&mut ours).expect("read"), None);
+        assert_eq!(SupervisorReport::receive(&mut ours).expect("read"), None);
         drop(theirs);
-        assert_eq!(Report::receive(&mut ours).expect("read"), None);
+        assert_eq!(SupervisorReport::receive(&mut ours).expect("read"), None);
     }
 }

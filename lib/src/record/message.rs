@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_only_looks_like_a_reference_is_left_alone() {
+    fn an_object_that_resembles_a_reference_is_kept() {
         let mut value = json!({"$out": "out/elsewhere"});
         join::<Infallible>(&mut value, &mut |_| Ok(None)).unwrap();
         assert_eq!(value, json!({"$out": "out/elsewhere"}));

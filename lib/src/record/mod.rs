@@ -3,16 +3,16 @@
 //!
 //! Layout and field by field description: `docs/records.md`.
 
+mod chain;
 mod message;
 mod planning;
 mod reader;
-mod through;
 mod turns;
 mod writer;
 
+pub use chain::{check_chain, work_commits};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
-pub use through::{read_through, works};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 
@@ -56,7 +56,7 @@ pub(crate) fn root() -> ContextId {
 /// The contexts of a session, by name.
 pub fn contexts(repo: &Repo, session: &SessionId) -> Result<Vec<ContextId>, git::Error> {
     let prefix = format!("{SESSIONS}{session}/");
-    let names = repo.reference_names(&prefix)?;
+    let names = repo.refs().names(&prefix)?;
     Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
 }
 
@@ -67,7 +67,7 @@ pub enum Error {
     #[error(transparent)]
     Git(#[from] git::Error),
     /// The ref moved although this process holds the session.
-    #[error("another process has written to session {session}; nothing of it was overwritten")]
+    #[error("another process wrote to session {session}; nothing was overwritten")]
     Moved {
         /// The session.
         session: SessionId,

@@ -1,5 +1,5 @@
-//! What planners have spent. A plan is no session: there is nothing to resume and nobody's work in it. So the turns of
-//! all planners are one chain of records beside the sessions, for those who count.
+//! What planners have spent. A plan is not a session: there is nothing to resume and no work in it. So the turns of all
+//! planners form one chain of records beside the sessions, for counting.
 
 use jiff::Timestamp;
 
@@ -27,7 +27,7 @@ pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: Ag
     };
     let mut tries = TRIES;
     loop {
-        let tip = repo.reference(PLANNING)?;
+        let tip = repo.refs().find(PLANNING)?;
         let mut writer = repo.writer();
         let events = writer.blob(format!("[{json}]").as_bytes())?;
         let tree = writer.tree(None, &[TreeEdit::Put(RepoPath::from("events.json"), EntryKind::File, events)])?;
@@ -41,7 +41,7 @@ pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: Ag
         })?;
         writer.flush()?;
         tries -= 1;
-        match repo.swap(PLANNING, tip, commit, "pleach: plan") {
+        match repo.refs().swap(PLANNING, tip, commit, "pleach: plan") {
             Ok(()) => return Ok(()),
             Err(SwapError::Stale { .. }) if tries > 0 => {}
             Err(error) => return Err(Error::Git(error.into())),

@@ -57,7 +57,7 @@ pub struct TaskSummary {
 }
 
 #[derive(Deserialize)]
-struct Kept {
+struct StoredState {
     version: u32,
     first: CommitId,
     state: State,
@@ -66,7 +66,7 @@ struct Kept {
 impl History {
     /// The sessions of a repository that have a main context, whether it can be read or not.
     pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
-        let refs = repo.reference_names(SESSIONS)?;
+        let refs = repo.refs().names(SESSIONS)?;
         let mains = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
@@ -74,7 +74,7 @@ impl History {
     /// The task of a tree a session works on, and whether it has landed; none of other sessions. Nothing but the commit of
     /// the newest record of its main context is read.
     pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<TaskSummary>, Error> {
-        let newest = || match repo.reference(&root_ref(session))? {
+        let newest = || match repo.refs().find(&root_ref(session))? {
             Some(tip) => repo.commit(tip).map(Some),
             None => Ok(None),
         };
@@ -86,8 +86,8 @@ impl History {
     }
 
     /// Reads the whole chain of a session's root.
-    pub fn whole(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
-        Self::whole_in(repo, session, &root())
+    pub fn all(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::all_in(repo, session, &root())
     }
 
     /// Reads the chain of a session's root from its newest kept state on. The state is a cache: one of another version is
@@ -97,16 +97,16 @@ impl History {
     }
 
     /// Reads a whole chain, with what lies before it in those it was forked from.
-    pub fn whole_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+    pub fn all_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, false)
     }
 
     /// Reads a whole chain up to one of its records.
-    pub fn whole_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
+    pub fn all_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
         Self::read_from(repo, session, context, record, false).map_err(|error| error.of(session))
     }
 
-    /// As [`History::whole_in`], from its newest kept state on.
+    /// As [`History::all_in`], from its newest kept state on.
     pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, true)
     }
@@ -125,7 +125,8 @@ impl History {
 
     fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
         let tip = repo
-            .reference(&context_ref(session, context))?
+            .refs()
+            .find(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
         Self::read_from(repo, session, context, tip, may_stop)
     }
@@ -148,7 +149,7 @@ impl History {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
                 return Err(unreadable(session, id, why));
             }
-            if may_stop && let Some(cache) = read_kept(repo, commit.tree)? {
+            if may_stop && let Some(cache) = read_stored_state(repo, commit.tree)? {
                 // The state after this record: its events are in it already.
                 kept = Some(cache);
                 break;
@@ -166,7 +167,7 @@ impl History {
         };
         let opening = read_record(repo, session, first, repo.commit(first)?.tree)?;
         let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
-            return Err(unreadable(session, first, "the session does not begin with its start".into()));
+            return Err(unreadable(session, first, "the first event is not the session's start".into()));
         };
         if started.branches.is_empty() || started.branches.keys().any(|repo| !started.base.contains_key(repo)) {
             return Err(unreadable(
@@ -254,9 +255,9 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
 }
 
 /// The state kept in a record, unless there is none or it is not of this version.
-fn read_kept(repo: &Repo, tree: TreeId) -> Result<Option<Kept>, Error> {
+fn read_stored_state(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, Error> {
     let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
-    let kept = bytes.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
     Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
 }
 

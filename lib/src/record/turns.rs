@@ -1,4 +1,4 @@
-//! The turns of agents alone, for those who count. Records that hold none are not even parsed.
+//! Only the turns of agents, for counting. Records without any are not parsed.
 
 use jiff::Timestamp;
 use serde_json::Value;

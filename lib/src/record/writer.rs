@@ -6,7 +6,7 @@ use super::{
     CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message,
 };
 use crate::event::{Event, Recorded};
-use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::git::{self, BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
 use crate::trailer::CommitMessage;
@@ -126,34 +126,39 @@ impl Recorder {
             message: message.write().into_bytes(),
         })?;
         writer.flush()?;
-        self.repo.swap(&self.reference(), self.tip, commit, "pleach: record").map_err(|error| self.refused(error))?;
+        self.repo
+            .refs()
+            .swap(&self.reference(), self.tip, commit, "pleach: record")
+            .map_err(|error| self.refused(error))?;
         self.first = self.first.or(Some(commit));
         self.tip = Some(commit);
         self.messages += batch.messages.len() as u64;
-        self.repo.pack_much();
+        git::pack::pack_if_large(&self.repo);
         Ok(commit)
     }
 
     /// Puts the ref back where this recorder left it, when somebody moved or removed it who is no recorder: what they
     /// put there is kept. None when nothing was wrong, otherwise the name it is kept under, if there was anything.
     /// A ref that went on from here was moved by another writer, which is an error.
-    pub fn mend(&mut self) -> Result<Option<Option<String>>, Error> {
+    pub fn repair_ref(&mut self) -> Result<Option<Option<String>>, Error> {
         let name = self.reference();
-        let actual = self.repo.reference(&name)?;
+        let actual = self.repo.refs().find(&name)?;
         let Some(tip) = self.tip.filter(|_| actual != self.tip) else { return Ok(None) };
         let kept = match actual {
-            Some(at) if self.repo.is_ancestor(tip, at)? => return Err(Error::Moved { session: self.session.clone() }),
+            Some(at) if self.repo.history().is_ancestor(tip, at)? => {
+                return Err(Error::Moved { session: self.session.clone() });
+            }
             Some(at) => Some(self.keep(at)?),
             None => None,
         };
-        self.repo.swap(&name, actual, tip, "pleach: put back").map_err(|error| self.refused(error))?;
+        self.repo.refs().swap(&name, actual, tip, "pleach: put back").map_err(|error| self.refused(error))?;
         Ok(Some(kept))
     }
 
     fn keep(&self, commit: CommitId) -> Result<String, Error> {
-        let taken = self.repo.references(&format!("refs/pleach/keep/{}-", self.session))?.len();
+        let taken = self.repo.refs().list(&format!("refs/pleach/keep/{}-", self.session))?.len();
         let name = format!("refs/pleach/keep/{}-{}", self.session, taken + 1);
-        self.repo.swap(&name, None, commit, "pleach: keep").map_err(|error| self.refused(error))?;
+        self.repo.refs().swap(&name, None, commit, "pleach: keep").map_err(|error| self.refused(error))?;
         Ok(name)
     }
 

@@ -1,4 +1,4 @@
-//! Room on the disk, and whether it can be written to.
+//! Free disk space, and whether a directory is writable.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_not_there_yet_has_the_room_of_the_one_above() {
+    fn a_missing_path_has_the_free_space_of_its_parent() {
         let dir = tempfile::tempdir().unwrap();
         assert!(free_space(&dir.path().join("not/yet")).unwrap() > 0);
         check_writable(&dir.path().join("not/yet")).unwrap();

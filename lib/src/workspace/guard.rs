@@ -1,13 +1,13 @@
-//! Watches what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and the
-//! refs. Agents share the git directory with the user, so a change is noticed rather than prevented here.
+//! Watching what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and refs.
+//! Agents share the git directory with the user, so changes are detected here rather than prevented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use crate::confined_fs::ConfinedDir;
-use crate::git::{Repo, Worktree};
-use crate::ids::{CommitId, RepoPath};
+use crate::git::{self, Repo, Worktree};
+use crate::ids::{CommitId, RepoName, RepoPath};
 
 /// Files below the git directory that change what git does.
 const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "info/exclude"];
@@ -24,10 +24,10 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
 /// only ever read.
 #[derive(Debug)]
-pub struct Watch {
+pub struct GuardWatch {
     repo: Repo,
     checkout: Option<Worktree>,
-    /// The checkout may stand elsewhere by now.
+    /// The checkout may have moved.
     moved: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Guard {
     control: BTreeMap<PathBuf, Vec<u8>>,
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
-    /// What had no place in the git directory of the copy, and was removed or put back since the look before.
+    /// Unexpected entries of the copy's git directory that were removed or restored since the last look.
     odd: Vec<String>,
 }
 
@@ -50,10 +50,10 @@ pub struct Violations {
     pub foreign: Vec<String>,
 }
 
-impl Watch {
+impl GuardWatch {
     /// Opens what is to be watched.
     pub fn new(repo: &Repo) -> Result<Self, Error> {
-        let checkout = repo.workdir().map(|dir| Worktree::open(repo, dir)).transpose()?;
+        let checkout = repo.workdir().map(|dir| git::worktree::open(repo, dir)).transpose()?;
         Ok(Self { repo: repo.clone(), checkout, moved: false })
     }
 
@@ -67,8 +67,8 @@ impl Watch {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        let mut refs = self.repo.references_without(&[OWN, own])?;
-        refs.extend(self.repo.references(kept)?);
+        let mut refs = self.repo.refs().list_except(&[OWN, own])?;
+        refs.extend(self.repo.refs().list(kept)?);
         Ok(Guard { control, refs, checkout: self.changes()?, odd })
     }
 
@@ -95,7 +95,7 @@ impl Watch {
     /// What the user has not committed, which agents do not see.
     pub fn uncommitted(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
         let checkout = self.checkout.as_mut();
-        Ok(checkout.map(Worktree::uncommitted).transpose()?.unwrap_or_default())
+        Ok(checkout.map(git::worktree::uncommitted).transpose()?.unwrap_or_default())
     }
 
     /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
@@ -103,9 +103,9 @@ impl Watch {
     fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
         let Some(checkout) = &mut self.checkout else { return Ok(BTreeMap::new()) };
         if std::mem::take(&mut self.moved) {
-            checkout.renew()?;
+            checkout.reload_head()?;
         }
-        let scan = checkout.scan()?;
+        let scan = git::worktree::scan_all(checkout)?;
         Ok(scan.paths().map(|path| (path.clone(), mark(&checkout.root().join(to_path(&path))))).collect())
     }
 }
@@ -123,7 +123,7 @@ fn mark(file: &Path) -> String {
 }
 
 impl Guard {
-    /// What refs led to, but for pleach's own.
+    /// The commits refs pointed to, except pleach's own.
     pub fn led_to(&self) -> Vec<CommitId> {
         self.refs.iter().filter(|(name, _)| !name.starts_with(OWN)).map(|(_, id)| *id).collect()
     }
@@ -155,7 +155,7 @@ fn changed<'a, K: Ord, V: PartialEq>(
     gone_or_changed.chain(added).map(|(key, _)| key)
 }
 
-/// Reads a file an agent can write to. That something else stands there is as good as any other content: it differs.
+/// Reads a file an agent can write to. Anything else in its place counts as different content.
 fn read_own(dir: &Path, name: &str, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
     match ConfinedDir::at(dir).and_then(|dir| dir.read(name, LONGEST)) {
         Ok(None) => None,
@@ -190,4 +190,23 @@ fn read_dir(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+/// What agents must leave alone, by repository.
+#[derive(Debug, PartialEq)]
+pub struct Guards(pub(super) BTreeMap<RepoName, Guard>);
+
+impl Guards {
+    /// What differs from `self` in `after`. Refs below `kept` are the session's own.
+    pub fn compare(&self, after: &Self, kept: &str) -> Violations {
+        let mut all = Violations::default();
+        for (repo, before) in &self.0 {
+            let Some(after) = after.0.get(repo) else { continue };
+            let Violations { control, foreign } = before.compare(after, kept);
+            let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
+            all.control.extend(control.into_iter().map(named));
+            all.foreign.extend(foreign.into_iter().map(named));
+        }
+        all
+    }
 }

@@ -1,6 +1,6 @@
 //! Work that is about to be removed is saved first, under `refs/pleach/keep/`.
 
-use super::Error;
+use super::error::Error;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
 use crate::ids::{CommitId, SessionId};
 use crate::trailer::CommitMessage;
@@ -35,13 +35,13 @@ pub fn save(
     })?;
     writer.flush()?;
     let prefix = format!("{KEEP}{session}-");
-    let taken = repo.references(&prefix)?;
+    let taken = repo.refs().list(&prefix)?;
     let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
     let first = used.max().unwrap_or(0) + 1;
     let mut number = first;
     loop {
         let name = format!("{prefix}{number}");
-        match repo.swap(&name, None, commit, "pleach: keep") {
+        match repo.refs().swap(&name, None, commit, "pleach: keep") {
             Ok(()) => return Ok(name),
             // A name that is taken, or whose lock a killed run left behind, is not needed: the next one will do.
             Err(SwapError::Stale { .. } | SwapError::Locked { .. }) if number < first + TRIES => number += 1,

@@ -1,6 +1,6 @@
-//! One writer at a time. A lock is a `flock` on a file; the text in it is only for the message to the one who comes
-//! second. The file is removed only by who holds it, and who takes it looks whether it is still the one on disk.
-//! Correctness rests on compare-and-swap of the refs, not on these.
+//! One writer at a time. A lock is a `flock` on a file; its text only serves the message to whoever comes second. Only
+//! the holder removes the file, and whoever takes the lock checks that the file is still the one on disk. Correctness
+//! rests on compare-and-swap of refs, not on these locks.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::wish::is_wish;
+use super::names::lock_path;
+use super::stop_request::is_wish;
 
 /// How often somebody who only looks is waited for.
 const LOOKS: u32 = 1_000;
@@ -21,11 +22,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 pub struct Lock {
     file: Arc<File>,
     path: PathBuf,
-}
-
-/// Where the file of a lock is.
-pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
-    common_dir.join("pleach/lock").join(name)
 }
 
 /// Why a lock was not taken.
@@ -73,7 +69,7 @@ impl Lock {
                     let mut holder = String::new();
                     file.read_to_string(&mut holder).map_err(failed)?;
                     let mut holder = if holder.is_empty() { "another process".to_owned() } else { holder };
-                    if Holder::read(&holder).is_gone(common_dir, name) {
+                    if LockHolder::read(&holder).is_gone(common_dir, name) {
                         holder = left_by(&holder, &file, &path).map_err(failed)?;
                     }
                     return Err(LockError::Held { what: what.to_owned(), holder: holder.trim().to_owned() });
@@ -81,7 +77,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if !is_same_file(&file, &path).map_err(failed)? {
-                // Somebody removed the file while we waited for it; a lock on it would exclude nobody.
+                // Somebody removed the file while we waited for it; a lock on it would be useless.
                 continue;
             }
             file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
@@ -112,18 +108,18 @@ impl Lock {
         File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Who holds the lock, by their own words; none if nobody does.
-    pub fn holder(common_dir: &Path, name: &str) -> Option<Holder> {
+    /// The holder as it describes itself; none if the lock is free.
+    pub fn holder(common_dir: &Path, name: &str) -> Option<LockHolder> {
         if !Self::is_held(common_dir, name) {
             return None;
         }
         let text = std::fs::read_to_string(lock_path(common_dir, name)).ok()?;
-        Some(Holder::read(&text))
+        Some(LockHolder::read(&text))
     }
 
     /// Waits while a lock is held by what a process of this machine that is gone had started, which dies by itself. Asks
     /// `goes_on` before each look whether to wait any longer.
-    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&Holder) -> bool) {
+    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&LockHolder) -> bool) {
         while let Some(holder) = Self::holder(common_dir, name)
             && holder.is_gone(common_dir, name)
             && goes_on(&holder)
@@ -132,12 +128,12 @@ impl Lock {
         }
     }
 
-    /// Removes the file of a lock that nobody will need again, and lets go of it. The file goes while the lock is held:
+    /// Removes the file of a lock that is not needed again, and releases it. The file goes while the lock is held:
     /// who opened it before finds that it is not the one on disk any more, and takes a new one.
     pub fn remove(self) -> Result<(), LockError> {
         match is_same_file(&self.file, &self.path) {
             Ok(true) => std::fs::remove_file(&self.path),
-            // Somebody removed it by hand; what stands there now is another's.
+            // It was removed by hand; the file there now belongs to another lock.
             Ok(false) => Ok(()),
             Err(error) => Err(error),
         }
@@ -150,9 +146,9 @@ impl Lock {
     }
 }
 
-/// Who holds a lock. What they wrote is taken at their word only for messages; see [`Holder::is_here`].
+/// The holder of a lock. Its text is only used for messages; see [`LockHolder::is_here`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// All they wrote.
     pub text: String,
     /// The process.
@@ -161,7 +157,7 @@ pub struct Holder {
     pub host: Option<String>,
 }
 
-impl Holder {
+impl LockHolder {
     /// Reads what a holder wrote: `process 42 on host since …`
     pub fn read(text: &str) -> Self {
         let mut words = text.strip_prefix("process ").unwrap_or_default().split(" on ");
@@ -189,7 +185,7 @@ impl Holder {
     }
 }
 
-impl Holder {
+impl LockHolder {
     /// Whether the holder was a process of this machine and has let go, or ended: what holds the lock then is what it had
     /// started.
     fn is_gone(&self, common_dir: &Path, name: &str) -> bool {
@@ -208,7 +204,7 @@ fn left_by(gone: &str, file: &File, path: &Path) -> io::Result<String> {
         words.get(4).filter(|_| is_this)?.parse::<u32>().ok()
     });
     let who = holder.map_or_else(|| "a process".to_owned(), |process| format!("process {process} on {}", host()));
-    Ok(format!("{who}, which keeps `{}` locked; {} has ended", path.display(), gone.trim()))
+    Ok(format!("{who}, which still holds `{}`; {} has ended", path.display(), gone.trim()))
 }
 
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
@@ -256,10 +252,7 @@ mod tests {
         locked.lock().unwrap();
         let error = Lock::take(dir.path(), "a", "it").unwrap_err().to_string();
         assert!(error.starts_with(&format!("it is in use by process {} on ", std::process::id())), "{error}");
-        assert!(
-            error.contains("pleach/lock/a` locked; process 2147483646 on ") && error.ends_with("has ended"),
-            "{error}"
-        );
+        assert!(error.contains("pleach/lock/a`; process 2147483646 on ") && error.ends_with("has ended"), "{error}");
     }
 
     #[test]
@@ -277,18 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_known_by_number_and_by_the_open_file() {
+    fn the_holder_is_recognised_by_pid_and_open_file() {
         let dir = tempfile::tempdir().unwrap();
         let held = Lock::take(dir.path(), "a", "a").unwrap();
         let holder = Lock::holder(dir.path(), "a").unwrap();
         assert_eq!(holder.process, Some(std::process::id().try_into().unwrap()));
         assert!(holder.is_here(dir.path(), "a"));
-        let elsewhere = Holder { host: Some("elsewhere".into()), ..holder.clone() };
+        let elsewhere = LockHolder { host: Some("elsewhere".into()), ..holder.clone() };
         assert!(!elsewhere.is_here(dir.path(), "a"));
         drop(held);
         assert_eq!(Lock::holder(dir.path(), "a"), None);
         assert!(!holder.is_here(dir.path(), "a"), "the process lives, but has let go");
-        assert_eq!(Holder::read("another process").process, None);
+        assert_eq!(LockHolder::read("another process").process, None);
     }
 
     #[test]
@@ -305,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_lock_that_is_removed_never_shares_it() {
+    fn a_removed_lock_is_never_shared_by_its_waiters() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let dir = tempfile::tempdir().unwrap();
         let inside = AtomicUsize::new(0);

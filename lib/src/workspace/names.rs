@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ids::{BASE32, BranchName, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId, TaskId};
 
-/// A session id nobody has used, as far as chance goes; creating the session's ref decides.
+/// A random session id; creating the session's ref decides whether it is unused.
 pub fn new_session_id() -> SessionId {
     let text: String = (0..SESSION_ID_LEN).map(|_| char::from(BASE32[fastrand::usize(..BASE32.len())])).collect();
     SessionId::new(text).expect("eight characters of the base32 alphabet are a session id")
@@ -26,7 +26,7 @@ pub fn branch_key(branch: &BranchName) -> String {
     branch.as_str().replace('%', "%25").replace('/', "%2F")
 }
 
-/// The branch a key stands for; none when no branch has that key.
+/// The branch of a key, if it is one.
 pub fn branch_of_key(key: &str) -> Option<BranchName> {
     let branch = BranchName::new(key.replace("%2F", "/").replace("%25", "%")).ok()?;
     (branch_key(&branch) == key).then_some(branch)
@@ -97,6 +97,11 @@ pub fn agent_homes(state_dir: &Path, common_dir: &Path) -> Vec<(SessionId, PathB
 /// FNV-1a, which stays the same from build to build.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Where the file of a lock is.
+pub(super) fn lock_path(common_dir: &Path, name: &str) -> PathBuf {
+    common_dir.join("pleach/lock").join(name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Directories for temporary files. They lie with all the others of the system: names of sockets are short, and the
-//! state directory may lie deep. A note in the state directory says which were made, and is locked as long as their owner
-//! lives: what a killed run has left is known by a note nobody holds.
+//! Directories for temporary files, in the system's own: names of sockets are short, and the state directory may be
+//! deep. A note in the state directory names each and is locked while its owner lives: an orphan is known by a note
+//! that is not locked.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use super::lock::{host, is_same_file};
 use crate::git::remove_directory;
 
@@ -82,9 +82,10 @@ impl Scratch {
     }
 
     /// Those whose owner has ended without removing them.
-    pub fn left(state_dir: &Path) -> Vec<Left> {
+    pub fn left(state_dir: &Path) -> Vec<OrphanScratch> {
         let entries = std::fs::read_dir(notes(state_dir)).into_iter().flatten().flatten();
-        let mut left: Vec<Left> = entries.filter_map(|entry| Left::of(entry.path()).ok().flatten()).collect();
+        let mut left: Vec<OrphanScratch> =
+            entries.filter_map(|entry| OrphanScratch::of(entry.path()).ok().flatten()).collect();
         left.sort_by(|one, other| one.path.cmp(&other.path));
         left
     }
@@ -106,17 +107,17 @@ impl Drop for Scratch {
     }
 }
 
-/// A directory for temporary files that a run has left.
+/// A directory for temporary files whose run has ended.
 #[derive(Debug)]
-pub struct Left {
+pub struct OrphanScratch {
     /// Where it is; it may be gone.
     pub path: PathBuf,
     note: PathBuf,
-    /// Locked, so that nobody else removes it meanwhile.
+    /// Locked, so that no other process removes it meanwhile.
     _held: File,
 }
 
-impl Left {
+impl OrphanScratch {
     /// What a note tells of; none if its owner lives, is of another machine, or it is no note.
     fn of(note: PathBuf) -> io::Result<Option<Self>> {
         let mut held = OpenOptions::new().read(true).write(true).open(&note)?;
@@ -170,7 +171,7 @@ mod tests {
         std::fs::read_dir(notes(state)).map_or(0, Iterator::count)
     }
 
-    /// A directory as a killed process leaves it: the note is there, and nobody holds it.
+    /// A directory as a killed process leaves it: its note exists and is not locked.
     fn killed(state: &Path, host: &str) -> PathBuf {
         let scratch = Scratch::make(state).unwrap();
         let (path, note) = (scratch.path.clone(), scratch.note.clone());
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_with_all_in_it_also_what_is_read_only() {
+    fn a_scratch_directory_is_removed_with_read_only_files() {
         let state = tempfile::tempdir().unwrap();
         let scratch = Scratch::make(state.path()).unwrap();
         let path = scratch.path().to_owned();

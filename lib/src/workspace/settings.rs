@@ -1,10 +1,10 @@
-//! How working copies are made, beyond what git does.
+//! Settings of worktrees, beyond what git has.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::Error;
-use crate::git::{self, Limits, Repo, Worktree};
+use super::error::Error;
+use crate::git::{self, CommitLimits, Repo, Worktree};
 use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
@@ -19,7 +19,7 @@ pub struct WorktreeSettings {
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
     /// What is too much to commit of them, as `commit:` in the configuration has it.
-    pub limits: Limits,
+    pub limits: CommitLimits,
     /// How many of sessions that are done are kept; all of them if it is not said.
     pub pool: Option<usize>,
 }
@@ -39,7 +39,7 @@ impl WorktreeSettings {
     pub fn without_effect<'a>(&'a self, worktree: &mut Worktree) -> Result<Vec<&'a str>, git::Error> {
         let rules = self.exclude.iter().filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
         let (entries, rules): (Vec<&str>, Vec<String>) = rules.unzip();
-        let has_effect = worktree.have_effect(&rules)?;
+        let has_effect = git::worktree::have_effect(worktree, &rules)?;
         Ok(entries.into_iter().zip(has_effect).filter(|(_, effect)| !effect).map(|(entry, _)| entry).collect())
     }
 
@@ -87,12 +87,12 @@ impl WorktreeSettings {
     }
 }
 
-/// Whether no directory on the way to a path is anything else by now.
-/// Makes the directory worktrees are made in.
+/// Creates the directory worktrees are created in.
 pub fn make_base(base: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(base).map_err(|source| Error::NoBase { path: base.to_owned(), source })
 }
 
+/// Whether all parents of a path are directories or missing.
 fn is_free(copy: &Path, path: &Path) -> bool {
     let above = path.ancestors().skip(1).map(|above| copy.join(above));
     above.into_iter().all(|above| above.symlink_metadata().map_or(true, |found| found.is_dir()))

@@ -1,4 +1,4 @@
-//! Two contexts of one session: they run at once, outlive a kill, and are started again from what their parent says.
+//! Two contexts of one session: they run at once, outlive a kill, and are begun again from what their parent says.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn turns(events: &[Recorded]) -> Vec<String> {
 }
 
 fn own_events(repo: &Repo, id: &SessionId, context: &ContextId) -> Vec<Recorded> {
-    let history = History::whole_in(repo, id, context).unwrap();
+    let history = History::all_in(repo, id, context).unwrap();
     let own = history.records.iter().filter(|record| record.context == *context);
     own.flat_map(|record| record.events.clone()).collect()
 }
@@ -117,8 +117,8 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert!(!of_b.iter().any(|recorded| matches!(recorded.event, Event::PipelineCompleted(_))));
     assert_eq!(events.len(), of_main.len() + of_b.len(), "every event is told once");
 
-    // The first record of a fork continues from the one that reports it, and readers follow it.
-    let whole = History::whole_in(&repo, &id, &b()).unwrap();
+    // The first record of a fork goes on from the one that tells of it, and readers follow it.
+    let whole = History::all_in(&repo, &id, &b()).unwrap();
     let before = whole.records.iter().take_while(|record| record.context == main).count();
     let is_fork = |recorded: &Recorded| matches!(recorded.event, Event::ContextForked(_));
     assert!(whole.records[before - 1].events.iter().any(is_fork) && is_fork(&whole.records[before].events[0]));
@@ -126,7 +126,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
 
-/// Nothing is left for `b2` while `a` still works: the session pauses when that has reached a stop, and not under it.
+/// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();
@@ -172,7 +172,7 @@ async fn both_contexts_resume_after_a_kill() {
     let id = killed_after(&world, &["main.1", "b.1"]);
     let repo = world.repo();
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
@@ -194,12 +194,12 @@ async fn a_context_without_its_first_record_restarts() {
     fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     drop(session);
     let repo = world.repo();
-    let first = History::whole_in(&repo, &id, &b()).unwrap();
+    let first = History::all_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
-    let seen = repo.reference(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
-    let again = History::whole_in(&repo, &id, &b()).unwrap();
+    let again = History::all_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);

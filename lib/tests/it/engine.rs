@@ -11,7 +11,7 @@ use pleach::engine::{
     Supervisor, run_session, spawn_session, start_session,
 };
 use pleach::event::{Event, Outcome, Recorded};
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::RepoName;
 use pleach::llm::{Provider, Script};
 use pleach::plan::pipeline::Pipeline;
@@ -54,7 +54,7 @@ impl World {
     }
 
     pub fn repo(&self) -> Repo {
-        Repo::discover(&self.repo_path(), &self.environment()).unwrap()
+        git::discover(&self.repo_path(), &self.environment()).unwrap()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
@@ -157,8 +157,8 @@ async fn tool_nodes_commit_what_they_change() {
     assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "1");
     assert_eq!(world.git(&["status", "--porcelain"], &world.repo_path()), "");
     assert_eq!(session.state().context["tool.output"], "one");
-    let repo = Repo::discover(&world.repo_path(), &world.environment()).unwrap();
-    let history = History::whole(&repo, session.id()).unwrap();
+    let repo = git::discover(&world.repo_path(), &world.environment()).unwrap();
+    let history = History::all(&repo, session.id()).unwrap();
     assert_eq!(history.events().cloned().collect::<Vec<_>>(), events, "what was shown is what was recorded");
     assert_eq!(world.git(&["fsck", "--strict"], &world.repo_path()), "");
 }
@@ -351,8 +351,9 @@ async fn a_reported_branch_exists_when_reported() {
     let (_, ended) = spawn_session(session)
         .follow(|event| {
             if let Event::TurnCommitted(turn) = &event.recorded.event {
-                let at = repo.reference(&format!("refs/heads/{}", turn.branch)).unwrap().expect("the branch is there");
-                assert!(repo.is_ancestor(turn.git_sha, at).unwrap(), "the branch has {}", turn.turn);
+                let at =
+                    repo.refs().find(&format!("refs/heads/{}", turn.branch)).unwrap().expect("the branch is there");
+                assert!(repo.history().is_ancestor(turn.git_sha, at).unwrap(), "the branch has {}", turn.turn);
                 told += 1;
             }
         })

@@ -142,7 +142,7 @@ async fn assignments_follow_from_the_record_alone() {
     drop(session);
 
     let repo = world.repo();
-    let tip = repo.reference(&root_ref(&id)).unwrap().unwrap();
+    let tip = repo.refs().find(&root_ref(&id)).unwrap().unwrap();
     let engine_again = engine(&world, None);
     let (mut session, _) = resume_session(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
     session.watch(watch(&seen));

@@ -22,7 +22,7 @@ use std::process::Command;
 
 use pleach::config::Environment;
 use pleach::event::Warning;
-use pleach::git::{CommitSpec, Limits, Person, Repo, TreeId, Worktree, Written};
+use pleach::git::{self, BuiltTree, CommitLimits, CommitSpec, Person, Repo, TreeId, Worktree};
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;
 
@@ -122,11 +122,11 @@ impl Sandbox {
     }
 
     fn open(&self, dir: &str) -> Repo {
-        Repo::discover(&self.path(dir), &self.environment()).unwrap()
+        git::discover(&self.path(dir), &self.environment()).unwrap()
     }
 
     fn worktree(&self, repo: &Repo) -> Worktree {
-        Worktree::add(repo, &self.path("work trees/one"), repo.head().unwrap().commit).unwrap()
+        git::worktree::add(repo, &self.path("work trees/one"), repo.head().unwrap().commit).unwrap()
     }
 
     /// The tree git itself would commit, without touching the worktree's index.
@@ -156,10 +156,10 @@ fn spec(tree: TreeId, parents: &[CommitId], message: &str) -> CommitSpec {
 }
 
 /// Scans everything, writes the tree and takes it as recorded.
-fn record(repo: &Repo, worktree: &mut Worktree) -> Written {
+fn record(repo: &Repo, worktree: &mut Worktree) -> BuiltTree {
     let mut writer = repo.writer();
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+    let scan = git::worktree::scan_all(worktree).unwrap();
+    let written = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::default()).unwrap();
     writer.flush().unwrap();
     worktree.accept(written.tree).unwrap();
     written

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pleach::config::Environment;
 use pleach::process::{
-    Blocking, BlockingOutput, Cancel, Canceller, Command, Exit, Output, SpawnError, Spawner, Stdin, Stream, Timeout,
-    run_blocking,
+    Blocking, BlockingOutput, Cancel, Canceller, CommandSpec, Exit, Output, OutputStream, SpawnError, Spawner, Stdin,
+    Timeout, run_blocking,
 };
 use tempfile::TempDir;
 
@@ -34,30 +34,30 @@ fn dir() -> TempDir {
     TempDir::new().expect("a temporary directory")
 }
 
-async fn run(command: Command) -> Output {
+async fn run(command: CommandSpec) -> Output {
     spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.expect("it runs")
 }
 
-async fn run_error(command: Command) -> SpawnError {
+async fn run_error(command: CommandSpec) -> SpawnError {
     spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.expect_err("it must not run")
 }
 
 async fn shell(script: &str) -> Output {
     let dir = dir();
-    let output = run(Command::shell(script, dir.path())).await;
+    let output = run(CommandSpec::shell(script, dir.path())).await;
     assert_eq!(survivors(dir.path()), Vec::<i32>::new(), "nothing stays");
     output
 }
 
 /// Runs until the command writes `ready`, then kills it.
-async fn kill_when_ready(command: Command) -> Output {
+async fn kill_when_ready(command: CommandSpec) -> Output {
     let (canceller, cancel) = Cancel::new();
     let output = spawner().run(command, &cancel, &mut on_ready(|| canceller.kill())).await.expect("it runs");
     assert!(output.stdout.to_text().contains("ready"), "output up to the kill is kept");
     output
 }
 
-fn on_ready(mut act: impl FnMut() + Send) -> impl FnMut(Stream, &[u8]) + Send {
+fn on_ready(mut act: impl FnMut() + Send) -> impl FnMut(OutputStream, &[u8]) + Send {
     let mut seen = Vec::new();
     move |_, bytes: &[u8]| {
         seen.extend_from_slice(bytes);
@@ -121,7 +121,7 @@ async fn a_signal_is_passed_on() {
 async fn both_streams_are_captured_and_streamed_in_pieces() {
     let dir = dir();
     let mut seen = Vec::new();
-    let command = Command::shell("echo out; echo err >&2; printf '\\xff\\xfe'", dir.path());
+    let command = CommandSpec::shell("echo out; echo err >&2; printf '\\xff\\xfe'", dir.path());
     let output = spawner()
         .run(command, &Cancel::never(), &mut |stream, bytes| seen.push((stream, bytes.to_vec())))
         .await
@@ -130,7 +130,7 @@ async fn both_streams_are_captured_and_streamed_in_pieces() {
     assert_eq!(output.stdout.bytes, b"out\n\xff\xfe");
     assert_eq!(output.stdout.to_text(), "out\n\u{fffd}\u{fffd}");
     assert_eq!(output.stderr.to_text(), "err\n");
-    assert_eq!((of(Stream::Stdout), of(Stream::Stderr)), (output.stdout.bytes, output.stderr.bytes));
+    assert_eq!((of(OutputStream::Stdout), of(OutputStream::Stderr)), (output.stdout.bytes, output.stderr.bytes));
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn arguments_and_a_directory_of_any_bytes_arrive() {
     let cwd = dir.path().join(odd);
     fs::create_dir(&cwd).expect("the directory");
     let argv: Vec<OsString> = vec!["printf".into(), "%s|".into(), "".into(), "a b".into(), odd.into(), "$HOME".into()];
-    assert_eq!(run(Command::new(argv, &cwd)).await.stdout.bytes, b"|a b|a dir \xe9\xff |$HOME|");
-    assert_eq!(run(Command::new(["touch", "here"], &cwd)).await.exit, Exit::Code(0));
+    assert_eq!(run(CommandSpec::new(argv, &cwd)).await.stdout.bytes, b"|a b|a dir \xe9\xff |$HOME|");
+    assert_eq!(run(CommandSpec::new(["touch", "here"], &cwd)).await.exit, Exit::Code(0));
     assert!(cwd.join("here").exists());
 }
 
@@ -151,8 +151,8 @@ async fn long_command_lines_pass_and_too_long_ones_are_refused() {
     let dir = dir();
     let words: Vec<String> = (0..15).map(|_| "x".repeat(100_000)).collect();
     let argv = ["sh", "-c", r#"echo $# ${#15}"#, "sh"].into_iter().chain(words.iter().map(String::as_str));
-    assert_eq!(run(Command::new(argv, dir.path())).await.stdout.to_text(), "15 100000\n");
-    let error = run_error(Command::new(["echo", &"x".repeat(200_000)], dir.path())).await;
+    assert_eq!(run(CommandSpec::new(argv, dir.path())).await.stdout.to_text(), "15 100000\n");
+    let error = run_error(CommandSpec::new(["echo", &"x".repeat(200_000)], dir.path())).await;
     assert!(error.to_string().contains("`echo`") && error.to_string().contains("stdin"), "{error}");
 }
 
@@ -164,7 +164,7 @@ async fn a_broken_pipe_ends_a_writer_as_usual() {
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let dir = dir();
-    let mut missing = Command::new(["no-such-program-here", "x"], dir.path());
+    let mut missing = CommandSpec::new(["no-such-program-here", "x"], dir.path());
     // A directory on PATH that may not be looked into would be another error.
     missing.env = vec![("PATH".into(), Some(dir.path().into()))];
     let error = run_error(missing).await;
@@ -172,14 +172,17 @@ async fn what_cannot_be_started_is_named() {
     assert!(error.to_string().contains("`no-such-program-here`") && error.to_string().contains("PATH"), "{error}");
 
     fs::write(dir.path().join("plain"), "text").expect("a file");
-    let error = run_error(Command::new(["./plain"], dir.path())).await;
+    let error = run_error(CommandSpec::new(["./plain"], dir.path())).await;
     assert!(error.to_string().contains("`./plain`") && error.to_string().contains("executable"), "{error}");
 
-    let error = run_error(Command::new(["true"], dir.path().join("nowhere"))).await;
+    let error = run_error(CommandSpec::new(["true"], dir.path().join("nowhere"))).await;
     assert!(matches!(error, SpawnError::Directory { .. }) && error.to_string().contains("nowhere"));
-    assert!(matches!(run_error(Command::new(["true"], dir.path().join("plain"))).await, SpawnError::Directory { .. }));
-    assert!(matches!(run_error(Command::new(["a\0b"], dir.path())).await, SpawnError::Program { .. }));
-    assert!(matches!(run_error(Command::new(Vec::<OsString>::new(), dir.path())).await, SpawnError::Empty));
+    assert!(matches!(
+        run_error(CommandSpec::new(["true"], dir.path().join("plain"))).await,
+        SpawnError::Directory { .. }
+    ));
+    assert!(matches!(run_error(CommandSpec::new(["a\0b"], dir.path())).await, SpawnError::Program { .. }));
+    assert!(matches!(run_error(CommandSpec::new(Vec::<OsString>::new(), dir.path())).await, SpawnError::Empty));
 }
 
 #[tokio::test]
@@ -188,7 +191,7 @@ async fn a_supervisor_that_is_none_is_named() {
     for (shim, told) in [(vec!["/no/such/shim"], "/no/such/shim"), (vec!["sh", "-c", "echo oops >&2; exit 3"], "oops")]
     {
         let spawner = Spawner::new(shim.into_iter().map(Into::into).collect(), &Environment::capture());
-        let error = spawner.run(Command::new(["true"], dir.path()), &Cancel::never(), &mut |_, _| {}).await;
+        let error = spawner.run(CommandSpec::new(["true"], dir.path()), &Cancel::never(), &mut |_, _| {}).await;
         let error = error.expect_err("it must not run");
         assert!(matches!(error, SpawnError::Supervisor { .. }) && error.to_string().contains(told), "{error}");
     }
@@ -197,7 +200,7 @@ async fn a_supervisor_that_is_none_is_named() {
 #[tokio::test]
 async fn the_wall_limit_ends_a_busy_command() {
     let dir = dir();
-    let mut command = Command::shell("while :; do echo tick; sleep 0.02; done", dir.path());
+    let mut command = CommandSpec::shell("while :; do echo tick; sleep 0.02; done", dir.path());
     let wall = Duration::from_millis(1500);
     command.limits.wall = Some(wall);
     command.limits.idle = Some(PATIENCE);
@@ -212,7 +215,7 @@ async fn the_wall_limit_ends_a_busy_command() {
 async fn the_idle_limit_counts_from_the_last_output() {
     let dir = dir();
     let mut command =
-        Command::shell("for i in 1 2 3 4 5; do echo $i >&2; sleep 0.3; done; exec sleep 1000", dir.path());
+        CommandSpec::shell("for i in 1 2 3 4 5; do echo $i >&2; sleep 0.3; done; exec sleep 1000", dir.path());
     let idle = Duration::from_millis(1000);
     command.limits.idle = Some(idle);
     let output = run(command).await;
@@ -225,7 +228,7 @@ async fn the_idle_limit_counts_from_the_last_output() {
 async fn a_command_may_clean_up_on_term() {
     let dir = dir();
     let script = "trap 'echo bye; touch cleaned; exit 0' TERM; echo ready; while :; do :; done";
-    let mut command = Command::shell(script, dir.path());
+    let mut command = CommandSpec::shell(script, dir.path());
     command.limits.grace = PATIENCE;
     let output = kill_when_ready(command).await;
     assert_eq!(output.exit, Exit::Cancelled);
@@ -237,7 +240,7 @@ async fn a_command_may_clean_up_on_term() {
 #[tokio::test]
 async fn a_command_ignoring_term_is_killed_after_grace() {
     let dir = dir();
-    let mut command = Command::shell("trap '' TERM HUP INT; echo ready; while :; do sleep 1000; done", dir.path());
+    let mut command = CommandSpec::shell("trap '' TERM HUP INT; echo ready; while :; do sleep 1000; done", dir.path());
     command.limits.grace = Duration::from_millis(200);
     let output = kill_when_ready(command).await;
     assert_eq!(output.exit, Exit::Cancelled);
@@ -250,7 +253,7 @@ async fn a_stopped_command_still_hears_term() {
     let dir = dir();
     let script = r#"trap 'exit 0' TERM
         (until grep -q '^State:.T' /proc/$$/status; do sleep 0.01; done; echo ready; exec sleep 1000) & kill -STOP $$; wait"#;
-    let mut command = Command::shell(script, dir.path());
+    let mut command = CommandSpec::shell(script, dir.path());
     command.limits.grace = PATIENCE;
     let output = kill_when_ready(command).await;
     assert_eq!(output.exit, Exit::Cancelled);
@@ -262,7 +265,7 @@ async fn a_stopped_command_still_hears_term() {
 async fn a_stop_lets_a_command_finish_a_kill_prevents_start() {
     let dir = dir();
     let (canceller, cancel) = Cancel::new();
-    let command = Command::shell("echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 4", dir.path());
+    let command = CommandSpec::shell("echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 4", dir.path());
     let mut stop = on_ready(|| {
         canceller.stop();
         fs::write(dir.path().join("go"), "").expect("written");
@@ -270,7 +273,7 @@ async fn a_stop_lets_a_command_finish_a_kill_prevents_start() {
     assert_eq!(spawner().run(command, &cancel, &mut stop).await.expect("it runs").exit, Exit::Code(4));
 
     canceller.kill();
-    let output = spawner().run(Command::shell("touch started", dir.path()), &cancel, &mut |_, _| {}).await;
+    let output = spawner().run(CommandSpec::shell("touch started", dir.path()), &cancel, &mut |_, _| {}).await;
     assert_eq!(output.expect("no error").exit, Exit::Cancelled);
     assert!(!dir.path().join("started").exists());
 }
@@ -278,7 +281,7 @@ async fn a_stop_lets_a_command_finish_a_kill_prevents_start() {
 #[tokio::test]
 async fn dropping_the_future_ends_the_command() {
     let dir = dir();
-    let command = Command::shell("trap '' HUP; setsid sleep 1000 & touch ready; sleep 1000", dir.path());
+    let command = CommandSpec::shell("trap '' HUP; setsid sleep 1000 & touch ready; sleep 1000", dir.path());
     let task = tokio::spawn(async move { spawner().run(command, &Cancel::never(), &mut |_, _| {}).await });
     while !dir.path().join("ready").exists() {
         assert!(!task.is_finished(), "it runs");
@@ -296,7 +299,7 @@ while [ ! -e pid ]; do sleep 0.01; done"#;
 #[tokio::test]
 async fn a_daemon_ends_with_the_command_that_started_it() {
     let dir = dir();
-    let mut command = Command::shell(&format!("{DAEMON}; exit 9"), dir.path());
+    let mut command = CommandSpec::shell(&format!("{DAEMON}; exit 9"), dir.path());
     command.limits.grace = Duration::from_millis(100);
     assert_eq!(run(command).await.exit, Exit::Code(9), "the exit code is the command's own");
     assert!(!alive(pid_in(&dir.path().join("pid"))));
@@ -306,7 +309,7 @@ async fn a_daemon_ends_with_the_command_that_started_it() {
 #[tokio::test]
 async fn a_daemon_ends_with_the_command_that_is_killed() {
     let dir = dir();
-    let mut command = Command::shell(&format!("{DAEMON}; echo ready; sleep 1000"), dir.path());
+    let mut command = CommandSpec::shell(&format!("{DAEMON}; echo ready; sleep 1000"), dir.path());
     command.limits.grace = Duration::from_millis(100);
     assert_eq!(kill_when_ready(command).await.exit, Exit::Cancelled);
     assert!(!alive(pid_in(&dir.path().join("pid"))));
@@ -337,7 +340,7 @@ async fn children_may_finish_right_after_the_command() {
 #[tokio::test]
 async fn a_natural_end_wins_over_a_limit_during_cleanup() {
     let dir = dir();
-    let mut command = Command::shell("(trap '' TERM; sleep 1000) & exit 3", dir.path());
+    let mut command = CommandSpec::shell("(trap '' TERM; sleep 1000) & exit 3", dir.path());
     command.limits.wall = Some(Duration::from_millis(1200));
     command.limits.grace = Duration::from_millis(1500);
     let output = run(command).await;
@@ -350,7 +353,7 @@ async fn a_chain_of_forks_is_caught() {
     let dir = dir();
     let chain = "trap '' TERM HUP\n[ -e go ] || { touch go; echo ready; }\nsh ./chain &\nexit 0\n";
     fs::write(dir.path().join("chain"), chain).expect("a script");
-    let mut command = Command::shell("sh ./chain; setsid sh ./chain; sleep 1000", dir.path());
+    let mut command = CommandSpec::shell("sh ./chain; setsid sh ./chain; sleep 1000", dir.path());
     command.limits.grace = Duration::from_millis(50);
     assert_eq!(kill_when_ready(command).await.exit, Exit::Cancelled);
     assert_eq!(survivors(dir.path()), Vec::<i32>::new());
@@ -384,7 +387,7 @@ async fn commands_side_by_side_share_no_descriptors() {
             let cwd = dir.path().join(i.to_string());
             fs::create_dir(&cwd).expect("a directory");
             let lock = File::create(cwd.join("lock")).expect("a lock file");
-            let mut command = Command::shell("cat; readlink /proc/$$/fd/*", &cwd);
+            let mut command = CommandSpec::shell("cat; readlink /proc/$$/fd/*", &cwd);
             command.stdin = Stdin::Bytes(format!("{i}\n").into());
             command.locks = vec![Arc::new(lock)];
             tokio::spawn(async move { run(command).await })
@@ -408,7 +411,7 @@ async fn commands_side_by_side_share_no_descriptors() {
 async fn input_of_any_size_is_fed_while_output_is_read() {
     let dir = dir();
     let input: Vec<u8> = (0..20_000_000u32).map(|i| (i % 251) as u8).collect();
-    let mut command = Command::new(["cat"], dir.path());
+    let mut command = CommandSpec::new(["cat"], dir.path());
     command.limits.output = input.len();
     command.stdin = Stdin::Bytes(input.clone());
     let output = run(command).await;
@@ -420,7 +423,7 @@ async fn input_of_any_size_is_fed_while_output_is_read() {
 async fn unread_input_is_no_error_and_none_is_eof() {
     let dir = dir();
     for script in ["exit 0", "head -c 5 >/dev/null", "exec <&-; sleep 0.1; exit 0"] {
-        let mut command = Command::shell(script, dir.path());
+        let mut command = CommandSpec::shell(script, dir.path());
         command.stdin = Stdin::Bytes(vec![b'x'; 5_000_000]);
         assert_eq!(run(command).await.exit, Exit::Code(0), "{script}");
     }
@@ -430,14 +433,14 @@ async fn unread_input_is_no_error_and_none_is_eof() {
 #[tokio::test]
 async fn a_command_is_talked_to_while_it_runs() {
     let dir = dir();
-    let command = Command::shell("while read -r word; do echo \"heard $word\"; done; echo bye", dir.path());
+    let command = CommandSpec::shell("while read -r word; do echo \"heard $word\"; done; echo bye", dir.path());
     let (say, input) = tokio::sync::mpsc::unbounded_channel();
     let mut say = Some(say);
     let mut words = ["one", "two"].into_iter();
     let first = say.as_ref().map(|say| say.send(b"hello\n".to_vec()));
     first.expect("a sender").expect("somebody listens");
     // Each answer brings the next word, and the last one the end.
-    let mut answer = |_: Stream, _: &[u8]| match words.next() {
+    let mut answer = |_: OutputStream, _: &[u8]| match words.next() {
         Some(word) => say.as_ref().expect("not over").send(format!("{word}\n").into_bytes()).expect("somebody listens"),
         None => drop(say.take()),
     };
@@ -454,14 +457,14 @@ async fn a_command_not_reading_in_time_is_killed() {
     let dir = dir();
     let (canceller, cancel) = Cancel::new();
     let (say, input) = tokio::sync::mpsc::unbounded_channel();
-    let listening = Command::shell("echo ready; cat", dir.path());
+    let listening = CommandSpec::shell("echo ready; cat", dir.path());
     let output = spawner().talk(listening, input, &cancel, &mut on_ready(|| canceller.kill())).await.expect("it runs");
     assert_eq!(output.exit, Exit::Cancelled);
     assert!(say.is_closed(), "nobody reads any more");
 
     let (say, input) = tokio::sync::mpsc::unbounded_channel();
     say.send(vec![b'x'; 1_000_000]).expect("somebody listens");
-    let deaf = Command::shell("exec <&-; exit 3", dir.path());
+    let deaf = CommandSpec::shell("exec <&-; exit 3", dir.path());
     let output = spawner().talk(deaf, input, &Cancel::never(), &mut |_, _| {}).await.expect("it runs");
     assert_eq!(output.exit, Exit::Code(3));
     assert_eq!(survivors(dir.path()), Vec::<i32>::new(), "nothing stays");
@@ -471,7 +474,8 @@ async fn a_command_not_reading_in_time_is_killed() {
 async fn output_of_any_size_is_kept_within_its_bound() {
     let dir = dir();
     // Blanks, because of a word that is cut in two neither part is shown.
-    let mut command = Command::shell("echo first; head -c 100000000 /dev/zero | tr '\\0' ' '; echo last", dir.path());
+    let mut command =
+        CommandSpec::shell("echo first; head -c 100000000 /dev/zero | tr '\\0' ' '; echo last", dir.path());
     command.limits.output = 1000;
     let mut seen = 0;
     let output = spawner().run(command, &Cancel::never(), &mut |_, bytes| seen += bytes.len()).await.expect("it runs");
@@ -495,7 +499,7 @@ async fn the_environment_is_given_without_secrets_and_repository() {
         ("DB_PASSWORD", "s3cret"),
         ("AWAY", "x"),
     ];
-    let mut command = Command::new(["env"], dir.path());
+    let mut command = CommandSpec::new(["env"], dir.path());
     command.env = vec![("AWAY".into(), None), ("MY_TOKEN".into(), Some("given".into()))];
     let output = spawner_with(&Environment::from_pairs(given)).run(command, &Cancel::never(), &mut |_, _| {}).await;
     let text = output.expect("it runs").stdout.to_text();
@@ -547,7 +551,7 @@ async fn the_lock_comes_back_when_it_is_dropped() {
     let path = dir.path().join("lock");
     let file = File::create(&path).expect("a lock file");
     file.lock().expect("locked");
-    let mut command = Command::shell("sleep 1000 & exit 0", dir.path());
+    let mut command = CommandSpec::shell("sleep 1000 & exit 0", dir.path());
     command.locks = vec![Arc::new(file)];
     assert_eq!(run(command).await.exit, Exit::Code(0));
     let lock = File::open(&path).expect("the lock file");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach::process::sandbox::{Availability, Sandbox, available, bubblewrap_works};
-use pleach::process::{Cancel, Command, Connect, Exit, Output, SpawnError};
+use pleach::process::{Cancel, CommandSpec, Connect, Exit, Output, SpawnError};
 use tempfile::TempDir;
 
 use crate::process::spawner;
@@ -49,7 +49,7 @@ impl Ground {
     }
 
     async fn try_run(&self, script: &str, sandbox: Sandbox) -> Result<Output, SpawnError> {
-        let command = Command { sandbox: Some(Arc::new(sandbox)), ..Command::shell(script, &self.path("in")) };
+        let command = CommandSpec { sandbox: Some(Arc::new(sandbox)), ..CommandSpec::shell(script, &self.path("in")) };
         spawner().run(command, &Cancel::never(), &mut |_, _| {}).await
     }
 
@@ -239,14 +239,14 @@ async fn the_supervisor_cannot_be_killed_from_within() {
     let output = ground.run(script, ground.sandbox()).await;
     assert_eq!((output.exit, output.stdout.to_text().as_str()), (Exit::Code(0), "1\n137\n"));
     // And it is still killed itself.
-    let command = Command {
+    let command = CommandSpec {
         sandbox: Some(Arc::new(ground.sandbox())),
-        limits: pleach::process::Limits {
+        limits: pleach::process::CommandLimits {
             wall: Some(std::time::Duration::from_millis(200)),
             grace: std::time::Duration::from_millis(10),
             ..Default::default()
         },
-        ..Command::shell("trap '' TERM; setsid sleep 60 & sleep 60", &ground.path("in"))
+        ..CommandSpec::shell("trap '' TERM; setsid sleep 60 & sleep 60", &ground.path("in"))
     };
     let output = spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.unwrap();
     assert!(matches!(output.exit, Exit::TimedOut(_)), "{:?}", output.exit);
@@ -333,9 +333,9 @@ async fn a_command_whose_bounds_cannot_be_set_is_not_run() {
     assert!(!ground.path("in/ran").exists());
     let Some(by) = landlock(3, "a_command_whose_bounds_cannot_be_set_is_not_run") else { return };
     let ground = Ground::new(by);
-    let command = Command {
+    let command = CommandSpec {
         sandbox: Some(Arc::new(ground.sandbox())),
-        ..Command::new(["there-is-no-such-program"], ground.path("in"))
+        ..CommandSpec::new(["there-is-no-such-program"], ground.path("in"))
     };
     let error = spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.unwrap_err();
     assert!(matches!(error, SpawnError::Program { .. }), "{error}");
@@ -409,9 +409,9 @@ async fn terminals_are_private_and_available_to_all() {
                   print(os.read(own, 100).decode().strip())\n";
     fs::write(ground.path("in/inside.py"), inside).unwrap();
     let there =
-        Command::shell("command -v python3 > /dev/null || exit 42; exec python3 outside.py", &ground.path("out"));
+        CommandSpec::shell("command -v python3 > /dev/null || exit 42; exec python3 outside.py", &ground.path("out"));
     let (spawner, done) = (spawner(), Cancel::never());
-    let mut ignore = |_: pleach::process::Stream, _: &[u8]| {};
+    let mut ignore = |_: pleach::process::OutputStream, _: &[u8]| {};
     let outside = spawner.run(there, &done, &mut ignore);
     let inside = async {
         let output = ground.run("command -v python3 > /dev/null || exit 42; python3 inside.py", ground.sandbox()).await;

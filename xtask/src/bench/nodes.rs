@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pleach::process::{Cancel, Command, Spawner};
+use pleach::process::{Cancel, CommandSpec, Spawner};
 use serde_json::Value;
 
 use super::options::Options;
@@ -133,7 +133,7 @@ fn bare(world: &World, pleach: &Path, dir: &Path) -> Result<f64, Box<dyn Error>>
     let before = cpu::of("self")?;
     runtime.block_on(async {
         for _ in 0..BARE {
-            spawner.run(Command::shell("true", dir), &cancel, &mut |_, _| {}).await?;
+            spawner.run(CommandSpec::shell("true", dir), &cancel, &mut |_, _| {}).await?;
         }
         Ok::<_, Box<dyn Error>>(())
     })?;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use pleach::git::{Repo, Worktree};
+use pleach::git;
 
 use super::files::Changes;
 use super::samples::Samples;
@@ -26,19 +26,19 @@ pub struct Scans {
 
 /// Measures in a checkout in which one file is changed.
 pub fn run(world: &World, checkout: &Path, size: usize, rounds: usize) -> Result<Scans, Box<dyn Error>> {
-    let repo = Repo::discover(checkout, &world.counted())?;
-    let mut held = Worktree::open(&repo, checkout)?;
-    held.scan()?;
+    let repo = git::discover(checkout, &world.counted())?;
+    let mut held = git::worktree::open(&repo, checkout)?;
+    git::worktree::scan_all(&mut held)?;
     let mut scans = Scans::default();
     for _ in 0..rounds {
         // The same file each time, so that there is one change whatever the round.
         Changes::new(size).make(checkout, 1)?;
         let status = scans.git.time(|| world.git(checkout, &["status", "--porcelain"]))?;
         let cold = scans.cold.time(|| {
-            let mut opened = scans.open.time(|| Worktree::open(&repo, checkout))?;
-            opened.scan()
+            let mut opened = scans.open.time(|| git::worktree::open(&repo, checkout))?;
+            git::worktree::scan_all(&mut opened)
         })?;
-        let warm = scans.held.time(|| held.scan())?;
+        let warm = scans.held.time(|| git::worktree::scan_all(&mut held))?;
         let found = [cold.paths().count(), warm.paths().count()];
         if status.lines().count() != 1 || found != [1, 1] {
             return Err(format!("one file is changed; git found {status:?}, pleach {found:?}").into());
@@ -48,7 +48,7 @@ pub fn run(world: &World, checkout: &Path, size: usize, rounds: usize) -> Result
     // those at hand, and the more of them there are, the less of what is looked for here.
     for _ in 0..rounds {
         let candidates: Vec<PathBuf> = Changes::new(size).make(checkout, 1)?.iter().map(PathBuf::from).collect();
-        let looked = scans.candidates.time(|| held.scan_paths(&candidates))?.paths().count();
+        let looked = scans.candidates.time(|| git::worktree::scan_paths(&mut held, &candidates))?.paths().count();
         if looked != 1 {
             return Err(format!("one file is changed; pleach found {looked} where its tool wrote").into());
         }

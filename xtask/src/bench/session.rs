@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use pleach::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
-use pleach::git::{CommitSpec, Durability, Limits, Person, Repo, Worktree};
+use pleach::git::{self, CommitLimits, CommitSpec, Durability, Person, Repo, Worktree};
 use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
 use pleach::trailer::TurnFacts;
-use pleach::workspace::{Author, Lock, Position, WorkingCopy, branch_ref};
+use pleach::workspace::{self, Author, CopyPosition, Lock, WorkingCopy, branch_ref};
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -49,19 +49,19 @@ const PARTS_BRANCH: &str = "refs/heads/pleach/bench/parts";
 impl Session {
     /// A session in the repository, with a working copy of its own.
     pub fn start(world: &World, checkout: &Path) -> Result<Self, Box<dyn Error>> {
-        let repo = Repo::discover(checkout, &world.counted())?;
+        let repo = git::discover(checkout, &world.counted())?;
         let head = repo.head()?.commit;
         let path = world.root().join("copy");
-        let worktree = Worktree::add(&repo, &path, head)?;
+        let worktree = git::worktree::add(&repo, &path, head)?;
         let (branch, name) = (BranchName::new(BRANCH)?, RepoName::new("bench")?);
         for reference in [branch_ref(&branch).as_str(), PARTS_BRANCH] {
-            repo.swap(reference, None, head, "bench")?;
+            repo.refs().swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
-        let at = (Commits::Turns, Position::all(head));
-        let bounds = (Limits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
+        let at = (Commits::Turns, CopyPosition::all(head));
+        let bounds = (CommitLimits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
         let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, bounds)?;
-        let worktree = Worktree::open(&repo, &path)?;
+        let worktree = git::worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })
     }
@@ -101,12 +101,17 @@ impl Session {
         let record = samples.time(|| -> Result<_, Box<dyn Error>> {
             let message = |paths: &[RepoPath], _: bool| subject(paths.len());
             let author = Author { facts, trailers: Vec::new(), at, message: &message };
-            let mut change = self.copy.prepare(&author, Some(&candidates))?;
+            let mut change = workspace::prepare_commit(&mut self.copy, &author, Some(&candidates))?;
             let commit = change.commit.ok_or("a turn of a benchmark changes files")?;
             let writer = std::mem::replace(&mut change.writer, repo.writer());
             let batch = self.batch(commit, &change.paths, messages, at)?;
             let record = recorder.append(writer, &batch)?;
-            repo.swap(&branch_ref(&self.copy.branch), change.branch.and_then(|seen| seen.at), commit, "pleach: turn")?;
+            repo.refs().swap(
+                &branch_ref(&self.copy.branch),
+                change.branch.and_then(|seen| seen.at),
+                commit,
+                "pleach: turn",
+            )?;
             self.copy.accept(&change)?;
             Ok(record)
         })?;
@@ -125,10 +130,10 @@ impl Session {
         let repo = self.repo.clone().with_durability(durability);
         let mut recorder = self.recorder(durability);
         let (at, messages) = (pleach::clock::now(), messages(paths));
-        let scan = parts.scan.time(|| self.worktree.scan_paths(&candidates))?;
+        let scan = parts.scan.time(|| git::worktree::scan_paths(&mut self.worktree, &candidates))?;
         let (commit, changed) = parts.commit.time(|| -> Result<_, Box<dyn Error>> {
             let mut writer = repo.writer();
-            let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
+            let written = git::worktree::commit_tree(&mut self.worktree, &scan, &mut writer, &CommitLimits::default())?;
             let commit = writer.commit(&CommitSpec {
                 tree: written.tree,
                 parents: vec![self.parts_tip],
@@ -138,7 +143,7 @@ impl Session {
                 at,
             })?;
             writer.flush()?;
-            repo.swap(PARTS_BRANCH, Some(self.parts_tip), commit, "pleach: turn")?;
+            repo.refs().swap(PARTS_BRANCH, Some(self.parts_tip), commit, "pleach: turn")?;
             self.worktree.accept(written.tree)?;
             Ok((commit, written.paths))
         })?;

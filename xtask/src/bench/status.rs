@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use pleach::engine::tree::progress;
-use pleach::git::Repo;
+use pleach::git::{self, Repo};
 use pleach::ids::{BranchName, TaskId};
 use pleach::progress::{Progress, TaskStatus};
 use pleach::redact::Redactor;
@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<Verdicts, Box<dyn Error>> {
     let messages = messages(options.commits, options.tasks);
     let (old, new) = messages.split_at(messages.len() - NEW);
     world.git_reading(&dir, &["fast-import", "--quiet"], stream(old, 0).as_bytes())?;
-    let repo = Repo::discover(&dir, &world.counted())?;
+    let repo = git::discover(&dir, &world.counted())?;
     let target = BranchName::new("main")?;
     let read = || progress::read(&repo, &target, TREE, "pleach/", None);
     read()?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use pleach::process::{Cancel, Command, Spawner, Stdin};
+use pleach::process::{Cancel, CommandSpec, Spawner, Stdin};
 use serde_json::{Map, Value, json};
 
 use super::cost::{Cost, Costs, END, Mark};
@@ -235,9 +235,10 @@ fn commands(world: &World, pleach: &Path, agent: &Path) -> Result<[f64; 2], Box<
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (_canceller, cancel) = Cancel::new();
     let prompt = Stdin::Bytes(vec![b'x'; 1_000]);
-    let agent = || Command { stdin: prompt.clone(), ..Command::new([agent.as_os_str().to_owned()], world.root()) };
-    let test = || Command::shell("true", world.root());
-    let time = |make: &dyn Fn() -> Command| -> Result<f64, Box<dyn Error>> {
+    let agent =
+        || CommandSpec { stdin: prompt.clone(), ..CommandSpec::new([agent.as_os_str().to_owned()], world.root()) };
+    let test = || CommandSpec::shell("true", world.root());
+    let time = |make: &dyn Fn() -> CommandSpec| -> Result<f64, Box<dyn Error>> {
         let before = cpu::of("self")?;
         runtime.block_on(async {
             for _ in 0..BARE {

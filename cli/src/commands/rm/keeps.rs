@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use pleach::engine::{SessionStatus, View};
-use pleach::git::{Move, Repo};
+use pleach::git::{RefUpdate, Repo};
 use pleach::ids::CommitId;
 use pleach::workspace::KEEP;
 
@@ -24,7 +24,7 @@ pub struct KeepRef {
 pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<KeepRef>, Failure> {
     let needed = needed(repo)?;
     let mut found = Vec::new();
-    for (reference, commit) in repo.references(KEEP).map_err(|error| of_git(&error))? {
+    for (reference, commit) in repo.refs().list(KEEP).map_err(|error| of_git(&error))? {
         let owner = reference.strip_prefix(KEEP).and_then(|name| name.rsplit_once('-')).map_or("", |(owner, _)| owner);
         let at = repo.commit(commit).map_err(|error| of_git(&error))?.at;
         if !needed.contains(owner) && before.is_none_or(|before| at < before) {
@@ -36,8 +36,8 @@ pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<KeepRef>, Fail
 
 /// Removes a ref, unless it was moved since.
 pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
-    let gone = Move { name: kept.reference.clone(), old: Some(kept.commit), new: None };
-    repo.swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
+    let gone = RefUpdate { name: kept.reference.clone(), old: Some(kept.commit), new: None };
+    repo.refs().swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
 }
 
 /// The prefixes of kept refs that unfinished sessions need: their ids, and those of their tasks.

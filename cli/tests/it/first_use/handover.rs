@@ -376,7 +376,7 @@ fn n23_nobody_is_advised_to_open_the_git_directory() {
     let ran =
         run("echo \"error: could not lock $(git rev-parse --git-common-dir)/config: Permission denied\" >&2; exit 1")
             .expect(1);
-    assert!(ran.stdout.contains("the repository's git directory stays closed"), "{ran}");
+    assert!(ran.stdout.contains("cannot write to the repository's git directory"), "{ran}");
     assert!(!ran.stdout.contains("sandbox.rw"), "{ran}");
 }
 

@@ -221,7 +221,7 @@ fn n15_a_denied_hidden_file_is_explained() {
     let script = format!("cat '{}'; echo done > seen", env.root().join("home/.ssh/id").display());
     let (ran, _) = run(&env, Program, &script, "{}\n", &[]);
     let text = ran.to_string();
-    let expected = "the sandbox refused `[TEMP]/home/.ssh/id`, which `sandbox.hide` keeps from whoever works here";
+    let expected = "the sandbox refused `[TEMP]/home/.ssh/id`, which `sandbox.hide` hides";
     assert!(text.contains(expected) && !text.contains("sandbox.rw"), "{text}");
 }
 

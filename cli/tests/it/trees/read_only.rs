@@ -98,12 +98,12 @@ fn files_in_a_submodule_place_block_landing() {
     let ran = garden.gardener(&["--test-command", "true"]).expect(0);
     let told = ["T001 implement-fail", "T001 implement-pass", "T001 test-pass"];
     assert_eq!(garden.told("main")[..3], told, "{ran}");
-    let why = "`sm/f` is not committed: it lies in the place of a submodule, whose link is left alone";
+    let why = "`sm/f` is not committed: it is in the directory of a submodule, whose recorded commit does not change";
     let asked = garden.asked("T001", "implement", 2);
     assert!(asked.contains("held back") && asked.contains(why), "{asked}");
     assert_eq!(garden.completed(), ["T001", "T002", "T003"], "{ran}");
     assert_eq!(garden.env.git(&["ls-tree", "main", "sm"]), link);
-    let gone = "submodule `sm` is gone; its link is left alone";
+    let gone = "submodule `sm` is gone; its recorded commit does not change";
     assert!(ran.stderr.contains(why) && ran.stderr.contains(gone), "{ran}");
     assert_eq!(garden.refs("refs/pleach/keep/").len(), 0, "{ran}");
 }

@@ -16,7 +16,7 @@ use crate::agent::liveness::{IDLE, signs_of_life};
 use crate::agent::{AgentError, AgentReply, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::{Upstream, UsageMeter};
-use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
+use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, Spawner};
 use crate::text::{last_words, shorten};
 
 /// How much of a failed agent's complaint goes into the message.
@@ -172,20 +172,20 @@ impl AcpAgent {
         variables: Variables,
         arguments: Vec<String>,
         meter: Option<UsageMeter>,
-    ) -> Command {
+    ) -> CommandSpec {
         let signs = signs_of_life(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
         let wall = job.timeout.into_iter().chain(self.timeout).min();
         let arguments = self.bounded(&job).iter().cloned().chain(arguments);
         let argv = self.argv.iter().cloned().chain(arguments.map(OsString::from));
-        Command {
+        CommandSpec {
             env: job.env,
-            limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
+            limits: CommandLimits { wall, idle: Some(self.idle), output: OUTPUT, ..CommandLimits::default() },
             locks: job.locks,
             sandbox: job.sandbox,
             signs: Some(signs),
-            ..Command::new(argv, job.cwd)
+            ..CommandSpec::new(argv, job.cwd)
         }
     }
 

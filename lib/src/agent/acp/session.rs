@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::client::{AcpAction, AcpClient, AcpEnd};
 use super::lines::{LineSplitter, OutputLine, UNREAD};
 use crate::agent::{AgentError, StateRef, Turn, TurnVerdict, Turns};
-use crate::process::{Cancel, Canceller, Command, Output, SpawnError, Spawner, Stream};
+use crate::process::{Cancel, Canceller, CommandSpec, Output, OutputStream, SpawnError, Spawner};
 
 /// How long an agent may take until it can be given its task.
 const OPENING: Duration = Duration::from_secs(180);
@@ -43,7 +43,7 @@ pub(super) struct EndedSession {
 /// Starts the agent, talks with it until it is done or gone, and sees to it that it goes.
 pub(super) async fn run(
     spawner: &Spawner,
-    command: Command,
+    command: CommandSpec,
     (client, hello): (AcpClient, Vec<u8>),
     told: TurnSink<'_>,
     cancel: &Cancel,
@@ -55,8 +55,8 @@ pub(super) async fn run(
     let running = async {
         // Dropped with this block, so that the end of the lines is the end of the program.
         let mut splitter = LineSplitter::new(heard, Arc::clone(&unread));
-        let mut on_output = |stream: Stream, bytes: &[u8]| {
-            if stream == Stream::Stdout {
+        let mut on_output = |stream: OutputStream, bytes: &[u8]| {
+            if stream == OutputStream::Stdout {
                 splitter.push(bytes);
             }
         };

@@ -3,7 +3,6 @@
 
 mod ask;
 mod context;
-mod jail;
 mod limits;
 mod loops;
 mod prompt;
@@ -17,13 +16,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::ask::{AskOutcome, Asker, FailedTries};
-use self::jail::Jail;
 use self::loops::Finding;
 use self::tools::{Shell, ToolAnswer, Toolbox, Wrote};
 use super::cli::Billing;
 use super::intent::intent_of;
 use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config;
+use crate::confined_fs::Jail;
 use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
     Answered, Message, ModelNames, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated,

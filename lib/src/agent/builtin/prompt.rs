@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::BuiltinLimits;
-use super::jail::Jail;
 use crate::agent::{Job, Profile, bounds};
+use crate::confined_fs::Jail;
 
 /// Files with a project's own rules, in the order they are read in each directory.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];

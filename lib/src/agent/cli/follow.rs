@@ -11,7 +11,7 @@ use super::parser::{StreamEvent, StreamReader};
 use super::transcript::Transcript;
 use crate::agent::{AgentError, Job, TurnVerdict, Turns};
 use crate::config::TurnMode;
-use crate::process::{Cancel, Canceller, Command, Stream};
+use crate::process::{Cancel, Canceller, CommandSpec, OutputStream};
 
 /// How long the stream may lag behind a hook that tells of the same tools.
 const LAG: Duration = Duration::from_secs(5);
@@ -30,15 +30,15 @@ impl StreamFollower<'_> {
     /// Follows the program to its end.
     pub(super) async fn follow(
         mut self,
-        command: Command,
+        command: CommandSpec,
         mut reader: StreamReader,
         cancel: &Cancel,
     ) -> Result<ProgramRun, AgentError> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let (canceller, own) = Cancel::new();
         let output = {
-            let mut on_output = |stream: Stream, bytes: &[u8]| {
-                if stream == Stream::Stdout {
+            let mut on_output = |stream: OutputStream, bytes: &[u8]| {
+                if stream == OutputStream::Stdout {
                     // The other end is in this function.
                     reader.feed(bytes).into_iter().for_each(|events| drop(sender.send(events)));
                 }

@@ -13,7 +13,7 @@ use crate::agent::liveness::signs_of_life;
 use crate::agent::{AgentError, GatewayRun, Job, Turn, Turns};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::process::{Cancel, Command, Stream};
+use crate::process::{Cancel, CommandSpec, OutputStream};
 
 /// Runs the program behind a gateway to its end. All its turns but the last are reported on the way.
 pub(super) async fn run(
@@ -33,7 +33,7 @@ pub(super) async fn run(
     let prompt = launch.prompt(session.is_some(), bounds.as_ref());
     let start = LaunchOptions { session, hooks: None, endpoint: Some(&endpoint), bounds: bounds.as_ref() };
     let signs = Some(signs_of_life(&job.root, Some(gateway_run.meter())));
-    let command = Command { signs, ..launch.command(&prompt, start)? };
+    let command = CommandSpec { signs, ..launch.command(&prompt, start)? };
     let reader = Mutex::new((StreamReader::new(agent.preset.parser, Usage::default()), Transcript::new(&prompt)));
     let state = gateway_run.state();
     let hear = |bytes: Option<&[u8]>| {
@@ -53,8 +53,8 @@ pub(super) async fn run(
     };
     let seen = gateway_run
         .run(turns, cancel, |own| async move {
-            let mut on_output = |stream: Stream, bytes: &[u8]| {
-                if stream == Stream::Stdout {
+            let mut on_output = |stream: OutputStream, bytes: &[u8]| {
+                if stream == OutputStream::Stdout {
                     hear(Some(bytes));
                 }
             };

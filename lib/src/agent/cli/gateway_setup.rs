@@ -208,7 +208,7 @@ mod tests {
         for name in [".local", "kept", "settings"] {
             symlink(&mine, home.join(name)).unwrap();
             let refused = way.make_home().unwrap_err().to_string();
-            assert!(refused.contains(&format!("`{name}` on the way is a link")), "{refused}");
+            assert!(refused.contains(&format!("`{name}` in the path is a link")), "{refused}");
             fs::remove_file(home.join(name)).unwrap();
         }
         assert_eq!(fs::read_dir(&mine).unwrap().count(), 0);

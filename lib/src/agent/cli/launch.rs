@@ -14,7 +14,7 @@ use crate::agent::liveness::{IDLE, signs_of_life};
 use crate::agent::{AgentError, Job, bounds};
 use crate::config::AgentStdin;
 use crate::confined_fs::ConfinedDir;
-use crate::process::{Command, Limits, Sandbox, Stdin};
+use crate::process::{CommandLimits, CommandSpec, Sandbox, Stdin};
 
 /// How much of what an agent says is kept beside what is understood of it.
 const OUTPUT: usize = 1 << 20;
@@ -65,7 +65,7 @@ impl<'a> Launch<'a> {
     }
 
     /// The command that starts the agent.
-    pub(super) fn command(&self, prompt: &str, start: LaunchOptions<'_>) -> Result<Command, AgentError> {
+    pub(super) fn command(&self, prompt: &str, start: LaunchOptions<'_>) -> Result<CommandSpec, AgentError> {
         let failed = |why: String| AgentError::Terminal(why);
         let preset = &self.agent.preset;
         if !self.job.tools && !preset.can_go_without_tools(self.agent.settings.is_command) {
@@ -118,7 +118,7 @@ impl<'a> Launch<'a> {
         // Options go before a last word that says where the task comes from.
         let end = words.len() - usize::from(words.last().is_some_and(|word| word == "-"));
         words.splice(end..end, more);
-        let mut command = Command::new(
+        let mut command = CommandSpec::new(
             std::iter::once(self.agent.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
             self.job.cwd.clone(),
         );
@@ -129,11 +129,11 @@ impl<'a> Launch<'a> {
             AgentStdin::Prompt => Stdin::Bytes(prompt.as_bytes().to_vec()),
         };
         let own = self.agent.settings.timeout.map(Duration::from_secs);
-        command.limits = Limits {
+        command.limits = CommandLimits {
             wall: [own, self.job.timeout].into_iter().flatten().min(),
             idle: Some(self.agent.settings.idle_timeout.map_or(IDLE, Duration::from_secs)),
             output: OUTPUT,
-            ..Limits::default()
+            ..CommandLimits::default()
         };
         command.signs = Some(signs_of_life(&self.job.root, None));
         command.locks = self.job.locks.clone();

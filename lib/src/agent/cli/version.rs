@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::process::{Cancel, Command, Limits, Spawner};
+use crate::process::{Cancel, CommandLimits, CommandSpec, Spawner};
 
 /// How long a program may take to print its version. Some start slowly.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,8 +20,8 @@ impl Versions {
         if let Some(known) = self.known(program) {
             return known;
         }
-        let limits = Limits { wall: Some(VERSION_TIMEOUT), output: 4096, ..Limits::default() };
-        let command = Command { limits, ..Command::new([program.as_os_str(), "--version".as_ref()], "/") };
+        let limits = CommandLimits { wall: Some(VERSION_TIMEOUT), output: 4096, ..CommandLimits::default() };
+        let command = CommandSpec { limits, ..CommandSpec::new([program.as_os_str(), "--version".as_ref()], "/") };
         let output = spawner.run(command, cancel, &mut |_, _| {}).await.ok();
         let said = output.filter(|output| output.exit.success()).map(|output| output.stdout.to_text());
         let version = said.as_deref().and_then(version_in).map(str::to_owned);

@@ -30,7 +30,7 @@ impl Ledger {
         if self.day.replace(day) != Some(day) {
             self.chains.clear();
         }
-        let mut names = repo.reference_names(SESSIONS)?;
+        let mut names = repo.refs().names(SESSIONS)?;
         // The one chain of planners; its name comes before those of sessions.
         names.insert(0, PLANNING.to_owned());
         self.chains.retain(|name, _| names.binary_search(name).is_ok());
@@ -38,7 +38,7 @@ impl Ledger {
     }
 
     pub(super) fn chain(&mut self, repo: &Repo, name: &str, day: Date) -> Result<Amount, record::Error> {
-        let Some(tip) = repo.reference(name)? else { return Ok(Amount::default()) };
+        let Some(tip) = repo.refs().find(name)? else { return Ok(Amount::default()) };
         let known = self.chains.get(name).copied();
         if let Some((_, amount)) = known.filter(|(at, _)| *at == tip) {
             return Ok(amount);

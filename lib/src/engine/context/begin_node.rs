@@ -21,6 +21,7 @@ use crate::ids::CommitId;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::state::{Position, Visit};
+use crate::workspace;
 
 /// What became of a node that was to be started.
 #[derive(Debug)]
@@ -205,7 +206,7 @@ fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: S
     started.starts_over = true;
     let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
     for copy in context.working().copies() {
-        if let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? {
+        if let Some((writer, commit)) = workspace::restoring_commit(copy, &started.node_id, clock::now())? {
             writers.insert(copy.name.clone(), writer);
             restored.insert(copy.name.clone(), commit);
         }
@@ -222,7 +223,7 @@ fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: S
     }
     for (repo, commit) in restored {
         if let Some(copy) = context.working_mut().copy_mut(&repo) {
-            copy.rebase_to(commit)?;
+            workspace::rebase_to(copy, commit)?;
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::record::History;
 pub(in crate::engine) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
     let ranges = interrupted(&context.state);
     if !ranges.is_empty() {
-        let history = History::whole_in(&context.repo, &context.plan.id, &context.id)?;
+        let history = History::all_in(&context.repo, &context.plan.id, &context.id)?;
         context.memory.interrupted = messages(&context.repo, &history, &ranges)?;
     }
     Ok(())
@@ -19,7 +19,7 @@ pub(in crate::engine) fn load_interrupted(context: &mut Context) -> Result<(), E
 /// Sees that it knows what was said of this, reading the record where it does not.
 pub(in crate::engine) fn hear(context: &mut Context, wanted: &Wanted) -> Result<(), Error> {
     let history = match context.memory.heard.lacks(&context.state, wanted) {
-        true => Some(History::whole_in(&context.repo, &context.plan.id, &context.id)?),
+        true => Some(History::all_in(&context.repo, &context.plan.id, &context.id)?),
         false => None,
     };
     context.memory.heard_mut().load(&context.repo, &context.state, wanted, history.as_ref())

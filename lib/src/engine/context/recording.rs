@@ -81,7 +81,7 @@ pub(in crate::engine) fn move_branches(context: &mut Context, from: &Snapshot, t
     for (repo, follower) in &mut context.followers {
         match (from.get(repo), to.get(repo)) {
             (Some(from), Some(to)) => follower.advance(*from, *to)?,
-            (None, Some(to)) => follower.stay(*to),
+            (None, Some(to)) => follower.leave_in_place(*to),
             (_, None) => {}
         }
     }
@@ -147,7 +147,7 @@ pub(in crate::engine) fn fold(
 
 /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
 pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<String>, Error> {
-    Ok(context.recorder.mend()?.map(|kept| {
+    Ok(context.recorder.repair_ref()?.map(|kept| {
         let kept = kept.map(|name| format!("; what was there is kept at {name}")).unwrap_or_default();
         format!("the session's own record was moved or removed, and restored{kept}")
     }))

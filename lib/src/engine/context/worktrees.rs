@@ -7,11 +7,11 @@ use super::{Context, history, recording};
 use crate::engine::Error;
 use crate::engine::executor::{Setup, moved_aside_warning};
 use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated};
-use crate::git::Worktree;
+use crate::git;
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::record::Batch;
 use crate::text::listed;
-use crate::workspace::{BranchFollower, KEEP, Position, Scratch, WorkingCopy, Workspace};
+use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace};
 use crate::{clock, state};
 
 /// How many paths a message names.
@@ -88,7 +88,7 @@ fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
 fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup) -> Result<(), Error> {
     let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
     let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
-    let at = Position { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };
+    let at = CopyPosition { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };
     let base = base_of(&context.state.base);
     if bring_branch(context, name)? {
         let (repo, branch) = (name.clone(), branch.clone());
@@ -96,14 +96,14 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     }
     if let Some(mut copy) = made.take_left(name) {
         // A session before this one worked here, in this process.
-        made.kept.extend(copy.hand_over(context.plan.id.clone(), branch, at)?);
+        made.kept.extend(workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?);
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
         made.copies.push(copy);
         return Ok(());
     }
     let repo = context.plan.repos.get(name).expect("the repositories of a session are open").clone();
     let path = copy_path(context, name);
-    let stays = Worktree::take_along(&repo, &path, &copy_name(context, name))?;
+    let stays = git::worktree::relocate(&repo, &path, &copy_name(context, name))?;
     // What lies there is none of a session that begins.
     if let Some((place, why)) = stays.filter(|_| has_begun(context)) {
         let place = place.display();
@@ -115,7 +115,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
     let belongs = context.state.task.is_none() || has_begun(context);
     let rules = context.engine.worktrees.left_out();
-    let mut worktree = Worktree::bring(&repo, &path, at.base, &rules, belongs)?;
+    let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
     let odd = worktree.take_cleared();
     if !odd.is_empty() {
         let odd = listed(odd, NAMED);
@@ -125,7 +125,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         );
     }
     worktree.exclude(&context.engine.worktrees.never_commit());
-    let is_set_up = worktree.is_set_up();
+    let is_set_up = git::worktree::is_set_up(&worktree);
     let carries = context.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
     let (limits, lock) = (context.engine.worktrees.limits.clone(), context.lock.clone());
     let id = context.plan.id.clone();
@@ -134,12 +134,12 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         copy.checkout_followed();
     }
     if context.state.task.is_some() && !has_begun(context) {
-        copy.refuse_submodules()?;
+        workspace::refuse_submodule_work(&mut copy)?;
     }
-    made.kept.extend(copy.recover()?);
-    let is_other = copy.leave_out(&rules)?;
+    made.kept.extend(workspace::recover(&mut copy)?);
+    let is_other = workspace::apply_exclusions(&mut copy, &rules)?;
     if is_other || !is_set_up {
-        context.warnings.extend(copy.absent(&context.engine.worktrees)?);
+        context.warnings.extend(workspace::absent_file_warnings(&mut copy, &context.engine.worktrees)?);
     }
     context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
     made.copies.push(copy);
@@ -181,11 +181,11 @@ fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
     let (repo, task) = (context.plan.repos.get(name).unwrap_or(&context.repo), context.state.task.as_ref());
     let kept = |commit: CommitId| {
         let Some(task) = task else { return Ok(false) };
-        let kept = repo.references(&format!("{KEEP}{}-", task.of.id))?;
+        let kept = repo.refs().list(&format!("{KEEP}{}-", task.of.id))?;
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
     };
     let follower = context.followers.get_mut(name).expect("every branch has its follower");
-    Ok(follower.bring(kept)?)
+    Ok(follower.create_or_advance(kept)?)
 }
 
 /// Brings branch and worktree to the newest record.

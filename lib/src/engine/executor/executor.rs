@@ -25,7 +25,7 @@ use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::record::History;
-use crate::workspace::{Position, Workspace};
+use crate::workspace::{self, CopyPosition, Workspace};
 
 /// Is told of all work that is begun, with what it was made of.
 pub type WorkWatch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
@@ -192,7 +192,7 @@ impl Executor {
                 let copy = workspace.copy_mut(&task.repo);
                 let copy = copy.expect("a session on a task has a worktree of the task's repository");
                 let (id, branch) = (self.plan.id.clone(), copy.branch.clone());
-                tokio::task::block_in_place(|| copy.hand_over(id, branch, Position::all(commit)))?;
+                tokio::task::block_in_place(|| workspace::hand_over(copy, id, branch, CopyPosition::all(commit)))?;
                 self.set_up(workspace, warnings).await?;
             }
             AssignedWork::Node => {}

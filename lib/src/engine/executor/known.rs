@@ -8,7 +8,7 @@ use super::assignment::{Assignment, NodeStart};
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error, ReviewedWork, preamble};
 use crate::event::{Event, MessageRange};
-use crate::git::{Repo, TreeId};
+use crate::git::{self, Repo, TreeId};
 use crate::ids::{NodeId, RepoName};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
@@ -133,7 +133,7 @@ impl RecordedFacts {
         assignment: &Assignment,
     ) -> Result<Self, Error> {
         let repo = plan.repo();
-        let history = History::whole_at(repo, &plan.id, &assignment.context, assignment.record)?;
+        let history = History::all_at(repo, &plan.id, &assignment.context, assignment.record)?;
         let visit = &assignment.visit;
         let events: Vec<_> = history.events().collect();
         let is_start = |event: &Event| match event {
@@ -192,7 +192,7 @@ pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Trans
         if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
             && base != work
         {
-            changes.extend(repo.stat(repo.tree_of(*base)?, repo.tree_of(*work)?)?);
+            changes.extend(git::diff::stat(repo, repo.tree_of(*base)?, repo.tree_of(*work)?)?);
         }
     }
     let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));

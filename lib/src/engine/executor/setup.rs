@@ -6,9 +6,9 @@ use super::place::own_refs;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Warning, WarningCode};
-use crate::git::Scan;
+use crate::git::ScanResult;
 use crate::ids::{RepoName, RepoPath};
-use crate::process::{Command, Exit, Limits};
+use crate::process::{CommandLimits, CommandSpec, Exit};
 use crate::text::listed;
 use crate::workspace::{self, WorkingCopy, Workspace};
 
@@ -33,12 +33,12 @@ impl Setup<'_> {
 
     /// Sets the worktrees up again where something of that had to go: git ignored it, and does so no more.
     pub(in crate::engine) async fn again(&mut self) -> Result<(), Error> {
-        let lost = self.workspace.copies().filter(|copy| copy.has_lost_setup()).map(|copy| copy.name.clone());
+        let lost = self.workspace.copies().filter(|copy| workspace::has_lost_setup(copy)).map(|copy| copy.name.clone());
         for repo in lost.collect::<Vec<_>>() {
             let (own, kept) = own_refs(self.copy(&repo), &self.plan.started.name, &self.plan.id);
             let copy = self.copy_mut(&repo);
             let (before, look) = tokio::task::block_in_place(|| {
-                let before = copy.before_setup()?;
+                let before = workspace::scan_before_setup(copy)?;
                 // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
                 Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
             })?;
@@ -63,12 +63,12 @@ impl Setup<'_> {
 
     /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
     /// more, what was changed before it is given.
-    fn begin(&mut self, repo: &RepoName, before: Option<Scan>) -> Result<(), Error> {
+    fn begin(&mut self, repo: &RepoName, before: Option<ScanResult>) -> Result<(), Error> {
         let is_changed = self.engine.worktrees.setup.is_some();
         let copy = self.copy_mut(repo);
         let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
-            Some(before) => copy.begin_again(&before),
-            None => copy.begin_here(is_changed),
+            Some(before) => workspace::snapshot_setup_again(copy, &before),
+            None => workspace::snapshot_setup(copy, is_changed),
         })?;
         if changed.is_empty() {
             return Ok(());
@@ -91,11 +91,11 @@ impl Setup<'_> {
         let scratch = engine.scratch()?;
         let command = {
             let workspace = &*self.workspace;
-            let mut command = Command::shell(script, self.copy(repo).path());
+            let mut command = CommandSpec::shell(script, self.copy(repo).path());
             command.env = engine.temporary(scratch.as_ref());
             let bounds = engine.bounds(workspace, scratch.as_ref(), None);
             command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
-            command.limits = Limits { output: 64 * 1024, ..Limits::default() };
+            command.limits = CommandLimits { output: 64 * 1024, ..CommandLimits::default() };
             command.locks = workspace.locks();
             command
         };

@@ -5,7 +5,7 @@ use crate::engine::Error;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{self, works};
+use crate::record::{self, work_commits};
 use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
@@ -81,13 +81,13 @@ impl KnownWork {
         let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
         // Without any, what is in its working copy would be lost and nobody would say so.
         let Some(work) = older else { return Err(damage.into()) };
-        Ok(Self { work: Some(work), lost: Some(repo.blame(damage).to_string()), ..self })
+        Ok(Self { work: Some(work), lost: Some(git::diagnose_corruption(repo, damage).to_string()), ..self })
     }
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
     /// record, the branch, the working copy. The branch of a task has another name; it goes on with its next session.
     fn found(repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, git::Error> {
-        let names = repo.reference_names("refs/heads/")?;
+        let names = repo.refs().names("refs/heads/")?;
         let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
         let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
             (Some(branch), None) => branch.parse().ok(),
@@ -113,8 +113,8 @@ fn newest_work(
     branch: Option<&BranchName>,
     base: Option<CommitId>,
 ) -> Result<Option<CommitId>, git::Error> {
-    let on_branch = branch.and_then(|branch| repo.reference(&branch_ref(branch)).ok().flatten());
-    let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| works(repo, tip));
+    let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
+    let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| work_commits(repo, tip));
     let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
     // Files of a working copy that is tied to no commit are told from those of the checkout.
     let head = repo.head().ok().map(|head| head.commit);
@@ -127,7 +127,7 @@ fn newest_work(
 pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
     repo.tree_entries(repo.commit(commit)?.tree)?;
     if let Some(base) = base {
-        repo.apart(base, commit, (&|_| false, &|_| false))?;
+        repo.history().symmetric_difference(base, commit, (&|_| false, &|_| false))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::TaskJob;
 use crate::engine::Error;
 use crate::engine::session_plan::SessionPlan;
 use crate::event::TaskOf;
-use crate::git::{Change, ChangeKind, Durability, MergeError, Repo, TreeEdit, TreeId};
+use crate::git::{self, ChangeKind, Durability, MergeError, Repo, TreeChange, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::state::State;
@@ -47,14 +47,14 @@ fn task_diff(plan: &SessionPlan, state: &State, job: &TaskJob) -> Result<(String
     let work = *state.work.get(&task.repo).expect("every snapshot names the repository");
     let repo = plan.repo();
     let (old, new) = (without_task(repo, task, job)?, repo.tree_of(work)?);
-    let changes = repo.changes(old, new)?;
+    let changes = git::diff::changes(repo, old, new)?;
     let paths: Vec<RepoPath> = changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
     if paths.is_empty() {
         return Ok(Default::default());
     }
     // Too many names for one command line: then pleach's own files are shown with the rest.
     let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
-    Ok(repo.patch_with_stat(old, new, paths)?)
+    Ok(git::diff::patch_with_stat(repo, old, new, paths)?)
 }
 
 /// The files the task's branch began with, as they would be without the task.
@@ -66,13 +66,13 @@ fn without_task(repo: &Repo, task: &TaskOf, job: &TaskJob) -> Result<TreeId, Err
     let mut tree = repo.tree_of(base)?;
     for step in job.begun.iter().rev() {
         // One that came onto the target since is not in the files of the branch.
-        if !repo.is_ancestor(*step, base)? {
+        if !repo.history().is_ancestor(*step, base)? {
             continue;
         }
         let commit = repo.commit(*step)?;
         let Some(parent) = commit.parents.first() else { continue };
         let before = repo.tree_of(*parent)?;
-        tree = match repo.merge_trees(commit.tree, tree, before) {
+        tree = match git::merge::merge_trees(repo, commit.tree, tree, before) {
             Ok(tree) => tree,
             // Others have built on it. Then all that became of its files is shown: rather too much than too little.
             Err(MergeError::Conflict(_)) => put_back(repo, tree, commit.tree, before)?,
@@ -84,11 +84,11 @@ fn without_task(repo: &Repo, task: &TaskOf, job: &TaskJob) -> Result<TreeId, Err
 
 /// A tree in which the files that differ from `before` to `after` are as they were before.
 fn put_back(repo: &Repo, tree: TreeId, after: TreeId, before: TreeId) -> Result<TreeId, Error> {
-    let edit = |change: Change| match change.kind {
+    let edit = |change: TreeChange| match change.kind {
         ChangeKind::Added(kind, blob) | ChangeKind::Modified(_, (kind, blob)) => TreeEdit::Put(change.path, kind, blob),
         ChangeKind::Removed(..) => TreeEdit::Remove(change.path),
     };
-    let edits: Vec<TreeEdit> = repo.changes(after, before)?.into_iter().map(edit).collect();
+    let edits: Vec<TreeEdit> = git::diff::changes(repo, after, before)?.into_iter().map(edit).collect();
     // Nothing will point at it, and after a power cut nobody asks for it.
     let mut writer = repo.clone().with_durability(Durability::None).writer();
     let tree = writer.tree(Some(tree), &edits)?;

@@ -30,7 +30,7 @@ use crate::record::Batch;
 use crate::state::{Phase, Visit};
 use crate::step::text::{self, Body};
 use crate::step::{AttemptNumber, Counts, Step, StepKind};
-use crate::workspace::Position;
+use crate::workspace::{self, CopyPosition};
 
 /// A session on a task: all a session is, with what is recorded of the task beside it.
 #[derive(Debug)]
@@ -262,7 +262,9 @@ impl TaskSession {
         let node = node.id.clone();
         if by_agent {
             let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
-            tokio::task::block_in_place(|| copy.hand_over(id, copy.branch.clone(), Position::all(commit)))?;
+            tokio::task::block_in_place(|| {
+                workspace::hand_over(copy, id, copy.branch.clone(), CopyPosition::all(commit))
+            })?;
             let why = "What the agent tested was built anew since, on what had landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
@@ -319,7 +321,7 @@ fn overlay_code(context: &mut Context) -> Result<(), Error> {
     let Some(laid) = laid.filter(|_| context.state.work == context.state.base) else { return Ok(()) };
     let copy = context.task_copy_mut();
     let tree = copy.repo.tree_of(laid)?;
-    Ok(copy.lay(tree)?)
+    Ok(workspace::overlay_tree(copy, tree)?)
 }
 
 fn begin_attempt(context: &mut Context, attempt: AttemptStarted) -> Result<(), Error> {
@@ -348,7 +350,7 @@ fn record_landed(context: &mut Context, landed: Vec<Landed>) -> Result<(), Error
 
 /// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
 fn leave_branches(context: &mut Context) -> Result<Vec<Warning>, Error> {
-    let stays = context.followers.values_mut().map(|follower| follower.leave());
+    let stays = context.followers.values_mut().map(|follower| follower.warn_if_lagging());
     Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 

@@ -12,14 +12,14 @@ use crate::engine::Error;
 use crate::engine::context::{Context, MadeStep, PendingRecord, Writers, recording, turn};
 use crate::engine::worker::output_message;
 use crate::event::{Commits, Snapshot, StepFinished, Warning, WarningCode};
-use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::text::{self, Body, FEEDBACK};
 use crate::step::{AttemptNumber, Feedback, FeedbackKind, Step, StepKind, counts, prompt, report};
 use crate::trailer::{CommitMessage, attribution};
-use crate::workspace::{Changes, branch_ref};
+use crate::workspace::{self, Changes, branch_ref};
 
 /// How many failing tests the record names.
 const FAILING: usize = 1_000;
@@ -235,11 +235,11 @@ fn give_back_logs(context: &mut Context, writer: &mut Writer, tree: TreeId) -> R
         edits.push(match context.repo.tree_entry(before, path)? {
             Some(entry) => {
                 let blob = context.repo.blob(entry.id)?;
-                context.task_copy_mut().put(path, &blob)?;
+                workspace::write_file(context.task_copy_mut(), path, &blob)?;
                 TreeEdit::Put(path.clone(), entry.kind, entry.id)
             }
             None => {
-                context.task_copy_mut().take_away(path)?;
+                workspace::remove_file(context.task_copy_mut(), path)?;
                 TreeEdit::Remove(path.clone())
             }
         });
@@ -259,7 +259,7 @@ fn give_back_logs(context: &mut Context, writer: &mut Writer, tree: TreeId) -> R
 /// The logs and reports that somebody else has changed, but for what was merged from the target: others landed that.
 fn touched_logs(context: &Context, before: TreeId, tree: TreeId) -> Result<Vec<RepoPath>, Error> {
     let job = context.plan.job.as_ref().expect("only sessions on tasks make steps");
-    let changes = context.repo.changes(before, tree)?;
+    let changes = git::diff::changes(&context.repo, before, tree)?;
     let mut touched: Vec<RepoPath> =
         changes.into_iter().map(|change| change.path).filter(|path| job.is_own(path)).collect();
     if touched.is_empty() {
@@ -271,7 +271,7 @@ fn touched_logs(context: &Context, before: TreeId, tree: TreeId) -> Result<Vec<R
             touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
         }
     }
-    let target = context.repo.reference(&branch_ref(&context.task_of().target))?;
+    let target = context.repo.refs().find(&branch_ref(&context.task_of().target))?;
     let Some(landed) = target.map(|tip| context.repo.tree_of(tip)).transpose()? else { return Ok(touched) };
     let mut own = Vec::new();
     for path in touched {
@@ -332,7 +332,7 @@ fn make_step(
     let is_own = files.iter().all(|(path, _)| job.is_own(path));
     let mut edits = Vec::new();
     for (path, text) in files {
-        context.task_copy_mut().put(&path, text.as_bytes())?;
+        workspace::write_file(context.task_copy_mut(), &path, text.as_bytes())?;
         edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
     }
     let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
@@ -385,7 +385,7 @@ fn make_step(
 /// What keeps a directory of logs or reports from being one. What is somebody else's there stays, and the session's
 /// record alone has what would be in it.
 pub(in crate::engine) fn no_directory(context: &Context, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
-    Ok(context.task_copy().no_directory(tree, dir)?)
+    Ok(workspace::non_directory_at(context.task_copy(), tree, dir)?)
 }
 
 /// What a person should know of the log a node's end is about to leave.
@@ -439,7 +439,8 @@ pub(in crate::engine) fn code_of(
     (base, tree): (TreeId, TreeId),
     job: &TaskJob,
 ) -> Result<CommitId, Error> {
-    let own = repo.changes(base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
+    let own =
+        git::diff::changes(repo, base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
     let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();
     // The objects are of no use to anybody and never written.
     let code = if own.is_empty() { tree } else { repo.writer().tree(Some(tree), &own)? };

@@ -75,7 +75,7 @@ fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(Bran
     let is_wanted = |phase: &&TaskId| only.is_none_or(|only| tree.phase_of(only) == *phase);
     let stands = |phase: &TaskId| {
         let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, phase).ok()?;
-        let tip = run.repo.reference(&branch_ref(&branch)).ok()??;
+        let tip = run.repo.refs().find(&branch_ref(&branch)).ok()??;
         phase::goes_on(run, phase, &branch, (tip, target)).ok()?.then_some((branch, tip))
     };
     // Most are merged, and nobody begins there.
@@ -95,7 +95,7 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
         return Ok(());
     }
     let branch = run.branch_of(task)?;
-    let tip = run.repo.reference(&branch_ref(&branch))?;
+    let tip = run.repo.refs().find(&branch_ref(&branch))?;
     let state = run.progress.task(task);
     if let Some(tip) = tip.filter(|_| is_open(state)) {
         return give_start(run, brought, branch, (tip, None));
@@ -103,7 +103,7 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
     let (is_failed, base) = (state.status == TaskStatus::Failed, phase::base_of(run, task)?);
     give_start(run, brought, run.lands_on(task)?, (base, None))?;
     if is_failed {
-        let is_ahead = tip.map(|tip| run.repo.is_ancestor(tip, base)).transpose()? == Some(false);
+        let is_ahead = tip.map(|tip| run.repo.history().is_ancestor(tip, base)).transpose()? == Some(false);
         let kept = tip.filter(|_| is_ahead).map(|tip| (tip, String::new()));
         if let Some((from, _)) = base::last_budget(run, task, base, kept.as_ref())?
             && let Some(files) = base::old_files(run, task, from, base)?

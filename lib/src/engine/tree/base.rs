@@ -8,7 +8,7 @@ use super::run::TreeRun;
 use super::{Error, kept, phase, steps};
 use crate::clock;
 use crate::event::WarningCode;
-use crate::git::{CommitSpec, MergeError, Person, TreeId};
+use crate::git::{self, CommitSpec, MergeError, Person, TreeId};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{StepCommit, TaskState, TaskStatus};
 use crate::step::StepKind;
@@ -34,14 +34,14 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     let branch = run.branch_of(task)?;
     let name = branch_ref(&branch);
     // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-    run.repo.release_stale_lock(&name)?;
+    run.repo.refs().remove_stale_lock(&name)?;
     let state = run.progress.task(task);
     let is_leaf = run.plan.tree.is_leaf(task);
     if is_leaf {
         phase::bring_phase(run, task)?;
     }
     let base = if is_leaf { run.landing_tip(task)? } else { phase::gate_base(run, task)? };
-    let tip = run.repo.reference(&name)?;
+    let tip = run.repo.refs().find(&name)?;
     if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
         run.state.approved.require(task, tip)?;
         let task_base = own_base(run, task, tip, base)?.unwrap_or(base);
@@ -65,10 +65,10 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     // kept, by which the session knows that it may be moved.
     let mut kept = None;
     if let Some(tip) = tip
-        && !run.repo.is_ancestor(tip, base)?
+        && !run.repo.history().is_ancestor(tip, base)?
     {
         // It would stay where it is, and so what is done now would be on no branch.
-        if let Some(checkout) = run.repo.checkouts_of(&branch)?.into_iter().next() {
+        if let Some(checkout) = git::checkouts_of(&run.repo, &branch)?.into_iter().next() {
             return Err(begins_anew(task, branch, &checkout));
         }
         kept = Some((tip, kept::keep(run, task, tip)?));
@@ -100,7 +100,7 @@ fn lay_last_budget(
     }
     let Some((_, name)) = last else {
         let branch = run.branch_of(task)?;
-        let is_gone = run.repo.reference(&branch_ref(&branch))?.is_none();
+        let is_gone = run.repo.refs().find(&branch_ref(&branch))?.is_none();
         let state = run.progress.task(task);
         if is_gone && state.status == TaskStatus::Failed && state.had_branch() {
             run.engine.warn(
@@ -129,7 +129,7 @@ fn are_earlier_runs(run: &TreeRun, gate: &TaskId, tip: CommitId, base: CommitId)
     if run.plan.tree.is_leaf(gate) {
         return Ok(false);
     }
-    let Some(shared) = run.repo.merge_base(tip, base)? else { return Ok(false) };
+    let Some(shared) = run.repo.history().merge_base(tip, base)? else { return Ok(false) };
     for commit in steps::chain(run, tip, shared)? {
         let is_run = |found: StepCommit| found.step.task.as_ref() == Some(gate);
         // They may have run on a merge that nobody has made.
@@ -162,7 +162,7 @@ pub(super) fn last_budget(
 /// What the work on a task's branch is built on: the last step of another task below it, or where the branch left
 /// what it would land on. It may have been begun on the branch of a phase that it is no part of any more.
 fn own_base(run: &TreeRun, task: &TaskId, tip: CommitId, onto: CommitId) -> Result<Option<CommitId>, Error> {
-    let Some(shared) = run.repo.merge_base(tip, onto)? else { return Ok(None) };
+    let Some(shared) = run.repo.history().merge_base(tip, onto)? else { return Ok(None) };
     let steps = steps::steps_ahead(run, tip, onto)?;
     let of_another = steps.iter().rev().find(|found| found.step.task.as_ref() != Some(task));
     Ok(Some(of_another.map_or(shared, |found| found.commit)))
@@ -179,7 +179,7 @@ fn has_no_step_of_others(run: &TreeRun, tip: CommitId, base: CommitId) -> Result
 pub(super) fn old_files(run: &TreeRun, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
     let Some(old_base) = own_base(run, task, tip, base)? else { return Ok(None) };
     let tree = |commit| run.repo.tree_of(commit);
-    match run.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+    match git::merge::merge_trees(&run.repo, tree(old_base)?, tree(base)?, tree(tip)?) {
         Ok(merged) => Ok(Some(merged)),
         Err(MergeError::Conflict(_) | MergeError::Git(crate::git::Error::Overwritten { .. })) => Ok(None),
         Err(MergeError::Git(error)) => Err(error.into()),

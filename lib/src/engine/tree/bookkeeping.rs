@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::run::target_tip;
-use crate::git::{LandError, Repo};
+use crate::git::{self, LandError, Repo};
 use crate::ids::CommitId;
 use crate::merge::{self, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingWork, TargetState};
 
@@ -28,11 +28,13 @@ pub(super) fn land(
                 None => return Ok(None),
             },
             LandingAsk::Record(record) => record.recorded(),
-            LandingAsk::Move(moving) => match repo.fast_forward(&branch, moving.step().from, moving.step().to) {
-                Ok(()) => moving.moved(),
-                Err(LandError::Moved { .. }) => moving.target_moved(),
-                Err(error) => return Err(error.into()),
-            },
+            LandingAsk::Move(moving) => {
+                match git::land::fast_forward(repo, &branch, moving.step().from, moving.step().to) {
+                    Ok(()) => moving.moved(),
+                    Err(LandError::Moved { .. }) => moving.target_moved(),
+                    Err(error) => return Err(error.into()),
+                }
+            }
             LandingAsk::Close(close) => {
                 landed = close.landed().pop();
                 close.closed()

@@ -4,6 +4,7 @@
 use super::Error;
 use super::run::TreeRun;
 use super::unfinished::state_of;
+use crate::git;
 use crate::ids::CommitId;
 use crate::progress::{StepCommit, TaskState};
 use crate::record::History;
@@ -21,10 +22,10 @@ pub(super) fn has_changed_since(
     let Some(left) = newest.map(|newest| left_at(run, newest)).transpose()?.filter(|left| *left != tip) else {
         return Ok(false);
     };
-    let changes = run.repo.changes(run.repo.tree_of(left)?, run.repo.tree_of(tip)?)?;
+    let changes = git::diff::changes(&run.repo, run.repo.tree_of(left)?, run.repo.tree_of(tip)?)?;
     let is_code = changes.iter().any(|change| !report::is_own(&change.path, &run.plan.logs, &run.plan.reports));
     // A merge can leave the files as they were and still undo what the other side has done.
-    Ok(is_code || run.repo.merge_base(left, onto)? != run.repo.merge_base(tip, onto)?)
+    Ok(is_code || run.repo.history().merge_base(left, onto)? != run.repo.history().merge_base(tip, onto)?)
 }
 
 /// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record

@@ -4,7 +4,7 @@
 use super::Error;
 use super::run::{TreeRun, target_tip};
 use crate::event::WarningCode;
-use crate::git::SwapError;
+use crate::git::{self, SwapError};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{StepPlace, TaskStatus, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
@@ -19,13 +19,13 @@ pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
         let target = target_tip(&run.repo, &run.plan.target)?;
         for (branch, tip) in landed_branches(run, target)? {
             // Under a checkout, HEAD would lead nowhere.
-            if !run.repo.checkouts_of(&branch)?.is_empty() {
+            if !git::checkouts_of(&run.repo, &branch)?.is_empty() {
                 continue;
             }
             let name = branch_ref(&branch);
             // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-            run.repo.release_stale_lock(&name)?;
-            match run.repo.delete(&name, tip, "pleach: landed") {
+            run.repo.refs().remove_stale_lock(&name)?;
+            match run.repo.refs().delete(&name, tip, "pleach: landed") {
                 Ok(()) => {}
                 // Somebody is just using it.
                 Err(SwapError::Stale { .. }) => {}
@@ -42,12 +42,12 @@ pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
 fn landed_branches(run: &TreeRun, target: CommitId) -> Result<Vec<(BranchName, CommitId)>, Error> {
     let mut landed = Vec::new();
     for (id, branch, tip) in branches_below(run, &task_branches(&run.plan.branch_prefix, &run.plan.target))? {
-        if has_landed(run, &id) && (run.repo.is_ancestor(tip, target)? || is_copied(run, &id, tip)?) {
+        if has_landed(run, &id) && (run.repo.history().is_ancestor(tip, target)? || is_copied(run, &id, tip)?) {
             landed.push((branch, tip));
         }
     }
     for (id, branch, tip) in branches_below(run, &phase_branches(&run.plan.branch_prefix, &run.plan.target))? {
-        if run.plan.tree.node(&id).is_some() && run.repo.is_ancestor(tip, target)? {
+        if run.plan.tree.node(&id).is_some() && run.repo.history().is_ancestor(tip, target)? {
             landed.push((branch, tip));
         }
     }
@@ -56,7 +56,7 @@ fn landed_branches(run: &TreeRun, target: CommitId) -> Result<Vec<(BranchName, C
 
 /// The branches below a prefix that can be read, each with the task or phase it is named after.
 fn branches_below(run: &TreeRun, prefix: &str) -> Result<Vec<(TaskId, BranchName, CommitId)>, Error> {
-    let all = run.repo.unread_references(&format!("refs/heads/{prefix}"))?.into_iter();
+    let all = run.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))?.into_iter();
     Ok(all
         .filter_map(|(name, tip)| {
             let branch = BranchName::new(name.strip_prefix("refs/heads/")?).ok()?;
@@ -77,7 +77,7 @@ fn has_landed(run: &TreeRun, id: &TaskId) -> bool {
 
 /// Whether the target has the step a branch ends in as a copy, built anew there.
 fn is_copied(run: &TreeRun, id: &TaskId, tip: CommitId) -> Result<bool, Error> {
-    let newest = run.repo.message_of(tip)?;
+    let newest = run.repo.history().message_of(tip)?;
     let tip = print(&newest.message, newest.seconds, newest.offset);
     Ok(run.progress.task(id).newest().is_some_and(|newest| newest.print == tip))
 }

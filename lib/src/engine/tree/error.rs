@@ -89,10 +89,12 @@ impl Error {
     /// What ended the work on a task, with the task where it can be done again.
     pub(super) fn at(self, task: &TaskId, repo: &git::Repo) -> Self {
         match self {
-            Self::Git(error) | Self::Session(engine::Error::Git(error)) => match repo.blame(error) {
-                what @ git::Error::Overwritten { .. } => Self::Overwritten { task: task.clone(), what },
-                error => Self::Git(error),
-            },
+            Self::Git(error) | Self::Session(engine::Error::Git(error)) => {
+                match git::diagnose_corruption(repo, error) {
+                    what @ git::Error::Overwritten { .. } => Self::Overwritten { task: task.clone(), what },
+                    error => Self::Git(error),
+                }
+            }
             other => other,
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn bring_failed_attempts(run: &mut TreeRun) -> Result<(), Error> {
             continue;
         }
         let make = |target: CommitId| -> Result<_, Error> {
-            let base = run.repo.merge_base(tip, target)?.unwrap_or(target);
+            let base = run.repo.history().merge_base(tip, target)?.unwrap_or(target);
             let logs = steps::logs_of(run, base, tip)?;
             let mut writer = run.repo.writer();
             let built = landing::without_code(&run.repo, &mut writer, &steps, target, &logs)?;

@@ -12,13 +12,13 @@ pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Str
         return Ok(name);
     }
     let prefix = format!("{KEEP}{task}-");
-    let taken = run.repo.references(&prefix)?;
+    let taken = run.repo.refs().list(&prefix)?;
     let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
     let first = used.max().unwrap_or(0) + 1;
     let mut number = first;
     loop {
         let name = format!("{prefix}{number}");
-        match run.repo.swap(&name, None, commit, "pleach: keep") {
+        match run.repo.refs().swap(&name, None, commit, "pleach: keep") {
             Ok(()) => return Ok(name),
             // A killed run left its lock there; the next name will do.
             Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
@@ -29,6 +29,6 @@ pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Str
 
 /// Under which name a commit of a task is kept.
 pub(super) fn kept_at(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
-    let all = run.repo.references(&format!("{KEEP}{task}-"))?;
+    let all = run.repo.refs().list(&format!("{KEEP}{task}-"))?;
     Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
 }

@@ -14,7 +14,7 @@ use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
 use crate::engine::{Pause, cancel};
 use crate::event::{self, Landing, TaskLanded, WarningCode};
-use crate::git::LandError;
+use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::{
     self, BranchMove, BuildAsk, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingVerdict, LandingWork,
@@ -223,10 +223,10 @@ fn look_at_target(run: &mut TreeRun, session: &mut TaskSession, on: &BranchName)
                 continue;
             }
         }
-        if run.repo.is_ancestor(step, tip)? {
+        if run.repo.history().is_ancestor(step, tip)? {
             return Ok(TargetState::Has(step));
         }
-        return Ok(match run.repo.held(on)? {
+        return Ok(match git::land::blocked(&run.repo, on)? {
             Some(held) => TargetState::Held(held.to_string()),
             None => TargetState::At { tip, base: base_for(run, session, tip)? },
         });
@@ -242,7 +242,12 @@ fn simple_landing(run: &TreeRun, session: &TaskSession) -> Result<Option<CommitI
     let tip = run.landing_tip(task).ok().filter(|_| complete && run.plan.tree.is_leaf(task));
     Ok(match tip {
         // One that was set back does not get again what was taken off it.
-        Some(tip) if run.repo.is_ancestor(session.task().base, tip)? && run.repo.is_ancestor(tip, below)? => Some(tip),
+        Some(tip)
+            if run.repo.history().is_ancestor(session.task().base, tip)?
+                && run.repo.history().is_ancestor(tip, below)? =>
+        {
+            Some(tip)
+        }
         _ => None,
     })
 }
@@ -301,7 +306,7 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
     let (task, end) = (&session.task().id, session.task_tip());
     let branch = run.branch_of(task)?;
     // It is about to stand elsewhere, where no checkout can follow.
-    if run.repo.reference(&branch_ref(&branch))? != Some(end) || !run.repo.checkouts_of(&branch)?.is_empty() {
+    if run.repo.refs().find(&branch_ref(&branch))? != Some(end) || !git::checkouts_of(&run.repo, &branch)?.is_empty() {
         return Ok(None);
     }
     let steps = run.progress.task(task).at_attempt();
@@ -316,7 +321,7 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
     let mut chain = steps::chain(run, end, base)?;
     chain.retain(|commit| !again.contains(commit));
     let Some(last) = chain.last() else { return Ok(None) };
-    let written = run.repo.changes(run.repo.tree_of(*last)?, run.repo.tree_of(end)?)?;
+    let written = git::diff::changes(&run.repo, run.repo.tree_of(*last)?, run.repo.tree_of(end)?)?;
     if !written.iter().all(|change| report::is_own(&change.path, &run.plan.logs, &run.plan.reports)) {
         return Ok(None);
     }
@@ -338,7 +343,7 @@ pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) 
     spending::take_back(run, session);
     cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
     // Killed before this, what waits to land is looked at once more.
-    let moved = run.repo.swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
+    let moved = run.repo.refs().swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
     moved.map_err(crate::git::Error::from)?;
     run.read_again()?;
     Ok(WorkEnd::GoOn)
@@ -396,8 +401,8 @@ fn build_landing(
 /// What a session's steps are built on, as seen from where they are to land.
 fn base_for(run: &TreeRun, session: &TaskSession, tip: CommitId) -> Result<CommitId, crate::git::Error> {
     let own = session.task().base;
-    Ok(match run.repo.merge_base(session.task_tip(), tip)? {
-        Some(shared) if !run.repo.is_ancestor(shared, own)? => shared,
+    Ok(match run.repo.history().merge_base(session.task_tip(), tip)? {
+        Some(shared) if !run.repo.history().is_ancestor(shared, own)? => shared,
         // Where the target was rewritten, what it had before is no part of the task.
         _ => own,
     })
@@ -409,13 +414,13 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
         if *on != run.plan.target {
             let name = branch_ref(on);
             // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-            run.repo.release_stale_lock(&name)?;
-            if run.repo.reference(&name)?.is_none() {
-                let made = run.repo.swap(&name, None, from, "pleach: a phase begins");
+            run.repo.refs().remove_stale_lock(&name)?;
+            if run.repo.refs().find(&name)?.is_none() {
+                let made = run.repo.refs().swap(&name, None, from, "pleach: a phase begins");
                 made.map_err(crate::git::Error::from)?;
             }
         }
-        run.repo.fast_forward(on, from, to)
+        git::land::fast_forward(&run.repo, on, from, to)
     })
 }
 

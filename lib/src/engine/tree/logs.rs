@@ -73,7 +73,7 @@ fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> 
     let mut paths: Vec<String> = test.into_iter().chain(found.step.review_log.clone()).collect();
     if let Some(before) = repo.tree_before(&commit)? {
         let own = format!("{task}_{}_", found.step.kind.as_str());
-        let changes = repo.changes(before, commit.tree)?;
+        let changes = git::diff::changes(repo, before, commit.tree)?;
         let brought =
             changes.into_iter().filter_map(|change| Some(std::str::from_utf8(change.path.as_bytes()).ok()?.to_owned()));
         let is_log = |path: &String| {
@@ -90,7 +90,7 @@ fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> 
     };
     let record = found.step.session.as_ref().map(root_ref);
     if let Some(record) = record.filter(|_| paths.is_empty() && is_logged())
-        && repo.reference(&record)?.is_some()
+        && repo.refs().find(&record)?.is_some()
     {
         paths.push(record);
     }
@@ -149,7 +149,7 @@ fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFi
 
 /// The whole record of a session; none when it is gone.
 pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History>, record::Error> {
-    match History::whole(repo, session) {
+    match History::all(repo, session) {
         Err(record::Error::Missing { .. }) => Ok(None),
         other => other.map(Some),
     }

@@ -11,7 +11,8 @@ pub(super) fn not_again(run: &TreeRun, task: &TaskId, tasks: &[&TaskId]) -> Resu
     let newest = tasks.iter().filter_map(|task| run.progress.task(task).newest());
     let because: Vec<CommitId> = newest.map(|found| found.commit).collect();
     if let Some(did) = run.state.done.get(task).filter(|did| did.because == because)
-        && (run.repo.is_ancestor(did.landed, run.landing_tip(task)?)? || run.repo.is_ancestor(did.landed, run.seen)?)
+        && (run.repo.history().is_ancestor(did.landed, run.landing_tip(task)?)?
+            || run.repo.history().is_ancestor(did.landed, run.seen)?)
     {
         let status = run.progress.task(task).status.as_str();
         let (because, is_task) = (because.last().copied(), run.plan.tree.is_leaf(task));

@@ -11,7 +11,7 @@ use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::cancel;
-use crate::git::{CommitSpec, Person, Repo};
+use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::{TaskNode, TaskTree};
@@ -169,14 +169,14 @@ impl Marking<'_> {
     fn remove(&self, branch: &OpenBranch) -> Result<(BranchName, CommitId), Error> {
         let name = branch_ref(&branch.name);
         // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-        self.repo.release_stale_lock(&name)?;
-        self.repo.delete(&name, branch.tip, "pleach: cannot be read").map_err(crate::git::Error::from)?;
+        self.repo.refs().remove_stale_lock(&name)?;
+        self.repo.refs().delete(&name, branch.tip, "pleach: cannot be read").map_err(crate::git::Error::from)?;
         Ok((branch.name.clone(), branch.tip))
     }
 
     /// Without its branch, HEAD of a checkout would lead nowhere.
     fn refuse_checked_out(&self, task: &TaskId, branch: &BranchName) -> Result<(), Error> {
-        match self.repo.checkouts_of(branch)?.first() {
+        match git::checkouts_of(self.repo, branch)?.first() {
             Some(checkout) => Err(begins_anew(task, branch.clone(), checkout)),
             None => Ok(()),
         }

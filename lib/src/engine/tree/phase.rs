@@ -11,7 +11,7 @@ use super::unfinished::state_of;
 use super::{Error, delete_branches, kept, land, step_scan, steps};
 use crate::engine::landing;
 use crate::event::{PhaseMerged, WarningCode};
-use crate::git::{MergeError, Repo, TreeId};
+use crate::git::{self, MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::merge::{
     self, LandedBranch, LandingAsk, LandingEnd, LandingVerdict, LandingWork, RefusalReason, TargetState,
@@ -44,8 +44,8 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     }
     let (name, target) = (branch_ref(&on), target_tip(&run.repo, &run.plan.target)?);
     // As with the branch of a task: who has the target is the only writer.
-    run.repo.release_stale_lock(&name)?;
-    let tip = run.repo.reference(&name)?;
+    run.repo.refs().remove_stale_lock(&name)?;
+    let tip = run.repo.refs().find(&name)?;
     let phase = run.plan.tree.phase_of(task);
     let mut unmerged = None;
     if let Some(tip) = tip {
@@ -56,11 +56,11 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
         if tip == target {
             return Ok(());
         }
-        unmerged = if run.repo.is_ancestor(tip, target)? { None } else { Some(tip) };
+        unmerged = if run.repo.history().is_ancestor(tip, target)? { None } else { Some(tip) };
     }
-    if let Some(checkout) = run.repo.checkouts_of(&on)?.into_iter().next() {
+    if let Some(checkout) = git::checkouts_of(&run.repo, &on)?.into_iter().next() {
         return match tip.filter(|_| unmerged.is_none()) {
-            Some(tip) => Ok(run.repo.fast_forward(&on, tip, target)?),
+            Some(tip) => Ok(git::land::fast_forward(&run.repo, &on, tip, target)?),
             // It would stay where it is, so nothing is kept yet.
             None => Err(begins_anew(task, on, &checkout)),
         };
@@ -71,7 +71,7 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
             WarningCode::PhaseBranchRestarted.with(format!("`{on}` is restarted; what it had is kept at {kept}")),
         );
     }
-    Ok(run.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    Ok(run.repo.refs().swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
 }
 
 /// Whether the branch of a phase goes on from where it stands.
@@ -83,7 +83,7 @@ pub(super) fn goes_on(
 ) -> Result<bool, Error> {
     // What another tree left there is no part of it either.
     let is_others = run.progress.taken.iter().any(|taken| taken.branch.name == *on);
-    if is_others || !run.is_of_run(tip)? || run.repo.is_ancestor(tip, target)? {
+    if is_others || !run.is_of_run(tip)? || run.repo.history().is_ancestor(tip, target)? {
         return Ok(false);
     }
     let is_of_use = run.progress.finished_on(&StepPlace::Phase(phase.clone())).next().is_some();
@@ -93,7 +93,7 @@ pub(super) fn goes_on(
 /// Where a task begins that has nothing on a branch of its own, once the branch of its phase is brought there.
 pub(super) fn base_of(run: &TreeRun, task: &TaskId) -> Result<CommitId, Error> {
     let (on, target) = (run.lands_on(task)?, target_tip(&run.repo, &run.plan.target)?);
-    match run.repo.reference(&branch_ref(&on))? {
+    match run.repo.refs().find(&branch_ref(&on))? {
         Some(tip) if goes_on(run, run.plan.tree.phase_of(task), &on, (tip, target))? => Ok(tip),
         _ => Ok(target),
     }
@@ -120,7 +120,7 @@ fn lacked<'r>(
         return Ok(None);
     }
     // Looked at once: to ask for each of them would walk the history as often.
-    let [of_target, _] = run.repo.apart(target, tip, (&|_| false, &|_| false))?;
+    let [of_target, _] = run.repo.history().symmetric_difference(target, tip, (&|_| false, &|_| false))?;
     let missing: HashSet<CommitId> = of_target.into_iter().map(|passed| passed.id).collect();
     Ok(landed.find(|(_, commit)| missing.contains(commit)).map(|(needed, _)| needed))
 }
@@ -215,7 +215,7 @@ fn parts_to_test<'p>(
 /// Whether the branch of a phase has nothing but what sessions have landed there, ahead of the target: nobody has put
 /// anything behind it, below or in between.
 fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, Error> {
-    let Some(base) = run.repo.merge_base(tip, target)? else { return Ok(false) };
+    let Some(base) = run.repo.history().merge_base(tip, target)? else { return Ok(false) };
     let chain = steps::chain(run, tip, base)?;
     let ahead: HashSet<CommitId> = chain.iter().copied().collect();
     let mut looked_at = BTreeSet::new();
@@ -262,7 +262,7 @@ pub(super) fn merge_phase(run: &mut TreeRun, phase: &TaskId) -> Result<PhaseMerg
         next = match next {
             LandingAsk::Look(look) => {
                 let tip = target_tip(&run.repo, &run.plan.target)?;
-                look.saw([match run.repo.held(&run.plan.target)? {
+                look.saw([match git::land::blocked(&run.repo, &run.plan.target)? {
                     Some(held) => TargetState::Held(held.to_string()),
                     None => TargetState::At { tip, base: tip },
                 }])

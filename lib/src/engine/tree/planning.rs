@@ -16,7 +16,7 @@ use crate::llm::{Message, Pricing};
 use crate::plan::planner;
 use crate::plan::tree::{TaskTree, TreeError};
 use crate::process::Cancel;
-use crate::process::sandbox::Policy;
+use crate::process::sandbox::SandboxPolicy;
 
 /// Who plans, and how. There is no session; of what the planner says nothing is recorded but what it cost.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct Planner<'a> {
     /// How long one answer may take.
     pub timeout: Option<Duration>,
     /// What it may touch beside its directory; everything if not given.
-    pub sandbox: Option<&'a Policy>,
+    pub sandbox: Option<&'a SandboxPolicy>,
     /// Calls it off.
     pub cancel: &'a Cancel,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::step_cache;
 use super::step_scan::{Cut, Names, Runs, ScanScope, StepScan, gather, is_candidate, is_turn, limit};
-use crate::git::{self, Parent, Passed, Repo};
+use crate::git::{self, HistoryCommit, HistoryParent, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{
     BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
@@ -71,9 +71,9 @@ pub fn named_base(repo: &Repo, name: &BranchName) -> Result<CommitId, Error> {
 
 /// Where a base branch stands; in a clone that has no such branch, where the remote's stood.
 fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> {
-    Ok(match repo.reference(&branch_ref(name))? {
+    Ok(match repo.refs().find(&branch_ref(name))? {
         Some(tip) => Some(tip),
-        None => repo.reference(&format!("refs/remotes/origin/{name}"))?,
+        None => repo.refs().find(&format!("refs/remotes/origin/{name}"))?,
     })
 }
 
@@ -148,7 +148,7 @@ impl ProgressReader {
 
     /// Reads the steps of the target that are new.
     fn look(&mut self) -> Result<StepScan, Error> {
-        let tip = self.repo.reference(&branch_ref(&self.target))?;
+        let tip = self.repo.refs().find(&branch_ref(&self.target))?;
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
         let known = match self.scan.take() {
             Some(scan) => Some(scan),
@@ -177,7 +177,7 @@ impl ProgressReader {
 
     /// Reads the whole history.
     fn begin(&mut self, tip: CommitId) -> Result<StepScan, Error> {
-        let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
+        let commits = self.repo.history().all(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
         let mut gathered = gather(&commits, &StepPlace::Target, self.names(), nothing)?;
         let scope = if gathered.needs_scope { self.scope(tip)? } else { ScanScope::Unneeded };
@@ -199,7 +199,8 @@ impl ProgressReader {
         let mut needs_scope = scan.scope != ScanScope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
-            let Ok([new, gone]) = self.repo.apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
+            let Ok([new, gone]) = self.repo.history().symmetric_difference(tip, scan.tip, (&self.keep(), &is_turn))
+            else {
                 return Ok(None);
             };
             if !gone.is_empty() || !goes_on_from(&new, scan.tip) {
@@ -236,7 +237,7 @@ impl ProgressReader {
         if name == self.target {
             return Ok(ScanScope::All);
         }
-        Ok(self.repo.merge_base(tip, base)?.map_or(ScanScope::All, ScanScope::After))
+        Ok(self.repo.history().merge_base(tip, base)?.map_or(ScanScope::All, ScanScope::After))
     }
 
     /// The base branch and where it stands.
@@ -244,7 +245,7 @@ impl ProgressReader {
         if let Some(name) = &self.base {
             return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
         }
-        let of_remote = self.repo.leads_to(BASE_OF_REMOTE)?;
+        let of_remote = self.repo.refs().symbolic_target(BASE_OF_REMOTE)?;
         let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
         // One with a usual name is its own base, whatever others begin on.
         let itself = USUAL_BASES.into_iter().filter(|name| *name == self.target.as_str());
@@ -277,9 +278,13 @@ impl ProgressReader {
                 Err(Error::Git(error)) if error.is_damage() => {
                     if unread.is_empty() {
                         // What the target itself lacks is no matter of one branch.
-                        self.repo.history(scan.tip, (&self.keep(), &is_turn))?;
+                        self.repo.history().all(scan.tip, (&self.keep(), &is_turn))?;
                     }
-                    unread.push(UnreadableBranch { branch, id, why: self.repo.blame(error).to_string() });
+                    unread.push(UnreadableBranch {
+                        branch,
+                        id,
+                        why: git::diagnose_corruption(&self.repo, error).to_string(),
+                    });
                 }
                 chain => {
                     let chain = chain?;
@@ -299,7 +304,7 @@ impl ProgressReader {
         let tasks = (task_branches(&self.prefix, &self.target), StepPlace::Task as fn(TaskId) -> StepPlace);
         let mut branches = Vec::new();
         for (prefix, place) in [phases, tasks] {
-            for (reference, tip) in self.repo.unread_references(&format!("refs/heads/{prefix}"))? {
+            for (reference, tip) in self.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))? {
                 let name = reference.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
                 let Some(name) = name else { continue };
                 let Some(id) = name.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
@@ -307,7 +312,7 @@ impl ProgressReader {
                 };
                 let tip = match tip {
                     Some(tip) => Some(tip),
-                    None => self.repo.reference(&reference)?,
+                    None => self.repo.refs().find(&reference)?,
                 };
                 let Some(tip) = tip else { continue };
                 branches.push((id.clone(), OpenBranch { name, place: place(id), tip }));
@@ -318,7 +323,7 @@ impl ProgressReader {
 
     /// The steps of a branch that the target does not have; none if there are none.
     fn chain(&self, scan: &StepScan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
-        let [beside, own] = self.repo.apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
+        let [beside, own] = self.repo.history().symmetric_difference(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
         let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());
@@ -357,25 +362,25 @@ impl LandedCommits {
         if self.commits.contains(&tip) {
             return Ok(true);
         }
-        let newest = repo.message_of(tip)?;
+        let newest = repo.history().message_of(tip)?;
         Ok(self.prints.contains(&print(&newest.message, newest.seconds, newest.offset)))
     }
 }
 
-fn outside(parent: &Parent) -> Option<CommitId> {
+fn outside(parent: &HistoryParent) -> Option<CommitId> {
     match parent {
-        Parent::Outside(id) => Some(*id),
-        Parent::Passed(_) => None,
+        HistoryParent::Outside(id) => Some(*id),
+        HistoryParent::Passed(_) => None,
     }
 }
 
 /// Whether the first parents of what is new lead to `from`.
-fn goes_on_from(new: &[Passed], from: CommitId) -> bool {
+fn goes_on_from(new: &[HistoryCommit], from: CommitId) -> bool {
     let mut at = new.len().checked_sub(1);
     while let Some(place) = at {
         match new[place].parents.first() {
-            Some(Parent::Passed(parent)) => at = Some(*parent),
-            Some(Parent::Outside(id)) => return *id == from,
+            Some(HistoryParent::Passed(parent)) => at = Some(*parent),
+            Some(HistoryParent::Outside(id)) => return *id == from,
             None => return false,
         }
     }
@@ -386,7 +391,7 @@ fn goes_on_from(new: &[Passed], from: CommitId) -> bool {
 fn runs_below(repo: &Repo, runs: &Runs, id: CommitId) -> Result<Runs, Error> {
     let mut below = BTreeSet::new();
     for run in runs.iter() {
-        if repo.is_ancestor(*run, id)? {
+        if repo.history().is_ancestor(*run, id)? {
             below.insert(*run);
         }
     }

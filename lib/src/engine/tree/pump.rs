@@ -18,6 +18,7 @@ use crate::engine::spawned::SpawnedRun;
 use crate::engine::task::{Retested, TaskJob, TaskSession};
 use crate::engine::{self, Pause, SessionEnded, cancel};
 use crate::event::WarningCode;
+use crate::git;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
 use crate::step::AttemptNumber;
@@ -440,7 +441,7 @@ fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
 /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
 pub async fn run_tree(run: &mut TreeRun) -> Result<TreeEnded, Error> {
     let ended = TreePump::new(run).run().await;
-    tokio::task::block_in_place(|| run.repo.pack_rest());
+    tokio::task::block_in_place(|| git::pack::pack_remaining(&run.repo));
     ended
 }
 

@@ -58,11 +58,11 @@ fn dropped(run: &TreeRun, branch: &BranchName, session: Option<SessionId>, tasks
         return Ok(format!("pleach rm --force {id}"));
     }
     let mut command = format!("git branch -D {}", shell_word(branch));
-    let Some(at) = run.repo.reference(&branch_ref(branch))? else { return Ok(command) };
+    let Some(at) = run.repo.refs().find(&branch_ref(branch))? else { return Ok(command) };
     let there: BTreeSet<u64> = steps::steps_ahead(run, at, run.seen)?.iter().map(|found| found.print).collect();
     for own in tasks.iter().map(|task| run.branch_of(task)) {
         let own = own?;
-        let Some(tip) = run.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
+        let Some(tip) = run.repo.refs().find(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
         // Another task of that name may have the branch by now.
         let newest = steps::found(run, tip)?;
         if newest.is_some_and(|newest| there.contains(&newest.print)) {

@@ -14,7 +14,7 @@ use crate::engine::{self, cancel};
 use crate::event::{PauseReason, WarningCode};
 use crate::ids::TaskId;
 use crate::plan::tree::TaskNode;
-use crate::record::{self, History, read_through};
+use crate::record::{self, History, check_chain};
 use crate::state::{Phase, State, TaskWork};
 use crate::workspace::branch_ref;
 
@@ -46,7 +46,7 @@ pub(super) fn resume_unfinished(
     };
     // All of it is needed to go on.
     let whole = History::newest(&run.repo, &id).and_then(|history| {
-        read_through(&run.repo, history.tip).map_err(record::Error::from)?;
+        check_chain(&run.repo, history.tip).map_err(record::Error::from)?;
         Ok(history)
     });
     let Some(history) = ok_or_warn(&run.engine, whole, &id) else {
@@ -115,9 +115,9 @@ fn warn_session_abandoned(
     let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
     let base = history.started.built_on();
     let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
-    let why = match run.repo.reference(&branch_ref(&branch))? {
+    let why = match run.repo.refs().find(&branch_ref(&branch))? {
         // Somebody has built on it, or taken it.
-        Some(at) if run.repo.is_ancestor(done, at)? => return Ok(()),
+        Some(at) if run.repo.history().is_ancestor(done, at)? => return Ok(()),
         _ if run.is_on_target(task, done)? => return Ok(()),
         _ if aside == SkipReason::SettingsChanged => "its settings or its pipeline were changed since".to_owned(),
         Some(_) => format!("`{branch}` has diverged"),
@@ -151,7 +151,7 @@ fn has_changed_settings(run: &TreeRun, task: &TaskNode, history: &History, state
 fn is_newest(run: &TreeRun, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
     let base = history.started.built_on();
     let has_steps = base.is_some_and(|base| base != work.step);
-    let tip = run.repo.reference(&branch_ref(&run.branch_of(task)?))?;
+    let tip = run.repo.refs().find(&branch_ref(&run.branch_of(task)?))?;
     // Killed between record and branch, it has a step nobody else knows of.
     let is_known = has_steps && tip == Some(work.step);
     let state = run.progress.task(task);
@@ -161,7 +161,7 @@ fn is_newest(run: &TreeRun, task: &TaskId, history: &History, work: &TaskWork) -
         _ if is_known => false,
         // What it was begun on is older, whatever the clock of another machine said.
         _ if newest.at <= history.started_at => true,
-        _ => base.map_or(Ok(false), |base| run.repo.is_ancestor(newest.commit, base))?,
+        _ => base.map_or(Ok(false), |base| run.repo.history().is_ancestor(newest.commit, base))?,
     })
 }
 
@@ -171,8 +171,8 @@ fn fits(run: &TreeRun, task: &TaskId, state: &State) -> Result<bool, Error> {
     let Some(work) = &state.task else { return Ok(false) };
     // Another clone may go by another name.
     let Some(tip) = state.on_branches().get(&work.of.repo).copied() else { return Ok(false) };
-    match run.repo.reference(&branch_ref(&run.branch_of(task)?))? {
+    match run.repo.refs().find(&branch_ref(&run.branch_of(task)?))? {
         None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
-        Some(at) => Ok(run.repo.is_ancestor(at, tip)? || kept::kept_at(run, task, at)?.is_some()),
+        Some(at) => Ok(run.repo.history().is_ancestor(at, tip)? || kept::kept_at(run, task, at)?.is_some()),
     }
 }

@@ -80,7 +80,7 @@ impl TreeRun {
     pub(super) fn is_of_run(&self, commit: CommitId) -> Result<bool, Error> {
         let starts = &self.progress.run_starts;
         for start in starts.iter() {
-            if self.repo.is_ancestor(start.commit, commit)? {
+            if self.repo.history().is_ancestor(start.commit, commit)? {
                 return Ok(true);
             }
         }
@@ -110,7 +110,7 @@ impl TreeRun {
 
     /// Where a branch stands. A phase's begins at the target.
     pub(super) fn tip_or_target(&self, on: &BranchName) -> Result<CommitId, Error> {
-        match self.repo.reference(&branch_ref(on))? {
+        match self.repo.refs().find(&branch_ref(on))? {
             Some(tip) => Ok(tip),
             None => target_tip(&self.repo, &self.plan.target),
         }
@@ -124,11 +124,12 @@ impl TreeRun {
     /// Whether a commit is on the branch a task lands on, or on the target.
     pub(super) fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
         let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
-        Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
+        Ok(self.repo.history().is_ancestor(commit, on)?
+            || (on != target && self.repo.history().is_ancestor(commit, target)?))
     }
 }
 
 /// Where a target stands.
 pub(super) fn target_tip(repo: &Repo, target: &BranchName) -> Result<CommitId, Error> {
-    repo.reference(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
+    repo.refs().find(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::git::{Kept, Parent, Passed};
+use crate::git::{CommitText, HistoryCommit, HistoryParent};
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::{BranchNaming, CandidateStep, StepCommit, StepPlace, print};
 use crate::step::{Step, StepKind};
@@ -42,7 +42,7 @@ pub struct Cut {
 impl Cut {
     /// Where a history is cut off; none when it is whole. A start that has one such place beside it tells nothing: what
     /// a merge brought in may have come after it, and be missing.
-    pub fn of(commits: &[Passed], runs: &Runs) -> Option<Self> {
+    pub fn of(commits: &[HistoryCommit], runs: &Runs) -> Option<Self> {
         commits.iter().find(|commit| commit.cut_off)?;
         let is_below = |start: CommitId| {
             let below = below(commits, start);
@@ -116,7 +116,7 @@ fn is_id(byte: u8) -> bool {
 /// Takes the steps out of a part of a history. `outside` tells the runs of a commit the part begins on. Steps that go by
 /// the target's short id count as long as none goes by its name: behind that one they are another branch's.
 pub fn gather<E>(
-    commits: &[Passed],
+    commits: &[HistoryCommit],
     on: &StepPlace,
     target: Names<'_>,
     outside: &mut dyn FnMut(CommitId) -> Result<Runs, E>,
@@ -129,8 +129,8 @@ pub fn gather<E>(
         let mut runs: Option<Runs> = None;
         for parent in &commit.parents {
             let of_parent = match parent {
-                Parent::Passed(place) => Arc::clone(&all[*place]),
-                Parent::Outside(id) => outside(*id)?,
+                HistoryParent::Passed(place) => Arc::clone(&all[*place]),
+                HistoryParent::Outside(id) => outside(*id)?,
             };
             runs = Some(match runs {
                 None => of_parent,
@@ -168,7 +168,7 @@ fn is_decision(step: &Step) -> bool {
 }
 
 /// Has the newest runs of gates tell what they were run without, though it comes before them by its date.
-fn tell_beside(commits: &[Passed], steps: &mut [(usize, CandidateStep)]) {
+fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)]) {
     // The tests of a task are done in a session that does other steps as well.
     let others = steps.iter().map(|(_, seen)| &seen.found.step).filter(|step| step.kind != StepKind::Test);
     let of_tasks: BTreeSet<SessionId> = others.filter_map(|step| step.session.clone()).collect();
@@ -196,12 +196,12 @@ fn tell_beside(commits: &[Passed], steps: &mut [(usize, CandidateStep)]) {
 
 /// Steps in the order of their commits, and by date where none of two is built on the other: what a merge brings may be
 /// older than what was decided meanwhile. A decision wins against a step of the same second: whoever made it knew that.
-fn by_date(commits: &[Passed], steps: Vec<(usize, CandidateStep)>) -> Vec<(usize, CandidateStep)> {
+fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, CandidateStep)>) -> Vec<(usize, CandidateStep)> {
     let mut steps: BTreeMap<usize, CandidateStep> = steps.into_iter().collect();
-    let parents = |commit: &Passed| {
+    let parents = |commit: &HistoryCommit| {
         let places = commit.parents.iter().filter_map(|parent| match parent {
-            Parent::Passed(place) => Some(*place),
-            Parent::Outside(_) => None,
+            HistoryParent::Passed(place) => Some(*place),
+            HistoryParent::Outside(_) => None,
         });
         places.collect::<Vec<_>>()
     };
@@ -243,7 +243,12 @@ fn by_date(commits: &[Passed], steps: Vec<(usize, CandidateStep)>) -> Vec<(usize
 }
 
 /// The step a commit is, and how it names the target. What does not name it in full is read on the target alone.
-pub fn read(commit: CommitId, kept: &Kept, on: &StepPlace, target: Names<'_>) -> Option<(StepCommit, BranchNaming)> {
+pub fn read(
+    commit: CommitId,
+    kept: &CommitText,
+    on: &StepPlace,
+    target: Names<'_>,
+) -> Option<(StepCommit, BranchNaming)> {
     let message = CommitMessage::read(&String::from_utf8_lossy(&kept.message));
     let by_short_id = || target.short_id.and_then(|id| Step::read(&message, id));
     let (step, form) = match Step::read(&message, target.branch) {
@@ -268,7 +273,7 @@ pub fn read(commit: CommitId, kept: &Kept, on: &StepPlace, target: Names<'_>) ->
 }
 
 /// Lets steps that do not name the target in full count only where the base branch's history does not reach: above `base`.
-pub fn limit(commits: &[Passed], steps: &mut [(usize, CandidateStep)], base: CommitId) {
+pub fn limit(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)], base: CommitId) {
     let below = below(commits, base);
     for (place, seen) in steps {
         seen.in_scope = !(seen.form != BranchNaming::Branch && below[*place]);
@@ -276,13 +281,13 @@ pub fn limit(commits: &[Passed], steps: &mut [(usize, CandidateStep)], base: Com
 }
 
 /// Which commits another has in its history, itself included.
-fn below(commits: &[Passed], top: CommitId) -> Vec<bool> {
+fn below(commits: &[HistoryCommit], top: CommitId) -> Vec<bool> {
     let mut below = vec![false; commits.len()];
     for (place, commit) in commits.iter().enumerate().rev() {
         below[place] |= commit.id == top;
         if below[place] {
             for parent in &commit.parents {
-                if let Parent::Passed(parent) = parent {
+                if let HistoryParent::Passed(parent) = parent {
                     below[*parent] = true;
                 }
             }
@@ -298,9 +303,9 @@ mod tests {
     #[test]
     fn what_lands_is_read_as_the_history_is() {
         let commit = CommitId::from_bytes([7; 20]);
-        let kept = |message: &str, offset| Kept { seconds: 60, offset, message: message.as_bytes().to_vec() };
-        let gathered = |kept: &Kept, on: &StepPlace| {
-            let passed = Passed { id: commit, parents: Vec::new(), kept: Some(kept.clone()), cut_off: false };
+        let kept = |message: &str, offset| CommitText { seconds: 60, offset, message: message.as_bytes().to_vec() };
+        let gathered = |kept: &CommitText, on: &StepPlace| {
+            let passed = HistoryCommit { id: commit, parents: Vec::new(), kept: Some(kept.clone()), cut_off: false };
             let nothing = &mut |_| Ok::<_, ()>(Runs::default());
             let steps = gather(&[passed], on, Names::branch("main"), nothing).unwrap().steps;
             steps.into_iter().next().map(|(_, seen)| (seen.found.as_ref().clone(), seen.form))
@@ -330,14 +335,14 @@ mod tests {
         let step = |name: &str, task: &str| {
             format!("task({name}@{task}@complete): complete \"N\"\n\nArborist-Step: complete\nArborist-Result: pass\n")
         };
-        let passed = |at: u8, message: String| Passed {
+        let passed = |at: u8, message: String| HistoryCommit {
             id: CommitId::from_bytes([at; 20]),
-            parents: if at == 0 { Vec::new() } else { vec![Parent::Passed(usize::from(at) - 1)] },
-            kept: Some(Kept { seconds: 60, offset: 0, message: message.into_bytes() }),
+            parents: if at == 0 { Vec::new() } else { vec![HistoryParent::Passed(usize::from(at) - 1)] },
+            kept: Some(CommitText { seconds: 60, offset: 0, message: message.into_bytes() }),
             cut_off: false,
         };
         let history = [step("os-4", "T0"), step("os-47", "T1"), step("feature/os-47-x", "T2"), step("os-47", "T3")];
-        let history: Vec<Passed> = (0..).zip(history).map(|(at, message)| passed(at, message)).collect();
+        let history: Vec<HistoryCommit> = (0..).zip(history).map(|(at, message)| passed(at, message)).collect();
         let names = Names { branch: "feature/os-47-x", short_id: Some("os-47") };
         let nothing = &mut |_| Ok::<_, ()>(Runs::default());
         let gathered = gather(&history, &StepPlace::Target, names, nothing).unwrap();

@@ -2,6 +2,7 @@
 
 use super::run::TreeRun;
 use super::step_scan::{self, Names};
+use crate::git;
 use crate::ids::{CommitId, RepoPath};
 use crate::progress::{BranchNaming, StepCommit, StepPlace};
 use crate::step::report;
@@ -13,7 +14,7 @@ pub(super) fn chain(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<
     let mut merged = false;
     while let Some(commit) = next.filter(|commit| *commit != base) {
         // Somebody who merged the base into the branch has it beside, not below.
-        if merged && run.repo.is_ancestor(commit, base)? {
+        if merged && run.repo.history().is_ancestor(commit, base)? {
             break;
         }
         chain.push(commit);
@@ -32,19 +33,19 @@ pub(super) fn steps(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<
 
 /// The steps of a branch behind where it left another, oldest first.
 pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, of: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
-    steps(run, tip, run.repo.merge_base(tip, of)?.unwrap_or(of))
+    steps(run, tip, run.repo.history().merge_base(tip, of)?.unwrap_or(of))
 }
 
 /// The logs and reports a branch has and its base has not.
 pub(super) fn logs_of(run: &TreeRun, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
-    let changes = run.repo.changes(run.repo.tree_of(base)?, run.repo.tree_of(tip)?)?;
+    let changes = git::diff::changes(&run.repo, run.repo.tree_of(base)?, run.repo.tree_of(tip)?)?;
     let is_own = |path: &RepoPath| report::is_own(path, &run.plan.logs, &run.plan.reports);
     Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
 }
 
 /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
 pub(super) fn found(run: &TreeRun, commit: CommitId) -> Result<Option<StepCommit>, crate::git::Error> {
-    let kept = run.repo.message_of(commit)?;
+    let kept = run.repo.history().message_of(commit)?;
     let read = step_scan::read(commit, &kept, &StepPlace::Target, Names::branch(run.plan.target.as_str()));
     Ok(read.filter(|(_, form)| *form == BranchNaming::Branch).map(|(found, _)| found))
 }

@@ -103,8 +103,8 @@ pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Err
         let tip = state.on_branches().get(&task.repo).copied();
         let (Some(tip), Some(branch)) = (tip, history.started.branches.get(&task.repo)) else { continue };
         let name = branch_ref(branch);
-        if has_steps && state.phase != Phase::Cancelled && repo.reference(&name)?.is_none() {
-            repo.swap(&name, None, tip, "pleach: as recorded").map_err(crate::git::Error::from)?;
+        if has_steps && state.phase != Phase::Cancelled && repo.refs().find(&name)?.is_none() {
+            repo.refs().swap(&name, None, tip, "pleach: as recorded").map_err(crate::git::Error::from)?;
         }
     }
     Ok(())

@@ -52,6 +52,6 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
 }
 
 fn read(repo: &Repo, chain: &str) -> Result<Option<AgentTurns>, Error> {
-    let tip = repo.reference(chain)?;
+    let tip = repo.refs().find(chain)?;
     tip.map(|tip| AgentTurns::read(repo, tip, None, None)).transpose()
 }

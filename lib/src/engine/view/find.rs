@@ -1,17 +1,17 @@
 //! Finding sessions and what belongs to them.
 
-use crate::git::{self, Listed, Repo, Worktree};
+use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::SessionId;
 use crate::record::{self, History};
 use crate::text::listed;
 
 /// The working copies of a session: `{base}/{session}/{name}`.
-pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<Listed>, git::Error> {
-    let of_session = |listed: &Listed| {
+pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktree>, git::Error> {
+    let of_session = |listed: &ListedWorktree| {
         let parent = listed.path.parent().and_then(|parent| parent.file_name());
         parent.is_some_and(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
     };
-    Ok(Worktree::linked(repo)?.into_iter().filter(of_session).collect())
+    Ok(git::worktree::list_linked(repo)?.into_iter().filter(of_session).collect())
 }
 
 /// A text that names no session, or more than one.

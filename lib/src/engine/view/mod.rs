@@ -25,7 +25,7 @@ use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
-use crate::record::{self, History, read_through};
+use crate::record::{self, History, check_chain};
 use crate::state::{Phase, State};
 use crate::step::StepKind;
 use crate::workspace::{Lock, branch_ref};
@@ -141,7 +141,7 @@ impl Summary {
         Ok(match self.branch_at(repo)?.zip(self.on_branch()) {
             // The next session on the same task has made the branch anew.
             Some(_) if is_landed => None,
-            Some((at, tip)) if !repo.is_ancestor(tip, at)? => Some(tip),
+            Some((at, tip)) if !repo.history().is_ancestor(tip, at)? => Some(tip),
             _ => None,
         })
     }
@@ -149,7 +149,7 @@ impl Summary {
     /// Where its branch stands; none when it was removed.
     pub fn branch_at(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
         match self.branch() {
-            Some((_, branch)) => Ok(repo.reference(&branch_ref(branch))?),
+            Some((_, branch)) => Ok(repo.refs().find(&branch_ref(branch))?),
             None => Ok(None),
         }
     }
@@ -159,8 +159,8 @@ impl Summary {
     pub fn is_gone(&self, repo: &Repo, target: &BranchName, there: &BTreeSet<SessionId>) -> Result<bool, Error> {
         let task = self.state.task.as_ref().filter(|task| task.of.target == *target);
         let landed = task.and_then(|task| task.landed).filter(|_| !there.contains(&self.session));
-        Ok(match landed.zip(repo.reference(&branch_ref(target))?) {
-            Some((landed, tip)) => !repo.is_ancestor(landed, tip)?,
+        Ok(match landed.zip(repo.refs().find(&branch_ref(target))?) {
+            Some((landed, tip)) => !repo.history().is_ancestor(landed, tip)?,
             None => false,
         })
     }
@@ -170,8 +170,8 @@ impl Summary {
     pub fn is_on_target(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(task) = &self.state.task else { return Ok(false) };
         let landed = task.landed.filter(|_| task.newest() != Some((StepKind::Complete, false)));
-        Ok(match landed.zip(repo.reference(&branch_ref(&task.of.target))?) {
-            Some((landed, tip)) => repo.is_ancestor(landed, tip)?,
+        Ok(match landed.zip(repo.refs().find(&branch_ref(&task.of.target))?) {
+            Some((landed, tip)) => repo.history().is_ancestor(landed, tip)?,
             None => false,
         })
     }
@@ -180,10 +180,10 @@ impl Summary {
     pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(work) = self.work().filter(|work| self.base() != Some(*work)) else { return Ok(true) };
         let own = self.branch().map(|(_, branch)| branch_ref(branch));
-        let all = repo.unread_references("refs/heads/")?;
+        let all = repo.refs().list_unpeeled("refs/heads/")?;
         let mut others = all.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).filter_map(|(_, at)| at);
         // A branch nobody can read has nothing.
-        Ok(others.any(|at| repo.is_ancestor(work, at).unwrap_or(false)))
+        Ok(others.any(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
     }
 
     /// Reads where a session stands, without its whole history.
@@ -207,8 +207,8 @@ impl Summary {
             && is_open
             && task.is_decided()
             && task.landed.is_none()
-            && let Some(target) = repo.reference(&branch_ref(&task.of.target))?
-            && repo.is_ancestor(work, target)?
+            && let Some(target) = repo.refs().find(&branch_ref(&task.of.target))?
+            && repo.history().is_ancestor(work, target)?
         {
             task.landed = Some(work);
         }
@@ -243,7 +243,7 @@ pub struct View {
 impl View {
     /// Reads a session.
     pub fn load(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        let (summary, history) = Summary::read(repo, id, History::whole)?;
+        let (summary, history) = Summary::read(repo, id, History::all)?;
         Ok(Self { summary, history })
     }
 
@@ -268,8 +268,8 @@ impl View {
     /// The sessions whose record cannot be read whole, each with the reason. All there is of every session is read.
     pub fn unreadable(repo: &Repo) -> Result<Vec<(SessionId, Error)>, Error> {
         let read = |id: &SessionId| -> Result<(), Error> {
-            let (summary, _) = Summary::read(repo, id, History::whole)?;
-            Ok(read_through(repo, summary.tip)?)
+            let (summary, _) = Summary::read(repo, id, History::all)?;
+            Ok(check_chain(repo, summary.tip)?)
         };
         let all = History::sessions(repo)?.into_iter().filter_map(|id| Some((read(&id).err()?, id)));
         let is_there = |error: &Error| !matches!(error, Error::Record(record::Error::Missing { .. }));

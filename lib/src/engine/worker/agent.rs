@@ -18,7 +18,7 @@ use crate::clock;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
-use crate::git::TreeId;
+use crate::git::{self, TreeId};
 use crate::ids::{RepoName, RepoPath};
 use crate::llm::{Message, Part, Role};
 use crate::plan::pipeline::WritePolicy;
@@ -363,7 +363,7 @@ fn differing(worker: &Worker, then: &BTreeMap<RepoName, TreeId>, now: &Changes) 
     let mut paths = Vec::new();
     for copy in worker.workspace.copies() {
         if let (Some(then), Some(now)) = (then.get(&copy.name), now.of(&copy.name)) {
-            let changes = copy.repo.changes(*then, now.tree)?;
+            let changes = git::diff::changes(&copy.repo, *then, now.tree)?;
             paths.extend(changes.iter().map(|change| format!("`{}`", change.path)));
         }
     }
@@ -452,7 +452,8 @@ async fn message(
     let mut recent: Vec<String> = Vec::new();
     for copy in worker.workspace.copies().filter(|copy| changes.of(&copy.name).is_some_and(|own| !own.paths.is_empty()))
     {
-        let subjects = block(|| Ok(copy.repo.subjects(copy.at().base, RECENT, &|message| !is_own(message))?))?;
+        let subjects =
+            block(|| Ok(copy.repo.history().subjects(copy.at().base, RECENT, &|message| !is_own(message))?))?;
         recent.extend(subjects.iter().map(|subject| clean(subject)));
     }
     let task = clean(&worker.node.prompt);

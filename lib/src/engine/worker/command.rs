@@ -14,8 +14,8 @@ use crate::engine::preamble::STDERR_MARK;
 use crate::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
-use crate::process::sandbox::Refused;
-use crate::process::{Command, Exit, Limits, SpawnError};
+use crate::process::sandbox::Refusals;
+use crate::process::{self, CommandLimits, CommandSpec, Exit, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
@@ -48,9 +48,9 @@ pub(super) async fn tool(
     }
     let begun = Instant::now();
     let status_file = worker.status_file()?;
-    let mut command = Command::shell(&script, worker.workspace.root());
+    let mut command = CommandSpec::shell(&script, worker.workspace.root());
     command.env = worker.environment("tool", &status_file);
-    command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
+    command.limits = CommandLimits { output: OUTPUT_KEPT, ..CommandLimits::default() };
     command.locks = worker.workspace.locks();
     let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
     command.sandbox = bounds.clone();
@@ -78,9 +78,10 @@ pub(super) async fn tool(
         exit => Some(exit.to_string()),
     };
     let broke_off = !matches!(output.exit, Exit::Code(_));
-    let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), worker.workspace.root()));
+    let refused = bounds
+        .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.root()));
     let refused = match output.exit {
-        Exit::Code(0) => refused.map(Refused::of_success),
+        Exit::Code(0) => refused.map(Refusals::of_success),
         _ => refused,
     };
     let refused = refused.and_then(|refused| refused.in_words());

@@ -23,7 +23,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
             result
         }
         waits => {
-            worker.workspace.lend();
+            worker.workspace.release();
             carry_out(&mut worker, waits, &mut node).await
         }
     };
@@ -49,9 +49,9 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result
     }
     if worker.is_kept_out(&work) {
         let before = block(|| worker.workspace.look_near())?;
-        worker.workspace.lend();
+        worker.workspace.release();
         let result = carry_out(worker, work, end).await;
-        worker.workspace.take_back();
+        worker.workspace.acquire();
         let after = block(|| worker.workspace.look_near())?;
         let trespass = before.compare(&after, "");
         worker.name_foreign(&trespass.foreign, &mut end.warnings);

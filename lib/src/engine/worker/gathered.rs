@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Effect;
 use crate::engine::task::StepReport;
 use crate::event::Warning;
-use crate::process::Sandbox;
-use crate::process::sandbox::Refused;
+use crate::process::sandbox::Refusals;
+use crate::process::{self, Sandbox};
 
 /// What is collected on the way to a node's end.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(super) struct Collected {
     /// The agent could not work, for reasons outside of the job.
     pub(super) is_stuck: bool,
     /// What the sandbox kept the work from writing.
-    pub(super) refused: Refused,
+    pub(super) refused: Refusals,
 }
 
 impl Collected {
@@ -42,7 +42,7 @@ impl Collected {
         told: impl IntoIterator<Item = &'t str>,
     ) {
         let Some(bounds) = bounds else { return };
-        told.into_iter().for_each(|text| self.refused.extend(bounds.refused(text, cwd)));
+        told.into_iter().for_each(|text| self.refused.extend(process::sandbox::refusals(bounds, text, cwd)));
     }
 
     /// All an agent's program said beside its answers.

@@ -11,7 +11,7 @@ use super::{Stopped, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
+use crate::process::{self, Cancel, CommandLimits, CommandSpec, Exit, OutputStream, SpawnError};
 use crate::step::counts::TestOutput;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
@@ -129,15 +129,18 @@ async fn run_test(
     is_up: &(dyn Fn() -> bool + Sync),
 ) -> Result<RanTest, Stopped> {
     let status_file = worker.status_file()?;
-    let mut command = Command::shell(&test.command, worker.workspace.root());
+    let mut command = CommandSpec::shell(&test.command, worker.workspace.root());
     command.env = worker.environment("test", &status_file);
-    command.limits =
-        Limits { output: OUTPUT_KEPT, wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)), ..Limits::default() };
+    command.limits = CommandLimits {
+        output: OUTPUT_KEPT,
+        wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)),
+        ..CommandLimits::default()
+    };
     command.locks = worker.workspace.locks();
     let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
     command.sandbox = bounds.clone();
     let mut heard = [0; 2].map(|_| TestOutput::new(test.framework.as_deref(), &worker.engine.redactor));
-    let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
+    let mut hear = |stream: OutputStream, bytes: &[u8]| heard[stream as usize].push(bytes);
     let output = match worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
         Ok(output) => output,
         // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
@@ -160,7 +163,8 @@ async fn run_test(
     let redact = |text: String| worker.engine.redactor.text(&text).into_owned();
     let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
     if !passed {
-        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), worker.workspace.root()));
+        let refused = bounds
+            .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.root()));
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text::add_end(&mut stderr, &refused);
         }

@@ -22,7 +22,7 @@ use crate::engine::executor::{Work, own_refs};
 use crate::engine::task::{StepReport, TaskJob};
 use crate::engine::{Engine, status_file};
 use crate::event::{Outcome, Snapshot, Status, Warning, WarningCode};
-use crate::git::InSubmodules;
+use crate::git::SubmoduleWork;
 use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::{Cancel, Exit, Timeout};
@@ -165,9 +165,9 @@ impl Worker {
 
     /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
     pub(super) fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
-        match tokio::task::block_in_place(|| self.workspace.in_submodules_alone()) {
+        match tokio::task::block_in_place(|| self.workspace.submodule_work()) {
             Ok(all) => {
-                let missing = |work| InSubmodules { moved: BTreeSet::new(), ..work }.missing();
+                let missing = |work| SubmoduleWork { moved: BTreeSet::new(), ..work }.missing();
                 warnings.extend(all.into_iter().flat_map(missing).map(|missing| {
                     WarningCode::SubmoduleWork.with(format!(
                         "changed in submodules and {missing}; commit and push that in their own repository"

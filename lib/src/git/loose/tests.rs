@@ -24,7 +24,7 @@ fn blobs(count: usize) -> Vec<(gix::ObjectId, Vec<u8>)> {
     (0..count).map(blob).collect()
 }
 
-fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
+fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<NewObject<'_>> {
     blobs.iter().map(|(id, bytes)| (id, ObjectKind::Blob, bytes.as_slice())).collect()
 }
 
@@ -32,8 +32,8 @@ fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
 fn what_git_packs_before_it_is_durable_is_not_missed() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(ROUND + 1);
-    let (objects, packs) = (objects(&blobs), Packs::default());
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
     git(&["pack-objects", "-q", ".git/objects/pack/pack"], &ids);
@@ -52,8 +52,8 @@ fn what_git_packs_before_it_is_durable_is_not_missed() {
 fn what_is_lost_before_it_is_durable_is_written_again() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(3);
-    let (objects, packs) = (objects(&blobs), Packs::default());
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let one = loose_path(store.root, &blobs[0].0);
     std::fs::remove_dir_all(one.parent().expect("it lies in a directory")).expect("the directory goes");
@@ -62,12 +62,12 @@ fn what_is_lost_before_it_is_durable_is_written_again() {
 }
 
 #[test]
-fn what_is_there_and_packed_a_moment_later_is_no_error() {
+fn an_object_packed_while_it_is_written_is_no_error() {
     let (_dir, repo, _) = repository();
     let blobs = blobs(1);
-    let (objects, packs) = (objects(&blobs), Packs::default());
+    let (objects, packs) = (objects(&blobs), PackIndexes::default());
     write(repo.store_ref(), &packs, &objects, Durability::Fsync).expect("it is written");
-    let mut store = Store::new(repo.store_ref(), &packs);
+    let mut store = LooseStore::new(repo.store_ref(), &packs);
     let (id, kind, bytes) = objects[0];
     let path = loose_path(store.root, id);
     let existing = store.existing(&path, id, kind, bytes).expect("it can be read");
@@ -76,7 +76,7 @@ fn what_is_there_and_packed_a_moment_later_is_no_error() {
 }
 
 #[test]
-fn a_directory_that_is_removed_as_soon_as_it_is_made_is_made_again() {
+fn a_directory_removed_by_git_is_created_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let (fan, mut removed) = (dir.path().join("objects/98"), 0);
     let open = |times: usize, removed: &mut usize| {
@@ -96,20 +96,20 @@ fn a_directory_that_is_removed_as_soon_as_it_is_made_is_made_again() {
 }
 
 #[test]
-fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
+fn any_bytes_survive_compression() {
     let mut random = fastrand::Rng::with_seed(7);
     let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
     for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
         let file = compressed(ObjectKind::Blob, bytes).expect("compresses");
-        assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
-        assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
+        assert!(holds_object(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
+        assert!(!holds_object(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
         let more = [&file[..], b"x"].concat();
-        assert!(!is_whole(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
+        assert!(!holds_object(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
     }
 }
 
 #[test]
-fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them() {
+fn small_objects_are_stored_uncompressed_and_git_reads_them() {
     let (_dir, repo, git) = repository();
     let mut random = fastrand::Rng::with_seed(7);
     // Up to 4085 bytes with a header of 10, which is one of 4 digits.
@@ -117,25 +117,25 @@ fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them
         let bytes: Vec<u8> = (0..length).map(|_| random.u8(b'a'..=b'z')).collect();
         let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, ObjectKind::Blob, &bytes).expect("no collision");
         let object = [(&id, ObjectKind::Blob, bytes.as_slice())];
-        let new = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is written");
+        let new = write(repo.store_ref(), &PackIndexes::default(), &object, Durability::None).expect("it is written");
         assert_eq!(new.len(), 1);
         let file = std::fs::read(loose_path(repo.store_ref().path(), &id)).expect("it is there");
         let is_stored = file.windows(bytes.len().max(1)).any(|part| part == bytes);
         assert_eq!(is_stored || length == 0, length <= 4075, "{length}");
         assert!(length > 4075 || file.len() <= BLOCK, "{length}");
-        assert!(is_whole(&file, ObjectKind::Blob, &bytes), "{length}");
+        assert!(holds_object(&file, ObjectKind::Blob, &bytes), "{length}");
         for cut in [1, 4, 5] {
-            assert!(!is_whole(&file[..file.len() - cut], ObjectKind::Blob, &bytes), "{length}, cut off by {cut}");
+            assert!(!holds_object(&file[..file.len() - cut], ObjectKind::Blob, &bytes), "{length}, cut off by {cut}");
         }
         let mut wrong = file.clone();
         *wrong.last_mut().expect("a checksum") ^= 1;
-        assert!(!is_whole(&wrong, ObjectKind::Blob, &bytes), "{length} with another checksum");
+        assert!(!holds_object(&wrong, ObjectKind::Blob, &bytes), "{length} with another checksum");
         assert_eq!(git(&["cat-file", "blob", &id.to_string()], "").as_bytes(), bytes, "{length}");
         let mut found = Vec::new();
         let read = gix::objs::Find::try_find(&repo, &id, &mut found).expect("it can be read").expect("it is found");
         assert_eq!((read.kind, read.data), (ObjectKind::Blob, bytes.as_slice()), "{length}");
         // What is there whole is not written again.
-        let again = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is there");
+        let again = write(repo.store_ref(), &PackIndexes::default(), &object, Durability::None).expect("it is there");
         assert_eq!(again.len(), 0, "{length}");
     }
     assert_eq!(git(&["fsck", "--strict", "--no-dangling", "--full"], ""), "");

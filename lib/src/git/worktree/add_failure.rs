@@ -1,4 +1,4 @@
-//! Why git could not make a worktree: of all it says, the few lines that tell, and what helps.
+//! Why git could not create a worktree: the lines of its output that matter, and a hint.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ const LONGEST: usize = 240;
 /// What git says of a file it could not write.
 const UNWRITTEN: &str = "unable to write file";
 
-/// Less room than this is none: git may have removed again what it could write of a file.
+/// Less free space than this counts as a full disk: git may have removed the partial file again.
 const NO_ROOM: u64 = 64 << 20;
 
 /// A worktree git could not make.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("git cannot make the worktree `{}`: {}", path.display(), lines.join("\n"))]
+#[error("git cannot create the worktree `{}`: {}", path.display(), lines.join("\n"))]
 pub struct AddFailure {
     /// Where it was to be.
     pub path: PathBuf,
@@ -96,14 +96,14 @@ impl AddCause {
                 "`git fsck` shows which objects are missing; fetch them with `git fetch --refetch`, or clone the repository again"
             }
             Self::Filter => {
-                "see that `git lfs pull`, or the filter that .gitattributes names, works in your checkout, then run again; `GIT_LFS_SKIP_SMUDGE=1` leaves large files out"
+                "check that `git lfs pull`, or the filter named in .gitattributes, works in your checkout, then run again; `GIT_LFS_SKIP_SMUDGE=1` leaves large files out"
             }
-            Self::DiskFull => "make room there, or set `worktrees.base` to a place that has some, then run again",
+            Self::DiskFull => "free some space there, or set `worktrees.base` to a place with room, then run again",
             Self::Ownership => "if you trust the owner, tell git with `git config --global --add safe.directory PATH`",
             Self::Permission => {
-                "see that you may write there, or set `worktrees.base` to another place, then run again"
+                "check that you may write there, or set `worktrees.base` to another place, then run again"
             }
-            Self::Other => "see that `git worktree add` works in this repository, then run again",
+            Self::Other => "check that `git worktree add` works in this repository, then run again",
         }
     }
 }

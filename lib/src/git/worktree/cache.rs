@@ -1,5 +1,5 @@
-//! What is known about the files of a worktree: for each path the object it became and the file's stat at that time.
-//! It is only a cache: a stat that does not match makes the file be read, nothing else.
+//! The recorded files of a worktree: for each path its object and the file's stat when it was recorded. Only a cache: a
+//! stat that does not match makes the file be read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,14 +8,14 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
-use super::rules::{LEFT_OUT, Rules};
-use super::special_files::RULES;
+use super::rule_files::RULES;
+use super::sparse_rules::{LEFT_OUT, SparseRules};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 
 /// What is known about one path.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct CachedEntry {
     pub id: gix::ObjectId,
     pub mode: Mode,
     pub stat: Stat,
@@ -25,7 +25,7 @@ pub(super) struct Known {
 /// index costs as much as the repository is large.
 pub(super) struct Cache {
     index: File,
-    pending: BTreeMap<BString, Option<Known>>,
+    pending: BTreeMap<BString, Option<CachedEntry>>,
     /// Whether some files may be left out of the checkout on purpose.
     sparse: bool,
     /// What the index it was built from had otherwise.
@@ -43,18 +43,18 @@ impl Cache {
 
     /// A cache for `tree`, with the stats `from` has for the same content. What the rules leave out is marked, but for what
     /// came to be there all the same as `from` has it.
-    pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, rules: &Rules) -> Result<Self, Error> {
+    pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, rules: &SparseRules) -> Result<Self, Error> {
         Self::with_stats(index_of(handle, tree)?, from, true, rules)
     }
 
     /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged, or
-    /// not `trusted`: whoever writes an index can say of a changed file that it is unchanged.
+    /// not `trusted`: a forged index could claim that a changed file is unchanged.
     pub fn read(
         handle: &gix::Repository,
         tree: TreeId,
         own: &Path,
         trusted: bool,
-        rules: &Rules,
+        rules: &SparseRules,
     ) -> Result<Self, Error> {
         let hash = handle.object_hash();
         let (index, from) = std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ impl Cache {
         Self::with_stats(index?, &from, trusted, rules)
     }
 
-    fn with_stats(mut index: File, from: &State, trusted: bool, rules: &Rules) -> Result<Self, Error> {
+    fn with_stats(mut index: File, from: &State, trusted: bool, rules: &SparseRules) -> Result<Self, Error> {
         // Entries as new as the source itself may have changed without their stat showing it; they are looked at.
         index.set_timestamp(from.timestamp());
         rules.mark(&mut index)?;
@@ -105,12 +105,14 @@ impl Cache {
         Ok(Self { index, pending: BTreeMap::new(), sparse, staged })
     }
 
-    pub fn known(&self, path: &BStr) -> Option<Known> {
+    pub fn known(&self, path: &BStr) -> Option<CachedEntry> {
         match self.pending.get(path) {
             Some(known) => known.clone(),
-            None => {
-                self.index.entry_by_path(path).map(|entry| Known { id: entry.id, mode: entry.mode, stat: entry.stat })
-            }
+            None => self.index.entry_by_path(path).map(|entry| CachedEntry {
+                id: entry.id,
+                mode: entry.mode,
+                stat: entry.stat,
+            }),
         }
     }
 
@@ -179,7 +181,7 @@ impl Cache {
     }
 
     /// Marks what the rules leave out, whatever came to be there before.
-    pub fn mark_anew(&mut self, rules: &Rules) -> Result<(), Error> {
+    pub fn mark_again(&mut self, rules: &SparseRules) -> Result<(), Error> {
         self.sparse = !rules.is_empty();
         let index = self.index();
         index.entries_mut().iter_mut().for_each(|entry| entry.flags.remove(LEFT_OUT));
@@ -187,7 +189,7 @@ impl Cache {
     }
 
     /// Takes what another tree has, and leaves out of it what the rules say.
-    pub fn turn_to(&mut self, entries: Vec<(BString, Option<Known>)>, rules: &Rules) -> Result<(), Error> {
+    pub fn turn_to(&mut self, entries: Vec<(BString, Option<CachedEntry>)>, rules: &SparseRules) -> Result<(), Error> {
         let there = entries.iter().filter_map(|(path, known)| Some((path.clone(), known.as_ref()?.mode)));
         let left_out = match rules.is_empty() {
             true => Vec::new(),
@@ -204,7 +206,7 @@ impl Cache {
         Ok(())
     }
 
-    pub fn apply(&mut self, entries: Vec<(BString, Option<Known>)>) {
+    pub fn apply(&mut self, entries: Vec<(BString, Option<CachedEntry>)>) {
         self.pending.extend(entries);
     }
 
@@ -275,4 +277,10 @@ impl Cache {
 
 fn index_of(handle: &gix::Repository, tree: TreeId) -> Result<File, Error> {
     handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")
+}
+
+/// What becomes known about the files once the tree is recorded.
+pub(super) struct StagedTree {
+    pub tree: TreeId,
+    pub entries: Vec<(BString, Option<CachedEntry>)>,
 }

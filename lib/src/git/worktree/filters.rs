@@ -9,7 +9,8 @@ use gix::index::entry::Mode;
 use gix::objs::Find as _;
 
 use super::Worktree;
-use super::files::{Held, Limits};
+use super::held_back::HoldReason;
+use super::limits::CommitLimits;
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, LibraryContext as _, explain};
 
@@ -20,7 +21,7 @@ pub(super) struct Filters {
     capabilities: gix::fs::Capabilities,
     /// The names of the filters that are configured.
     drivers: BTreeSet<BString>,
-    /// Files that ask for a filter nobody configured, with its name.
+    /// Files whose filter is not configured, with its name.
     pub unfiltered: Vec<(BString, BString)>,
 }
 
@@ -43,16 +44,22 @@ impl Filters {
     }
 
     /// A file's content as git stores it.
-    pub fn clean(&mut self, worktree: &Worktree, path: &BStr, size: u64, limits: &Limits) -> Result<Vec<u8>, Held> {
-        let unreadable = |error: std::io::Error| Held::Unreadable(error.to_string());
+    pub fn clean(
+        &mut self,
+        worktree: &Worktree,
+        path: &BStr,
+        size: u64,
+        limits: &CommitLimits,
+    ) -> Result<Vec<u8>, HoldReason> {
+        let unreadable = |error: std::io::Error| HoldReason::Unreadable(error.to_string());
         let objects = &worktree.handle.objects;
         let platform = self.attributes.at_entry(path, Some(Mode::FILE), objects).map_err(unreadable)?;
         let filter = filter_named(&platform);
         let is_filtered = filter.as_ref().is_some_and(|name| self.drivers.contains(name));
         if size > limits.max_file && !is_filtered {
-            return Err(Held::TooLarge(size));
+            return Err(HoldReason::TooLarge(size));
         }
-        let relative = gix::path::from_bstr(path).map_err(|error| Held::Unreadable(explain(&error)))?;
+        let relative = gix::path::from_bstr(path).map_err(|error| HoldReason::Unreadable(explain(&error)))?;
         let file = ConfinedDir::at(&worktree.root).and_then(|root| root.open(&relative)).map_err(unreadable)?;
         let file = file.ok_or_else(|| unreadable(std::io::ErrorKind::NotFound.into()))?;
         let recorded = worktree.cache.known(path).map(|known| known.id);
@@ -69,19 +76,19 @@ impl Filters {
                     None => Ok(None),
                 },
             )
-            .map_err(|error| Held::Filter(explain(&error)))?;
+            .map_err(|error| HoldReason::Filter(explain(&error)))?;
         let mut bytes = Vec::new();
         match outcome {
             ToGitOutcome::Unchanged(file) => {
                 file.take(limits.max_file.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
             }
             ToGitOutcome::Process(mut output) => {
-                output.read_to_end(&mut bytes).map_err(|error| Held::Filter(error.to_string()))?;
+                output.read_to_end(&mut bytes).map_err(|error| HoldReason::Filter(error.to_string()))?;
             }
             ToGitOutcome::Buffer(buffer) => bytes.extend_from_slice(buffer),
         }
         if bytes.len() as u64 > limits.max_file {
-            return Err(Held::TooLarge(size.max(bytes.len() as u64)));
+            return Err(HoldReason::TooLarge(size.max(bytes.len() as u64)));
         }
         if let Some(name) = filter.filter(|_| !is_filtered) {
             self.unfiltered.push((path.to_owned(), name));

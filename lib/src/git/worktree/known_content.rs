@@ -1,18 +1,18 @@
-//! Content the repository has already: a file that was moved or copied, or that a commit had before, is not new. It is
-//! never held back, however large it is and however many there are. Only where something is about to be held back is this
-//! looked up.
+//! Content the repository already has: a file that was moved, copied, or part of an earlier commit is not new. Such
+//! files are never held back, whatever their size and number. Looked up only when something is about to be held back.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
+use std::collections::{BTreeSet, HashSet};
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::State;
 use gix::index::entry::Mode;
 
-use super::files::{Found, Held};
 use super::filters::Filters;
-use super::past::PastContent;
-use super::{Limits, Past, Seen, Worktree};
+use super::held_back::HoldReason;
+use super::new_content::NewContent;
+use super::past_content::PastContent;
+use super::read_file::{self, FileState};
+use super::{CommitLimits, Past, Worktree};
 use crate::git::error::Error;
 use crate::git::writer::Writer;
 
@@ -57,35 +57,20 @@ impl KnownContent {
     }
 }
 
-/// Files that were looked at and have new content. Those that are as they were then are not read again: they may be many,
-/// and stay from turn to turn.
-#[derive(Debug, Default)]
-pub(super) struct NewContent(BTreeMap<BString, Seen>);
-
-impl NewContent {
-    fn has(&self, path: &BStr, place: &Path) -> bool {
-        self.0.get(path).is_some_and(|seen| Seen::at(place) == Some(*seen))
-    }
-
-    fn take(&mut self, path: &BStr, place: &Path) {
-        self.0.extend(Seen::at(place).map(|seen| (path.to_owned(), seen)));
-    }
-}
-
-/// How files are read for one tree. What it takes is made when the first file needs it.
-pub(super) struct Reading<'a> {
-    limits: &'a Limits,
+/// Reads the files of one tree. Filters and known content are set up when the first file needs them.
+pub(super) struct FileReader<'a> {
+    limits: &'a CommitLimits,
     new: NewContent,
     filters: Option<Filters>,
     known: Option<KnownContent>,
 }
 
-impl<'a> Reading<'a> {
-    pub fn new(limits: &'a Limits, new: NewContent) -> Self {
+impl<'a> FileReader<'a> {
+    pub fn new(limits: &'a CommitLimits, new: NewContent) -> Self {
         Self { limits, new, filters: None, known: None }
     }
 
-    /// What is known of new content, and the files that asked for a filter nobody configured.
+    /// What is known of new content, and the files whose filter is not configured.
     pub fn end(self) -> (NewContent, Vec<(BString, BString)>) {
         (self.new, self.filters.map(|filters| filters.unfiltered).unwrap_or_default())
     }
@@ -100,92 +85,95 @@ impl<'a> Reading<'a> {
     fn known(&mut self, worktree: &mut Worktree) -> Result<&mut KnownContent, Error> {
         match &mut self.known {
             Some(known) => Ok(known),
-            none => Ok(none.insert(worktree.known_content(self.limits.past.as_ref())?)),
+            none => Ok(none.insert(known_content(worktree, self.limits.past.as_ref())?)),
         }
     }
 }
 
-impl Worktree {
-    /// What the recorded tree has, and what is found in `past`.
-    fn known_content(&mut self, past: Option<&Past>) -> Result<KnownContent, Error> {
-        let content = |index: &State| -> HashSet<gix::ObjectId> {
-            let files = index.entries().iter().filter(|entry| entry.mode != Mode::COMMIT);
-            files.map(|entry| entry.id).collect()
-        };
-        let past = past.map(|past| PastContent::new(&self.repo, self.handle.clone(), past)).transpose()?;
-        Ok(KnownContent { ids: content(self.cache.index()), past, sizes: None })
-    }
+/// What the recorded tree has, and what is found in `past`.
+fn known_content(worktree: &mut Worktree, past: Option<&Past>) -> Result<KnownContent, Error> {
+    let content = |index: &State| -> HashSet<gix::ObjectId> {
+        let files = index.entries().iter().filter(|entry| entry.mode != Mode::COMMIT);
+        files.map(|entry| entry.id).collect()
+    };
+    let past = past.map(|past| PastContent::new(&worktree.repo, worktree.handle.clone(), past)).transpose()?;
+    Ok(KnownContent { ids: content(worktree.cache.index()), past, sizes: None })
+}
 
-    /// Of files the recorded tree does not have, those with content that is new as well, if they are too many.
-    pub(super) fn too_many(
-        &mut self,
-        paths: &BTreeSet<&BString>,
-        reading: &mut Reading<'_>,
-    ) -> Result<Option<BTreeSet<BString>>, Error> {
-        let most = reading.limits.max_new_paths;
-        if paths.len() <= most {
-            return Ok(None);
-        }
-        let mut new = BTreeSet::new();
-        for path in paths {
-            if self.is_new(path.as_bstr(), reading)? {
-                new.insert((*path).clone());
-            }
-        }
-        Ok(Some(new).filter(|new| new.len() > most))
+/// Of files the recorded tree does not have, those with content that is new as well, if they are too many.
+pub(super) fn too_many(
+    worktree: &mut Worktree,
+    paths: &BTreeSet<&BString>,
+    reading: &mut FileReader<'_>,
+) -> Result<Option<BTreeSet<BString>>, Error> {
+    let most = reading.limits.max_new_paths;
+    if paths.len() <= most {
+        return Ok(None);
     }
-
-    /// Whether a file has content, and none that is known.
-    fn is_new(&mut self, path: &BStr, reading: &mut Reading<'_>) -> Result<bool, Error> {
-        let place = self.place(path);
-        if reading.new.has(path, &place) {
-            return Ok(true);
+    let mut new = BTreeSet::new();
+    for path in paths {
+        if is_new(worktree, path.as_bstr(), reading)? {
+            new.insert((*path).clone());
         }
-        let limits = reading.limits;
-        let is_new = match self.content(path, reading.filters(self)?, limits)?.0 {
-            Found::File(file) => !reading.known(self)?.has(&file.id)?,
-            _ => false,
-        };
-        if is_new {
+    }
+    Ok(Some(new).filter(|new| new.len() > most))
+}
+
+/// Whether a file has content, and none that is known.
+fn is_new(worktree: &mut Worktree, path: &BStr, reading: &mut FileReader<'_>) -> Result<bool, Error> {
+    let place = worktree.disk_path(path);
+    if reading.new.has(path, &place) {
+        return Ok(true);
+    }
+    let limits = reading.limits;
+    let is_new = match read_file::content(worktree, path, reading.filters(worktree)?, limits)?.0 {
+        FileState::File(file) => !reading.known(worktree)?.has(&file.id)?,
+        _ => false,
+    };
+    if is_new {
+        reading.new.take(path, &place);
+    }
+    Ok(is_new)
+}
+
+/// Reads a file for a tree; one over the size limit only if its content is known.
+pub(super) fn read_within(
+    worktree: &mut Worktree,
+    path: &BStr,
+    reading: &mut FileReader<'_>,
+    writer: &mut Writer,
+) -> Result<FileState, Error> {
+    let limits = reading.limits;
+    match read_file::read(worktree, path, reading.filters(worktree)?, writer, limits)? {
+        FileState::Held(HoldReason::TooLarge(size)) => {
+            let known = known_large(worktree, path, size, reading)?;
+            Ok(known.unwrap_or(FileState::Held(HoldReason::TooLarge(size))))
+        }
+        found => Ok(found),
+    }
+}
+
+fn known_large(
+    worktree: &mut Worktree,
+    path: &BStr,
+    size: u64,
+    reading: &mut FileReader<'_>,
+) -> Result<Option<FileState>, Error> {
+    let place = worktree.disk_path(path);
+    if reading.new.has(path, &place) {
+        return Ok(None);
+    }
+    let mut found = FileState::Gone;
+    let known = reading.known(worktree)?;
+    if known.has_size_of(size, &worktree.handle)? {
+        let limits = CommitLimits { max_file: size, ..reading.limits.clone() };
+        found = read_file::content(worktree, path, reading.filters(worktree)?, &limits)?.0;
+    }
+    match found {
+        FileState::File(file) if reading.known(worktree)?.has(&file.id)? => Ok(Some(FileState::File(file))),
+        _ => {
             reading.new.take(path, &place);
-        }
-        Ok(is_new)
-    }
-
-    /// Reads a file for a tree; one over the size limit only if its content is known.
-    pub(super) fn read_within(
-        &mut self,
-        path: &BStr,
-        reading: &mut Reading<'_>,
-        writer: &mut Writer,
-    ) -> Result<Found, Error> {
-        let limits = reading.limits;
-        match self.read(path, reading.filters(self)?, writer, limits)? {
-            Found::Held(Held::TooLarge(size)) => {
-                let known = self.known_large(path, size, reading)?;
-                Ok(known.unwrap_or(Found::Held(Held::TooLarge(size))))
-            }
-            found => Ok(found),
-        }
-    }
-
-    fn known_large(&mut self, path: &BStr, size: u64, reading: &mut Reading<'_>) -> Result<Option<Found>, Error> {
-        let place = self.place(path);
-        if reading.new.has(path, &place) {
-            return Ok(None);
-        }
-        let mut found = Found::Gone;
-        let known = reading.known(self)?;
-        if known.has_size_of(size, &self.handle)? {
-            let limits = Limits { max_file: size, ..reading.limits.clone() };
-            found = self.content(path, reading.filters(self)?, &limits)?.0;
-        }
-        match found {
-            Found::File(file) if reading.known(self)?.has(&file.id)? => Ok(Some(Found::File(file))),
-            _ => {
-                reading.new.take(path, &place);
-                Ok(None)
-            }
+            Ok(None)
         }
     }
 }

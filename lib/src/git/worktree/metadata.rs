@@ -1,14 +1,17 @@
-//! What pleach itself notes of a worktree. The worktree's own git directory is the agent's to write, so it lies below the
-//! git directory all worktrees share, under the name git has given the worktree, and goes with it.
+//! pleach's notes about a worktree. An agent can write to the git directory of its worktree, so notes live in the git
+//! directory all worktrees share, under the name git gave the worktree, and are removed with it.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::restore::remove_directory;
 use crate::confined_fs::{self, ConfinedDir};
+use crate::git::disk::remove_directory;
 use crate::git::error::{Error, IoContext as _};
+
+/// What a file of a worktree's git directory has at most: lists of files are the longest.
+pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
 
 /// Where they lie in the git directory all worktrees share.
 const PLACE: &str = "pleach/worktrees";
@@ -16,14 +19,14 @@ const PLACE: &str = "pleach/worktrees";
 /// The note about the index that pleach wrote last.
 const INDEX: &str = "index";
 
-/// What is noted of one worktree.
+/// The notes about one worktree.
 #[derive(Debug, Clone)]
 pub struct Notes {
     dir: PathBuf,
 }
 
 impl Notes {
-    /// Those of the worktree with this git directory.
+    /// The notes about the worktree with this git directory.
     pub(crate) fn of(common: &Path, git_dir: &Path) -> Self {
         Self { dir: common.join(PLACE).join(git_dir.file_name().unwrap_or(OsStr::new("main"))) }
     }
@@ -33,13 +36,13 @@ impl Notes {
         self.dir.join(name).exists()
     }
 
-    /// A note of at most `limit` bytes; none if there is none.
+    /// A note of at most `limit` bytes, if it exists.
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let place = self.dir.join(name);
         confined_fs::read(&place, limit).at("read", &place)
     }
 
-    /// Notes something in the place of what was noted under this name.
+    /// Writes a note, replacing the one of this name.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         std::fs::create_dir_all(&self.dir).at("create", &self.dir)?;
         ConfinedDir::at(&self.dir).and_then(|dir| dir.write(name, bytes)).at("write", &self.dir.join(name))
@@ -52,17 +55,17 @@ impl Notes {
         std::fs::File::open(&place).and_then(|file| file.sync_all()).at("write", &place)
     }
 
-    /// Forgets one of them.
+    /// Removes a note.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         remove_directory(&self.dir.join(name))
     }
 
-    /// Forgets all of them: the worktree is gone, or new.
+    /// Removes all notes: the worktree is gone, or new.
     pub(super) fn forget(&self) -> Result<(), Error> {
         remove_directory(&self.dir)
     }
 
-    /// Forgets those of worktrees that git does not know any more.
+    /// Removes notes of worktrees that git does not know any more.
     pub(super) fn sweep(common: &Path) -> Result<(), Error> {
         let all = common.join(PLACE);
         let entries = match std::fs::read_dir(&all) {
@@ -79,12 +82,12 @@ impl Notes {
     }
 
     /// Notes that pleach has just written the index.
-    pub(super) fn wrote_index(&self, index: &Metadata) -> Result<(), Error> {
+    pub(super) fn note_index(&self, index: &Metadata) -> Result<(), Error> {
         self.write(INDEX, print(index).as_bytes())
     }
 
-    /// Whether an index is the one pleach wrote last, and nobody has written to it since.
-    pub(super) fn is_own_index(&self, index: &Path) -> bool {
+    /// Whether an index is the one pleach wrote last, unchanged since.
+    pub(super) fn is_noted_index(&self, index: &Path) -> bool {
         let noted = self.read(INDEX, confined_fs::FEW_LINES).ok().flatten();
         index.symlink_metadata().is_ok_and(|now| noted == Some(print(&now).into_bytes()))
     }
@@ -107,18 +110,18 @@ mod tests {
         let (common, index) = (dir.path().join("common"), dir.path().join("index"));
         let notes = Notes::of(&common, &common.join("worktrees/main"));
         std::fs::write(&index, "one").unwrap();
-        assert!(!notes.is_own_index(&index), "nothing is noted");
-        notes.wrote_index(&index.metadata().unwrap()).unwrap();
-        assert!(notes.is_own_index(&index));
+        assert!(!notes.is_noted_index(&index), "nothing is noted");
+        notes.note_index(&index.metadata().unwrap()).unwrap();
+        assert!(notes.is_noted_index(&index));
         let before = index.metadata().unwrap();
         // Time goes on by steps.
         while index.metadata().unwrap().ctime_nsec() == before.ctime_nsec() {
             std::fs::write(&index, "two").unwrap();
         }
         filetime::set_file_mtime(&index, filetime::FileTime::from_last_modification_time(&before)).unwrap();
-        assert!(!notes.is_own_index(&index), "the same size and time, but written since");
+        assert!(!notes.is_noted_index(&index), "the same size and time, but written since");
         std::fs::remove_file(&index).unwrap();
-        assert!(!notes.is_own_index(&index));
+        assert!(!notes.is_noted_index(&index));
         Notes::sweep(&common).unwrap();
         assert!(!notes.has(INDEX), "git knows of no such worktree");
     }

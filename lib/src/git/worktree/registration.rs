@@ -1,6 +1,6 @@
-//! Which worktrees are pleach's own. An agent can write all that lies in the git directory of its worktree, and so make it
-//! say anything; but it can neither rename nor replace that directory, nor write beside it. So pleach keeps a note of each,
-//! by its name, where no agent can write, and believes that instead.
+//! Which worktrees are pleach's own. An agent can write anything into the git directory of its worktree, but can
+//! neither rename nor replace that directory, nor write beside it. So pleach keeps a note of each by its name, where no
+//! agent can write, and trusts only that.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -9,50 +9,49 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::metadata::Notes;
-use super::sanitize::LONGEST;
+use super::metadata::{LONGEST, Notes};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
 
-/// What is remembered of how a worktree came to be.
+/// pleach's own record of a worktree it created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct Registration {
     /// Where its files are.
     pub root: PathBuf,
     /// The settings of git's that hold in it alone, as git has made it: none, or copied from the user's checkout.
     pub settings: Option<Vec<u8>>,
 }
 
-impl Origin {
-    /// Takes note of the git directory of a worktree, before any agent works there.
-    pub fn take(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
+impl Registration {
+    /// Registers a new worktree, before any agent works there.
+    pub fn register(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
         Self { root: root.to_owned(), settings: settings(git_dir)? }.write(common, git_dir)
     }
 
     /// Puts the note where it is found by the name of the git directory.
     pub fn write(&self, common: &Path, git_dir: &Path) -> Result<(), Error> {
-        let born = born(git_dir).at("look at", git_dir)?;
+        let born = birth_stamp(git_dir).at("look at", git_dir)?;
         Notes::of(common, git_dir).write_durably(OWN, &self.text(&born))
     }
 
-    /// The note of a git directory; none when it is not one that pleach has made.
+    /// The registration of a git directory; none if pleach did not create it.
     pub fn of(common: &Path, git_dir: &Path) -> Result<Option<Self>, Error> {
         let Some(text) = Notes::of(common, git_dir).read(OWN, 2 * LONGEST)? else { return Ok(None) };
-        match born(git_dir) {
+        match birth_stamp(git_dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             born => Ok(Self::read(&text, &born.at("look at", git_dir)?)),
         }
     }
 
-    /// Puts the settings back that an agent has changed, and says which. They may name programs, which the next git that
+    /// Restores settings that an agent has changed, and names the file. They may name programs, which the next git that
     /// is run in the worktree would start, whoever runs it.
-    pub fn put_settings_back(&self, git_dir: &Path) -> Result<Option<String>, Error> {
+    pub fn restore_settings(&self, git_dir: &Path) -> Result<Option<String>, Error> {
         let place = git_dir.join(SETTINGS);
         if settings(git_dir).is_ok_and(|found| found == self.settings) {
             return Ok(None);
         }
         let dir = match ConfinedDir::at(git_dir) {
-            // It is made anew by what comes next.
+            // It is recreated later.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             dir => dir.at("open", git_dir)?,
         };
@@ -60,7 +59,7 @@ impl Origin {
             Some(settings) => dir.put(SETTINGS, settings).at("write", &place)?,
             None => dir.remove(SETTINGS).at("remove", &place)?,
         }
-        Ok(Some(format!("{} (it is put back)", place.display())))
+        Ok(Some(format!("{} (restored)", place.display())))
     }
 
     /// `BORN NUL ROOT`, and `NUL SETTINGS` if there are some.
@@ -88,9 +87,9 @@ fn settings(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
     read.at("read", &git_dir.join(SETTINGS))
 }
 
-/// What tells a directory from another one that has its name later: somebody may remove a worktree of pleach's with git, and
-/// make one of their own that gets the same name.
-fn born(dir: &Path) -> std::io::Result<String> {
+/// Tells a directory from a later one of the same name: somebody may remove a worktree of pleach's with git and create
+/// another that gets the same name.
+fn birth_stamp(dir: &Path) -> std::io::Result<String> {
     let data = dir.symlink_metadata()?;
     let time = data.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(match time {
@@ -104,25 +103,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_of_one_directory_and_not_of_the_next_that_has_its_name() {
+    fn a_registration_does_not_apply_to_a_recreated_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (common, root) = (dir.path(), Path::new("/some\nwhere"));
         let admin = common.join("worktrees/main");
         std::fs::create_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None);
-        Origin::take(common, &admin, root).unwrap();
-        let origin = Origin { root: root.to_owned(), settings: None };
-        assert_eq!(Origin::of(common, &admin).unwrap(), Some(origin.clone()));
+        assert_eq!(Registration::of(common, &admin).unwrap(), None);
+        Registration::register(common, &admin, root).unwrap();
+        let registration = Registration { root: root.to_owned(), settings: None };
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(registration.clone()));
         std::fs::write(admin.join("HEAD"), "x").unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), Some(origin), "whatever is written there");
+        assert_eq!(Registration::of(common, &admin).unwrap(), Some(registration), "whatever is written there");
         std::fs::remove_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None);
+        assert_eq!(Registration::of(common, &admin).unwrap(), None);
         std::fs::create_dir_all(&admin).unwrap();
-        assert_eq!(Origin::of(common, &admin).unwrap(), None, "it is another one");
+        assert_eq!(Registration::of(common, &admin).unwrap(), None, "it is another one");
         std::fs::remove_dir_all(&admin).unwrap();
         let other = common.join("worktrees/other");
         std::fs::create_dir_all(&other).unwrap();
-        Origin::take(common, &other, root).unwrap();
+        Registration::register(common, &other, root).unwrap();
         Notes::sweep(common).unwrap();
         let has = |git_dir: &Path| Notes::of(common, git_dir).has(OWN);
         assert!(has(&other) && !has(&admin), "nothing is left of those that are gone");
@@ -137,11 +136,11 @@ mod tests {
         for settings in [None, Some(&b""[..]), Some(b"[core]\n\tsparseCheckout = true\0\n")] {
             let _ = std::fs::remove_file(&place);
             settings.map(|settings| std::fs::write(&place, settings)).transpose().unwrap();
-            Origin::take(common, &admin, common).unwrap();
-            let origin = Origin::of(common, &admin).unwrap().unwrap();
-            assert_eq!(origin.put_settings_back(&admin).unwrap(), None);
+            Registration::register(common, &admin, common).unwrap();
+            let registration = Registration::of(common, &admin).unwrap().unwrap();
+            assert_eq!(registration.restore_settings(&admin).unwrap(), None);
             std::fs::write(&place, "[alias]\n").unwrap();
-            assert!(origin.put_settings_back(&admin).unwrap().is_some());
+            assert!(registration.restore_settings(&admin).unwrap().is_some());
             assert_eq!(std::fs::read(&place).ok().as_deref(), settings);
         }
     }

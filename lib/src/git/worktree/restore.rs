@@ -1,7 +1,6 @@
 //! Making the files of a worktree equal to a tree.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,13 +10,13 @@ use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 use rustix::fs::FileType;
 
-use super::Worktree;
-use super::cache::Known;
-use super::scan::parents;
-use crate::confined_fs::{self, ConfinedDir};
+use super::cache::CachedEntry;
+use super::tree_paths::parents;
+use super::{Worktree, head, index_file, relink, scan, setup_changes, spared_files};
+use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
-use crate::git::progress::{Counter, Doing, Meter};
+use crate::git::progress::{Counter, FileOperation, ProgressMeter};
 use crate::ids::{CommitId, RepoPath};
 
 /// What was done to make the files equal to a tree.
@@ -31,172 +30,172 @@ pub struct Restored {
     pub nested: Vec<RepoPath>,
 }
 
-impl Worktree {
-    /// Makes the files equal to `tree`: changed ones are written again, new ones removed. Ignored files stay, unless
-    /// one stands where a file of the tree belongs, and so does what the worktree was set up with. Save what is to be kept
-    /// first.
-    pub fn restore(&mut self, tree: TreeId) -> Result<Restored, Error> {
-        self.restore_but(tree, &BTreeSet::new())
-    }
-
-    /// As [`Worktree::restore`], but for some files that are in no tree and stay as they are: see
-    /// [`Worktree::untouched`].
-    pub fn restore_but(&mut self, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
-        self.restore_link()?;
-        self.accept(tree)?;
-        let mut scan = self.scan()?;
-        self.spare(&mut scan, spared);
-        let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
-        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
-        let mut wanted: Vec<(BString, Known)> = Vec::new();
-        let mut begun: Vec<(BString, Known)> = Vec::new();
-        let mut removed: Vec<BString> = Vec::new();
-        for path in &scan.candidates {
-            match (self.begun_with(path.as_bstr()), self.cache.known(path.as_bstr())) {
-                (Some(Some(made)), _) => begun.push((path.clone(), made)),
-                (None, Some(known)) if known.mode != Mode::COMMIT && self.cache.is_skipped(path.as_bstr()) => {
-                    if self.is_there(path.as_bstr()) {
-                        removed.push(path.clone());
-                    }
-                }
-                (None, Some(known)) => wanted.push((path.clone(), known)),
-                (Some(None), _) | (None, None) => removed.push(path.clone()),
-            }
-        }
-        self.lose_setup(&removed)?;
-        for path in &removed {
-            self.remove_new(&beneath, path.as_bstr())?;
-        }
-        done.removed = removed.into_iter().map(RepoPath::new).collect();
-        // A directory that stood in the place of one of these is gone by now, if all in it was new.
-        for path in self.undone_setup()? {
-            let path = BStr::new(path.as_bytes());
-            match self.begun_with(path) {
-                Some(Some(made)) => begun.push((path.to_owned(), made)),
-                Some(None) => self.remove_new(&beneath, path)?,
-                None => {}
-            }
-        }
-        done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
-        for (path, known) in wanted.iter().chain(&begun) {
-            self.clear_way(&beneath, path.as_bstr())?;
-            let (inside, place) =
-                (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), self.place(path.as_bstr()));
-            let is_directory = beneath.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
-            // Whatever stands there goes, a directory with all that is ignored in it.
-            if known.mode != Mode::COMMIT || !is_directory {
-                beneath.remove(&inside).at("remove", &place)?;
-            }
-            if known.mode == Mode::COMMIT {
-                // An empty directory stands for a submodule whose files are not there.
-                beneath.make_directory(&inside).at("create", &place)?;
-            }
-        }
-        wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
-        let written = self.check_out(&wanted)?;
-        self.cache.apply(written);
-        // These are what the worktree begins with, and in no tree.
-        self.check_out(&begun)?;
-        self.cache.forget_stats(begun.iter().map(|(path, _)| path));
-        Ok(done)
-    }
-
-    /// As [`Worktree::restore`], with HEAD and index at `base`: what an agent sees that goes on in the middle of a
-    /// node, with its work so far as uncommitted changes.
-    pub fn reset_to(&mut self, base: CommitId, tree: TreeId) -> Result<Restored, Error> {
-        self.reset_but(base, tree, &BTreeSet::new())
-    }
-
-    /// As [`Worktree::reset_to`], but for some files that stay as they are.
-    pub fn reset_but(&mut self, base: CommitId, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
-        self.restore_link()?;
-        self.clear_locks()?;
-        let base_tree = self.repo.tree_of(base)?;
-        self.accept_work(base_tree, tree)?;
-        let done = self.restore_but(tree, spared)?;
-        self.set_head(base, "pleach: go back to the node's base")?;
-        if base_tree == tree {
-            self.write_index()?;
-        } else {
-            self.write_index_of(base_tree)?;
-        }
-        self.clear_state()?;
-        Ok(done)
-    }
-
-    /// Removes a file that is in no tree, and the directories it leaves empty but for that of a submodule.
-    pub(super) fn remove_new(&self, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
-        let inside = gix::path::from_bstr(path).unwrap_or_default();
-        beneath.remove(&inside).at("remove", &self.place(path))?;
-        for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-            let is_submodule = gix::path::into_bstr(parent).is_ok_and(|at| self.cache.is_submodule(at.as_ref()));
-            if is_submodule || !beneath.remove_empty(parent).at("remove", &self.root.join(parent))? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes files and links that stand where a directory on the way to `path` belongs.
-    fn clear_way(&self, beneath: &ConfinedDir, path: &BStr) -> Result<(), Error> {
-        for parent in parents(path) {
-            let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), self.place(parent));
-            if beneath.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
-                beneath.remove(&inside).at("remove", &place)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes files out of the object store, through git's filters, where nothing stands in their way. Returns them with
-    /// their stats.
-    fn check_out(&self, wanted: &[(BString, Known)]) -> Result<Vec<(BString, Option<Known>)>, Error> {
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.repo.fetch_missing(wanted.iter().map(|(_, known)| known.id))?;
-        let mut index = State::new(self.handle.object_hash());
-        for (path, known) in wanted {
-            let stat = Default::default();
-            index.dangerously_push_entry(stat, known.id, Flags::empty(), known.mode, path.as_bstr());
-        }
-        index.sort_entries();
-        let source = gix::worktree::stack::state::attributes::Source::IdMappingThenWorktree;
-        let mut options = self.handle.checkout_options(source).doing("set up the checkout")?;
-        options.overwrite_existing = true;
-        let objects = self.handle.objects.clone().into_arc().at("open", self.handle.git_dir())?;
-        let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
-        let done = counter.0.clone();
-        let _meter = Meter::start(&self.repo, Doing::Restore, move || (done.load(Relaxed) as u64, of));
-        let outcome = gix::worktree::state::checkout(
-            &mut index,
-            &self.root,
-            objects,
-            &counter,
-            &gix::progress::Discard,
-            &AtomicBool::new(false),
-            options,
-        )
-        .doing("write files")?;
-        if let Some(failed) = outcome.errors.first() {
-            let doing = format!("write `{}`", failed.path);
-            return Err(Error::Library { doing, detail: crate::git::error::explain(&failed.error) });
-        }
-        if let Some(path) = outcome.delayed_paths_unprocessed.first() {
-            return Err(Error::Library {
-                doing: format!("write `{path}`"),
-                detail: "its filter gave no answer".into(),
-            });
-        }
-        let entries = index.entries().iter().map(|entry| {
-            let known = Known { id: entry.id, mode: entry.mode, stat: entry.stat };
-            (entry.path(&index).to_owned(), Some(known))
-        });
-        Ok(entries.collect())
-    }
+/// Makes the files equal to `tree`: changed ones are written again, new ones removed. Ignored files stay, unless
+/// one is in the way of a file of the tree, and so does what the worktree was set up with. Save what is to be kept
+/// first.
+pub fn restore(worktree: &mut Worktree, tree: TreeId) -> Result<Restored, Error> {
+    restore_sparing(worktree, tree, &BTreeSet::new())
 }
 
-/// Removes a directory with everything in it, also where it was made read-only.
-pub(crate) fn remove_directory(place: &Path) -> Result<(), Error> {
-    confined_fs::remove_all(place).at("remove", place)
+/// As [`restore`], but for some files that are in no tree and stay as they are: see
+/// [`untouched_files`](super::untouched_files).
+pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
+    relink::restore_link(worktree)?;
+    worktree.accept(tree)?;
+    let mut scan = scan::scan_all(worktree)?;
+    spared_files::spare_files(worktree, &mut scan, spared);
+    let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let mut wanted: Vec<(BString, CachedEntry)> = Vec::new();
+    let mut setup_files: Vec<(BString, CachedEntry)> = Vec::new();
+    let mut removed: Vec<BString> = Vec::new();
+    for path in &scan.candidates {
+        match (setup_changes::setup_content(worktree, path.as_bstr()), worktree.cache.known(path.as_bstr())) {
+            (Some(Some(made)), _) => setup_files.push((path.clone(), made)),
+            (None, Some(known)) if known.mode != Mode::COMMIT && worktree.cache.is_skipped(path.as_bstr()) => {
+                if worktree.exists(path.as_bstr()) {
+                    removed.push(path.clone());
+                }
+            }
+            (None, Some(known)) => wanted.push((path.clone(), known)),
+            (Some(None), _) | (None, None) => removed.push(path.clone()),
+        }
+    }
+    setup_changes::note_lost_setup(worktree, &removed)?;
+    for path in &removed {
+        remove_untracked(worktree, &dir, path.as_bstr())?;
+    }
+    done.removed = removed.into_iter().map(RepoPath::new).collect();
+    // A directory that stood in the place of one of these is gone by now, if all in it was new.
+    for path in setup_changes::undone_setup(worktree)? {
+        let path = BStr::new(path.as_bytes());
+        match setup_changes::setup_content(worktree, path) {
+            Some(Some(made)) => setup_files.push((path.to_owned(), made)),
+            Some(None) => remove_untracked(worktree, &dir, path)?,
+            None => {}
+        }
+    }
+    done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
+    for (path, known) in wanted.iter().chain(&setup_files) {
+        clear_parents(worktree, &dir, path.as_bstr())?;
+        let (inside, place) =
+            (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), worktree.disk_path(path.as_bstr()));
+        let is_directory = dir.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
+        // Whatever is there is removed, a directory with its ignored files.
+        if known.mode != Mode::COMMIT || !is_directory {
+            dir.remove(&inside).at("remove", &place)?;
+        }
+        if known.mode == Mode::COMMIT {
+            // A submodule that is not checked out is an empty directory.
+            dir.make_directory(&inside).at("create", &place)?;
+        }
+    }
+    wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
+    let written = check_out(worktree, &wanted)?;
+    worktree.cache.apply(written);
+    // These are what the worktree begins with, and in no tree.
+    check_out(worktree, &setup_files)?;
+    worktree.cache.forget_stats(setup_files.iter().map(|(path, _)| path));
+    Ok(done)
+}
+
+/// As [`restore`], with HEAD and index at `base`: what an agent sees that goes on in the middle of a
+/// node, with its work so far as uncommitted changes.
+pub fn reset_to(worktree: &mut Worktree, base: CommitId, tree: TreeId) -> Result<Restored, Error> {
+    reset_sparing(worktree, base, tree, &BTreeSet::new())
+}
+
+/// As [`reset_to`], but for some files that stay as they are.
+pub fn reset_sparing(
+    worktree: &mut Worktree,
+    base: CommitId,
+    tree: TreeId,
+    spared: &BTreeSet<RepoPath>,
+) -> Result<Restored, Error> {
+    relink::restore_link(worktree)?;
+    head::clear_locks(worktree)?;
+    let base_tree = worktree.repo.tree_of(base)?;
+    worktree.accept_work(base_tree, tree)?;
+    let done = restore_sparing(worktree, tree, spared)?;
+    head::set_head(worktree, base, "pleach: go back to the node's base")?;
+    if base_tree == tree {
+        index_file::write_index(worktree)?;
+    } else {
+        index_file::write_index_of(worktree, base_tree)?;
+    }
+    head::clear_state(worktree)?;
+    Ok(done)
+}
+
+/// Removes a file that is in no tree, and the directories it leaves empty but for that of a submodule.
+pub(super) fn remove_untracked(worktree: &Worktree, dir: &ConfinedDir, path: &BStr) -> Result<(), Error> {
+    let inside = gix::path::from_bstr(path).unwrap_or_default();
+    dir.remove(&inside).at("remove", &worktree.disk_path(path))?;
+    for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+        let is_submodule = gix::path::into_bstr(parent).is_ok_and(|at| worktree.cache.is_submodule(at.as_ref()));
+        if is_submodule || !dir.remove_empty(parent).at("remove", &worktree.root.join(parent))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Removes files and links in place of the parent directories of `path`.
+fn clear_parents(worktree: &Worktree, dir: &ConfinedDir, path: &BStr) -> Result<(), Error> {
+    for parent in parents(path) {
+        let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), worktree.disk_path(parent));
+        if dir.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
+            dir.remove(&inside).at("remove", &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes files out of the object store, through git's filters, where nothing stands in their way. Returns them with
+/// their stats.
+fn check_out(
+    worktree: &Worktree,
+    wanted: &[(BString, CachedEntry)],
+) -> Result<Vec<(BString, Option<CachedEntry>)>, Error> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    worktree.repo.fetch_missing(wanted.iter().map(|(_, known)| known.id))?;
+    let mut index = State::new(worktree.handle.object_hash());
+    for (path, known) in wanted {
+        let stat = Default::default();
+        index.dangerously_push_entry(stat, known.id, Flags::empty(), known.mode, path.as_bstr());
+    }
+    index.sort_entries();
+    let source = gix::worktree::stack::state::attributes::Source::IdMappingThenWorktree;
+    let mut options = worktree.handle.checkout_options(source).doing("set up the checkout")?;
+    options.overwrite_existing = true;
+    let objects = worktree.handle.objects.clone().into_arc().at("open", worktree.handle.git_dir())?;
+    let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
+    let done = counter.0.clone();
+    let _meter = ProgressMeter::start(worktree.repo.listening(), FileOperation::Restore, move || {
+        (done.load(Relaxed) as u64, of)
+    });
+    let outcome = gix::worktree::state::checkout(
+        &mut index,
+        &worktree.root,
+        objects,
+        &counter,
+        &gix::progress::Discard,
+        &AtomicBool::new(false),
+        options,
+    )
+    .doing("write files")?;
+    if let Some(failed) = outcome.errors.first() {
+        let doing = format!("write `{}`", failed.path);
+        return Err(Error::Library { doing, detail: crate::git::error::explain(&failed.error) });
+    }
+    if let Some(path) = outcome.delayed_paths_unprocessed.first() {
+        return Err(Error::Library { doing: format!("write `{path}`"), detail: "its filter gave no answer".into() });
+    }
+    let entries = index.entries().iter().map(|entry| {
+        let known = CachedEntry { id: entry.id, mode: entry.mode, stat: entry.stat };
+        (entry.path(&index).to_owned(), Some(known))
+    });
+    Ok(entries.collect())
 }

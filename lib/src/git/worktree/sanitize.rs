@@ -1,13 +1,14 @@
-//! What has no place in the git directory of a worktree, which an agent can write to. git makes nothing but files and
-//! directories there; a link would lead whoever writes there out of it, and a pipe makes whoever reads it wait for ever.
+//! Removing unexpected entries from the git directory of a worktree, which an agent can write to. git only creates
+//! files and directories there; a link would lead a writer elsewhere, and a pipe would block a reader for ever.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::Worktree;
-use super::registration::Origin;
-use crate::confined_fs::{self, ConfinedDir, FEW_LINES, said};
+use super::registration::Registration;
+use super::worktree::Access;
+use super::{Worktree, valid_head};
+use crate::confined_fs::{self, ConfinedDir, FEW_LINES, describe_kind};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
@@ -20,100 +21,64 @@ const DIRECTORIES: [&str; 3] = ["info", "logs", "refs"];
 /// The repositories of submodules: large, and nothing is read or written there.
 const MODULES: [&str; 1] = ["modules"];
 
-/// What a file of a worktree's git directory has at most: lists of files are the longest.
-pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
-
-/// Who can write to a worktree's git directory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Anybody, at any time.
-    #[default]
-    Lent,
-    /// Nobody, and what those before have left is still there.
-    Back,
-    /// Nobody, and what had no place there is gone.
-    Cleared,
-    /// Nobody, and beside that all is there which ties it to its repository.
-    Tied,
-}
-
-impl Worktree {
-    /// Somebody may work there from now on, so that what lies there is looked at each time.
-    pub fn lend(&self) {
-        self.access.set(Access::Lent);
-        self.stands.take();
-    }
-
-    /// Nobody can write there any more, so that one look is enough.
-    pub fn take_back(&self) {
-        self.access.set(Access::Back);
-        self.stands.take();
-    }
-
-    /// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
-    /// read or written there, and keeps in mind what it was.
-    pub(super) fn clear_odd(&self) -> Result<(), Error> {
-        if self.is_agents && matches!(self.access.get(), Access::Lent | Access::Back) {
-            let mut cleared = self.cleared.borrow_mut();
-            cleared.extend(unlock(&self.root)?);
-            cleared.extend(clear(&self.git_dir)?);
-            cleared.extend(self.clear_head()?);
-            if let Some(origin) = &self.origin {
-                cleared.extend(origin.put_settings_back(&self.git_dir)?);
-            }
-            if self.access.get() == Access::Back {
-                self.access.set(Access::Cleared);
-            }
-        }
-        Ok(())
-    }
-
-    /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.
-    pub fn take_cleared(&self) -> Vec<String> {
-        self.cleared.take()
-    }
-}
-
-/// Gives back the right to use a directory, and names it if it was taken away.
+/// Restores the permissions of a directory; names it if they had been removed.
 pub(super) fn unlock(place: &Path) -> Result<Option<String>, Error> {
     Ok(confined_fs::unlock(place).at("open", place)?.then(|| unlocked(place)))
 }
 
-fn unlocked(place: &Path) -> String {
-    format!("{} (nobody could use it; its permissions are put back)", place.display())
+/// Removes unexpected entries from the worktree's git directory and restores what was changed, before anything is read or
+/// written there. What it removed is kept for [`Worktree::take_cleared`].
+pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
+    if worktree.is_agents && matches!(worktree.access.get(), Access::Lent | Access::Back) {
+        let mut cleared = worktree.cleared.borrow_mut();
+        cleared.extend(unlock(&worktree.root)?);
+        cleared.extend(remove_unexpected(&worktree.git_dir)?);
+        cleared.extend(valid_head::remove_invalid_head(worktree)?);
+        if let Some(registration) = &worktree.registration {
+            cleared.extend(registration.restore_settings(&worktree.git_dir)?);
+        }
+        if worktree.access.get() == Access::Back {
+            worktree.access.set(Access::Cleared);
+        }
+    }
+    Ok(())
 }
 
-/// Removes what has no place in a worktree's git directory, and names it.
-pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
+fn unlocked(place: &Path) -> String {
+    format!("{} (it was unreadable; its permissions are restored)", place.display())
+}
+
+/// Removes unexpected entries from a worktree's git directory, and names them.
+pub(super) fn remove_unexpected(git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut named = Vec::from_iter(unlock(git_dir)?);
-    let beneath = match ConfinedDir::at(git_dir) {
-        // It is made anew by what comes next.
+    let dir = match ConfinedDir::at(git_dir) {
+        // It is recreated later.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        beneath => beneath.at("open", git_dir)?,
+        dir => dir.at("open", git_dir)?,
     };
     let mut misplaced = Vec::new();
     // Directories first: what is in them can be looked at only then.
     for (names, wrong) in [(&DIRECTORIES[..], FileType::RegularFile), (&FILES[..], FileType::Directory)] {
         for name in names {
             let place = git_dir.join(name);
-            let (kind, was_locked) = beneath.unlock(name).at("open", &place)?;
+            let (kind, was_locked) = dir.unlock(name).at("open", &place)?;
             named.extend(was_locked.then(|| unlocked(&place)));
             misplaced.extend((kind == Some(wrong)).then(|| (PathBuf::from(name), wrong)));
         }
     }
-    let mut odd = beneath.list(&MODULES).at("list", git_dir)?;
+    let mut odd = dir.list(&MODULES).at("list", git_dir)?;
     odd.retain(|(_, kind)| *kind != FileType::RegularFile);
     odd.extend(misplaced);
     for (path, kind) in odd {
         let place = git_dir.join(&path);
-        beneath.remove(&path).at("remove", &place)?;
-        named.push(format!("{} ({})", place.display(), said(kind)));
+        dir.remove(&path).at("remove", &place)?;
+        named.push(format!("{} ({})", place.display(), describe_kind(kind)));
     }
     Ok(named)
 }
 
-/// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to, or give up.
-pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
+/// Removes what would block git for ever or make it fail when it lists worktrees, the user's own included.
+pub(super) fn remove_blocking_files(common: &Path) -> Result<(), Error> {
     let all = common.join("worktrees");
     let entries = match std::fs::read_dir(&all) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -121,28 +86,28 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
     };
     for entry in entries {
         let admin = entry.at("list", &all)?.path();
-        if Origin::of(common, &admin)?.is_some() {
+        if Registration::of(common, &admin)?.is_some() {
             unlock(&admin)?;
         }
-        // One that is being removed is nobody's any more.
-        let Ok(beneath) = ConfinedDir::at(&admin) else { continue };
-        for (path, kind) in beneath.list(&MODULES).unwrap_or_default() {
+        // It is being removed.
+        let Ok(dir) = ConfinedDir::at(&admin) else { continue };
+        for (path, kind) in dir.list(&MODULES).unwrap_or_default() {
             let place = admin.join(&path);
-            let waits = match kind {
+            let special = match kind {
                 FileType::Symlink => place.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()),
                 kind => !matches!(kind, FileType::RegularFile | FileType::Directory),
             };
-            if waits {
-                beneath.remove(&path).at("remove", &place)?;
+            if special {
+                dir.remove(&path).at("remove", &place)?;
             }
         }
         // git does without it, but not with one it cannot read, or that says nothing. The user's are the user's.
-        let is_read = match beneath.read("commondir", FEW_LINES) {
+        let is_read = match dir.read("commondir", FEW_LINES) {
             Ok(said) => said.is_none_or(|said| !said.is_empty()),
             Err(_) => false,
         };
-        if !is_read && Origin::of(common, &admin)?.is_some() {
-            beneath.remove("commondir").at("remove", &admin)?;
+        if !is_read && Registration::of(common, &admin)?.is_some() {
+            dir.remove("commondir").at("remove", &admin)?;
         }
     }
     Ok(())

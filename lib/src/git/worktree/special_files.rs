@@ -1,6 +1,5 @@
-//! What an agent can put into a worktree that no look at its files gets past: pipes and sockets in the place of files git
-//! reads by their names, which would be waited for, such files that fill the memory, and directories too deep for any
-//! path. The former are removed, the latter are held back.
+//! Entries an agent can create that would block or break a scan: pipes and sockets in place of files git reads by name,
+//! huge such files, and directories too deep for a path. The first are removed, the last are held back.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,21 +10,16 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Mode;
 use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 
-use super::scan::parents;
-use super::{Scan, Worktree};
+use super::rule_files::{LONGEST, RULES, blocks_reading, is_endless};
+use super::tree_paths::parents;
+use super::{ScanResult, Worktree};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
 
-/// The files of a worktree that git reads for what they say about others.
-pub(super) const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
-
-/// The files of a repository that are read to know that it is one, and where it stands.
+/// The files read to recognise a repository and its HEAD.
 const REPOSITORY: [&str; 7] =
     ["HEAD", "commondir", "config", "config.worktree", "objects/info/alternates", "packed-refs", "shallow"];
-
-/// No rules are longer, and git itself reads none that are.
-const LONGEST: u64 = 100 << 20;
 
 /// The longest path the system takes, with the end of it.
 const PATH_MAX: usize = 4096;
@@ -33,23 +27,10 @@ const PATH_MAX: usize = 4096;
 /// Room for the name of a file git looks for in a directory.
 const ROOM: usize = 24;
 
-/// Whether something has a name git reads, and to read it would wait or take all the memory there is.
-pub(super) fn is_waited_for(name: &[u8], kind: FileType, size: impl FnOnce() -> u64) -> bool {
-    RULES.contains(&name) && is_endless(kind, size)
-}
-
-fn is_endless(kind: FileType, size: impl FnOnce() -> u64) -> bool {
-    is_special(kind) || kind == FileType::RegularFile && size() > LONGEST
-}
-
-fn is_special(kind: FileType) -> bool {
-    matches!(kind, FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice)
-}
-
 /// What lies directly in a directory.
 #[derive(Default)]
 pub(super) struct Listing {
-    pub waits: Vec<BString>,
+    pub special: Vec<BString>,
     pub below: Vec<BString>,
     pub files: Vec<BString>,
     /// What makes a repository of it, or would on some systems.
@@ -58,171 +39,184 @@ pub(super) struct Listing {
 
 impl Listing {
     pub fn is_empty(&self) -> bool {
-        self.waits.is_empty() && self.below.is_empty() && self.files.is_empty() && self.git.is_empty()
+        self.special.is_empty() && self.below.is_empty() && self.files.is_empty() && self.git.is_empty()
     }
 }
 
-impl Worktree {
-    /// Whether a path is too long for the system to look at what lies there.
-    pub(super) fn is_too_deep(&self, path: &BStr) -> bool {
-        self.root.as_os_str().len() + path.len() + ROOM > PATH_MAX
-    }
+/// Whether a path is too long for the system to look at what lies there.
+pub(super) fn is_too_deep(worktree: &Worktree, path: &BStr) -> bool {
+    worktree.root.as_os_str().len() + path.len() + ROOM > PATH_MAX
+}
 
-    /// Removes what cannot be read.
-    pub(super) fn clear_waits(&self, paths: Vec<BString>, scan: &mut Scan) -> Result<(), Error> {
-        let Some(first) = paths.first() else { return Ok(()) };
-        // In the user's own checkout it is the user's.
-        if !self.is_agents {
-            let detail = "it is no file, or far too large; move it away".into();
-            return Err(Error::Library { doing: format!("read `{first}`"), detail });
-        }
-        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
-        for path in paths {
-            let place = self.place(path.as_bstr());
-            beneath.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
-            scan.cleared.push(RepoPath::new(path.to_vec()));
-        }
-        Ok(())
+/// Removes what cannot be read.
+pub(super) fn remove_special_files(
+    worktree: &Worktree,
+    paths: Vec<BString>,
+    scan: &mut ScanResult,
+) -> Result<(), Error> {
+    let Some(first) = paths.first() else { return Ok(()) };
+    // In the user's own checkout it is the user's.
+    if !worktree.is_agents {
+        let detail = "it is not a regular file, or far too large; move it away".into();
+        return Err(Error::Library { doing: format!("read `{first}`"), detail });
     }
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    for path in paths {
+        let place = worktree.disk_path(path.as_bstr());
+        dir.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
+        scan.cleared.push(RepoPath::new(path.to_vec()));
+    }
+    Ok(())
+}
 
-    /// The same for what is read on the way to some paths.
-    pub(super) fn clear_waits_above(&self, paths: &BTreeSet<BString>, scan: &mut Scan) -> Result<(), Error> {
-        let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
-        directories.insert(b"".as_bstr());
-        let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
-        let mut waits = Vec::new();
-        for directory in directories.into_iter().filter(|directory| !self.is_too_deep(directory)) {
-            for name in RULES {
-                let path = inside(directory, name);
-                let found = beneath.look(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
-                let found = found.at("look at", &self.place(path.as_bstr()))?;
-                if found.is_some_and(|(kind, size)| is_endless(kind, || size)) {
-                    waits.push(path);
-                }
+/// The same for what is read on the way to some paths.
+pub(super) fn remove_special_files_above(
+    worktree: &Worktree,
+    paths: &BTreeSet<BString>,
+    scan: &mut ScanResult,
+) -> Result<(), Error> {
+    let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
+    directories.insert(b"".as_bstr());
+    let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+    let mut special = Vec::new();
+    for directory in directories.into_iter().filter(|directory| !is_too_deep(worktree, directory)) {
+        for name in RULES {
+            let path = inside(directory, name);
+            let found = dir.look(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
+            let found = found.at("look at", &worktree.disk_path(path.as_bstr()))?;
+            if found.is_some_and(|(kind, size)| is_endless(kind, || size)) {
+                special.push(path);
             }
         }
-        self.clear_waits(waits, scan)
     }
+    remove_special_files(worktree, special, scan)
+}
 
-    /// The same for all the library looks at when it walks the worktree by itself. Where something is too deep for it,
-    /// this walk is taken instead: it gives the new files then, and repositories inside.
-    pub(super) fn clear_waits_everywhere(&self, scan: &mut Scan) -> Result<Option<BTreeSet<BString>>, Error> {
-        let mut rules = self.ignore_rules()?;
-        let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
-            Ok(rules.at_entry(path, Some(mode)).doing("read ignore rules")?.is_excluded())
+/// The same for all the library looks at when it walks the worktree by itself. Where something is too deep for it,
+/// this walk is taken instead: it gives the new files then, and repositories inside.
+pub(super) fn remove_all_special_files(
+    worktree: &Worktree,
+    scan: &mut ScanResult,
+) -> Result<Option<BTreeSet<BString>>, Error> {
+    let mut rules = worktree.ignore_rules()?;
+    let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
+        Ok(rules.at_entry(path, Some(mode)).doing("read ignore rules")?.is_excluded())
+    };
+    let mut files = Vec::new();
+    let mut waiting = vec![BString::from("")];
+    while let Some(directory) = waiting.pop() {
+        let directory = directory.as_bstr();
+        if is_too_deep(worktree, directory) {
+            scan.deep.push(RepoPath::new(directory.to_vec()));
+            continue;
+        }
+        if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
+            scan.ignored.push(directory.to_owned());
+            continue;
+        }
+        let listing = unlocked_listing(worktree, directory, scan)?;
+        let Some(Listing { special, mut below, files: mut found, git }) = listing else { continue };
+        remove_special_files(worktree, special, scan)?;
+        // What lies in their places is looked at by itself.
+        if worktree.cache.is_submodule(directory) {
+            continue;
+        }
+        if !git.is_empty() && worktree.cache.below(directory).is_empty() {
+            scan.nested.push(RepoPath::new(directory.to_vec()));
+            continue;
+        }
+        waiting.append(&mut below);
+        files.append(&mut found);
+    }
+    if scan.deep.is_empty() {
+        scan.nested.clear();
+        return Ok(None);
+    }
+    let mut new = BTreeSet::new();
+    for path in files {
+        if worktree.cache.known(path.as_bstr()).is_none() && !is_ignored(path.as_bstr(), Mode::FILE)? {
+            new.insert(path);
+        }
+    }
+    Ok(Some(new))
+}
+
+/// Restores the permissions of a directory; whether they had been removed.
+fn unlock(worktree: &Worktree, directory: &BStr) -> Result<bool, Error> {
+    let unlocked = ConfinedDir::at(&worktree.root)
+        .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
+    unlocked.map(|(_, was_locked)| was_locked).at("open", &worktree.disk_path(directory))
+}
+
+/// As [`listing`]; a directory of an agent's is made readable where it is not.
+pub(super) fn unlocked_listing(
+    worktree: &Worktree,
+    directory: &BStr,
+    scan: &mut ScanResult,
+) -> Result<Option<Listing>, Error> {
+    let found = listing(worktree, directory);
+    if found.is_some() || !worktree.is_agents || !unlock(worktree, directory)? {
+        return Ok(found);
+    }
+    scan.unlocked.push(RepoPath::new(directory.to_vec()));
+    Ok(listing(worktree, directory))
+}
+
+/// What lies directly in a directory; none where it cannot be read, which the library tells of.
+pub(super) fn listing(worktree: &Worktree, directory: &BStr) -> Option<Listing> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(worktree.disk_path(directory), flags, Permissions::empty());
+    let mut listing = Listing::default();
+    for entry in opened.and_then(Dir::new).ok()?.flatten() {
+        let name = entry.file_name().to_bytes();
+        let kind = match entry.file_type() {
+            FileType::Unknown => kind(worktree, inside(directory, name).as_bstr()),
+            kind => kind,
         };
-        let mut files = Vec::new();
-        let mut waiting = vec![BString::from("")];
-        while let Some(directory) = waiting.pop() {
-            let directory = directory.as_bstr();
-            if self.is_too_deep(directory) {
-                scan.deep.push(RepoPath::new(directory.to_vec()));
-                continue;
+        match (name, kind) {
+            (b"." | b"..", _) => {}
+            (b".git", _) if directory.is_empty() => {}
+            (name, kind) if name.eq_ignore_ascii_case(b".git") => {
+                listing.special.extend(special_files_in_git_dir(worktree, inside(directory, name), kind));
+                listing.git.push((inside(directory, name), kind));
             }
-            if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
-                scan.ignored.push(directory.to_owned());
-                continue;
+            (name, FileType::Directory) => listing.below.push(inside(directory, name)),
+            (name, kind) if blocks_reading(name, kind, || size(worktree, inside(directory, name).as_bstr())) => {
+                listing.special.push(inside(directory, name));
             }
-            let listing = self.unlocked_listing(directory, scan)?;
-            let Some(Listing { waits, mut below, files: mut found, git }) = listing else { continue };
-            self.clear_waits(waits, scan)?;
-            // What lies in their places is looked at by itself.
-            if self.cache.is_submodule(directory) {
-                continue;
-            }
-            if !git.is_empty() && self.cache.below(directory).is_empty() {
-                scan.nested.push(RepoPath::new(directory.to_vec()));
-                continue;
-            }
-            waiting.append(&mut below);
-            files.append(&mut found);
+            (name, FileType::RegularFile | FileType::Symlink) => listing.files.push(inside(directory, name)),
+            _ => {}
         }
-        if scan.deep.is_empty() {
-            scan.nested.clear();
-            return Ok(None);
+    }
+    Some(listing)
+}
+
+/// The type of an entry, where its directory does not say.
+fn kind(worktree: &Worktree, path: &BStr) -> FileType {
+    let found = worktree.disk_path(path).symlink_metadata();
+    found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.mode()))
+}
+
+/// The size of a file, 0 if it does not exist.
+pub(super) fn size(worktree: &Worktree, path: &BStr) -> u64 {
+    worktree.disk_path(path).symlink_metadata().map_or(0, |found| found.len())
+}
+
+/// What keeps a look at the repository of a nested checkout from coming to an end: files of it, or all it is known by.
+fn special_files_in_git_dir(worktree: &Worktree, git: BString, kind: FileType) -> Vec<BString> {
+    let found = special_files_of(&worktree.disk_path(git.as_bstr()));
+    match kind {
+        FileType::Directory => {
+            let names = found.iter().filter_map(|place| place.strip_prefix(&worktree.root).ok());
+            names.map(|name| BString::from(name.as_os_str().as_bytes())).collect()
         }
-        let mut new = BTreeSet::new();
-        for path in files {
-            if self.cache.known(path.as_bstr()).is_none() && !is_ignored(path.as_bstr(), Mode::FILE)? {
-                new.insert(path);
-            }
-        }
-        Ok(Some(new))
-    }
-
-    /// Gives back the right to look into a directory; whether it was taken away.
-    fn unlock(&self, directory: &BStr) -> Result<bool, Error> {
-        let unlocked = ConfinedDir::at(&self.root)
-            .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
-        unlocked.map(|(_, was_locked)| was_locked).at("open", &self.place(directory))
-    }
-
-    /// As [`Worktree::listing`]; a directory of an agent's is made readable where it is not.
-    pub(super) fn unlocked_listing(&self, directory: &BStr, scan: &mut Scan) -> Result<Option<Listing>, Error> {
-        let listing = self.listing(directory);
-        if listing.is_some() || !self.is_agents || !self.unlock(directory)? {
-            return Ok(listing);
-        }
-        scan.unlocked.push(RepoPath::new(directory.to_vec()));
-        Ok(self.listing(directory))
-    }
-
-    /// What lies directly in a directory; none where it cannot be read, which the library tells of.
-    pub(super) fn listing(&self, directory: &BStr) -> Option<Listing> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(self.place(directory), flags, Permissions::empty());
-        let mut listing = Listing::default();
-        for entry in opened.and_then(Dir::new).ok()?.flatten() {
-            let name = entry.file_name().to_bytes();
-            let kind = match entry.file_type() {
-                FileType::Unknown => self.kind(inside(directory, name).as_bstr()),
-                kind => kind,
-            };
-            match (name, kind) {
-                (b"." | b"..", _) => {}
-                (b".git", _) if directory.is_empty() => {}
-                (name, kind) if name.eq_ignore_ascii_case(b".git") => {
-                    listing.waits.extend(self.waits_in(inside(directory, name), kind));
-                    listing.git.push((inside(directory, name), kind));
-                }
-                (name, FileType::Directory) => listing.below.push(inside(directory, name)),
-                (name, kind) if is_waited_for(name, kind, || self.size(inside(directory, name).as_bstr())) => {
-                    listing.waits.push(inside(directory, name));
-                }
-                (name, FileType::RegularFile | FileType::Symlink) => listing.files.push(inside(directory, name)),
-                _ => {}
-            }
-        }
-        Some(listing)
-    }
-
-    /// What a thing is, where its directory does not say.
-    fn kind(&self, path: &BStr) -> FileType {
-        let found = self.place(path).symlink_metadata();
-        found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.mode()))
-    }
-
-    /// The size of a file, nothing where there is none.
-    pub(super) fn size(&self, path: &BStr) -> u64 {
-        self.place(path).symlink_metadata().map_or(0, |found| found.len())
-    }
-
-    /// What keeps a look at the repository of a nested checkout from coming to an end: files of it, or all it is known by.
-    fn waits_in(&self, git: BString, kind: FileType) -> Vec<BString> {
-        let found = waits(&self.place(git.as_bstr()));
-        match kind {
-            FileType::Directory => {
-                let names = found.iter().filter_map(|place| place.strip_prefix(&self.root).ok());
-                names.map(|name| BString::from(name.as_os_str().as_bytes())).collect()
-            }
-            _ if found.is_empty() => Vec::new(),
-            _ => vec![git],
-        }
+        _ if found.is_empty() => Vec::new(),
+        _ => vec![git],
     }
 }
 
 /// The files that would be waited for, or take all memory, when a repository is looked at by its `.git`.
-pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
+pub(super) fn special_files_of(git: &Path) -> Vec<PathBuf> {
     let is_special = |place: &Path| {
         place.metadata().is_ok_and(|found| !found.is_dir() && (!found.is_file() || found.len() > LONGEST))
     };
@@ -252,7 +246,7 @@ pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether something below a directory would be waited for, or cannot be looked at.
-pub(super) fn waits_below(directory: &Path) -> bool {
+pub(super) fn has_special_files_below(directory: &Path) -> bool {
     let mut waiting = vec![directory.to_owned()];
     while let Some(directory) = waiting.pop() {
         let Ok(entries) = std::fs::read_dir(&directory) else { return true };
@@ -263,7 +257,7 @@ pub(super) fn waits_below(directory: &Path) -> bool {
             let (name, kind) = (entry.file_name(), FileType::from_raw_mode(found.mode()));
             match name.as_bytes() {
                 b".git" => {}
-                name if is_waited_for(name, kind, || found.len()) => return true,
+                name if blocks_reading(name, kind, || found.len()) => return true,
                 _ if kind.is_dir() => waiting.push(entry.path()),
                 _ => {}
             }

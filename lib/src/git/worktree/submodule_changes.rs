@@ -1,9 +1,9 @@
-//! Work in submodules: no commit of the worktree's own repository can have it, and it goes with the worktree. What nobody has
-//! committed in a submodule that is checked out, and what is committed there and on no remote, is named, at any depth,
-//! before anything could remove it.
+//! Work in submodules that only this worktree has, and that is lost with it: uncommitted changes, and commits on no
+//! remote, at any depth. No commit of the worktree's own repository can hold it, so it is named before anything could
+//! remove it.
 //!
-//! The git directory of a submodule is the agent's to write, so nothing it says is run: it is opened with the settings of
-//! the repository itself.
+//! An agent can write to the git directory of a submodule, so nothing it configures is run: it is opened with the
+//! settings of the main repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice as _};
 
-use super::admin::linked_git_dir;
 use super::cache::{Cache, Links};
-use super::rules::Rules;
+use super::git_dir::linked_git_dir;
 use super::scan::look_at_index;
-use super::special_files::{waits, waits_below};
-use super::submodule_commits::{Tips, Unpublished, leads_to};
-use super::{Seen, Worktree};
+use super::sparse_rules::SparseRules;
+use super::special_files::{has_special_files_below, special_files_of};
+use super::submodule_commits::{Tips, UnpublishedCommits, leads_to};
+use super::{FileStamp, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
@@ -39,10 +39,10 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// How deep submodules are looked for in submodules.
 const DEEPEST: usize = 16;
 
-/// How closely files are looked at.
+/// How thoroughly files are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Care {
-    /// What the index of a submodule says of a file is believed.
+pub enum CheckDepth {
+    /// The index of a submodule is trusted.
     Quick,
     /// All files are read: an agent can write that index as well.
     Thorough,
@@ -50,22 +50,22 @@ pub enum Care {
 
 /// Work in submodules that only the worktree has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InSubmodules {
-    /// Files that are new, changed or gone; a submodule itself where nobody can tell.
+pub struct SubmoduleWork {
+    /// Files that are new, changed or gone; the submodule itself if that cannot be told.
     pub files: BTreeSet<RepoPath>,
     /// Submodules with commits that are on no remote.
-    pub commits: BTreeMap<RepoPath, Unpublished>,
-    /// Submodules that stand at a commit the recorded one does not lead to.
+    pub commits: BTreeMap<RepoPath, UnpublishedCommits>,
+    /// Submodules at a commit that is not in the history of the recorded one.
     pub moved: BTreeSet<RepoPath>,
 }
 
-impl InSubmodules {
-    /// Whether there is none.
+impl SubmoduleWork {
+    /// Whether there is no such work.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commits.is_empty() && self.moved.is_empty()
     }
 
-    /// Where what there is is missing, an end of a sentence each.
+    /// What there is and where it is missing, as the end of a sentence each.
     pub fn missing(&self) -> Vec<String> {
         const NAMED: usize = 5;
         let names = |what: &str, paths: &BTreeSet<RepoPath>| {
@@ -79,161 +79,159 @@ impl InSubmodules {
 }
 
 /// What is known while submodules are looked into.
-struct Look {
-    care: Care,
-    found: InSubmodules,
+struct SubmoduleScan {
+    care: CheckDepth,
+    found: SubmoduleWork,
     /// The git directories that were looked into.
     met: BTreeSet<PathBuf>,
     /// What the setup has left.
-    files: BTreeMap<BString, Option<Seen>>,
+    files: BTreeMap<BString, Option<FileStamp>>,
     commits: BTreeMap<BString, BTreeSet<ObjectId>>,
     /// What leads to commits in each submodule.
     tips: BTreeMap<BString, BTreeSet<ObjectId>>,
 }
 
-impl Worktree {
-    /// What lies in submodules and nowhere else. What the setup has left there is nobody's work.
-    pub fn in_submodules_alone(&mut self, care: Care) -> Result<InSubmodules, Error> {
-        Ok(self.look_into_all(care)?.found)
-    }
+/// Work that exists only in submodules. What the setup left there does not count.
+pub fn unpublished_work(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleWork, Error> {
+    Ok(look_into_all(worktree, care)?.found)
+}
 
-    fn look_into_all(&mut self, care: Care) -> Result<Look, Error> {
-        let links: BTreeMap<BString, ObjectId> = self.cache.links().into_iter().collect();
-        let (files, commits) = (self.begun_files()?, self.begun_commits()?);
-        let (found, met, tips) = Default::default();
-        let mut look = Look { care, found, met, files, commits, tips };
-        for (link, at) in &links {
-            if self.leads_to(link.as_bstr()) && is_checked_out(&self.place(link.as_bstr())) {
-                self.look_into(link, *at, DEEPEST, &mut look);
-            }
+fn look_into_all(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleScan, Error> {
+    let links: BTreeMap<BString, ObjectId> = worktree.cache.links().into_iter().collect();
+    let (files, commits) = (setup_files(worktree)?, setup_commits(worktree)?);
+    let (found, met, tips) = Default::default();
+    let mut look = SubmoduleScan { care, found, met, files, commits, tips };
+    for (link, at) in &links {
+        if worktree.has_real_parents(link.as_bstr()) && is_checked_out(&worktree.disk_path(link.as_bstr())) {
+            look_into(worktree, link, *at, DEEPEST, &mut look);
         }
-        // Those that are not checked out any more.
-        for (name, git_dir) in stores(&self.git_dir, DEEPEST) {
-            if git_dir.canonicalize().is_ok_and(|git_dir| !look.met.contains(&git_dir)) {
-                let opened = self.open_store(&git_dir);
-                let at = links.get(&name).copied();
-                if opened.and_then(|handle| look.take_commits(&handle, &name, at)).is_err() {
-                    look.found.files.insert(RepoPath::new(name.to_vec()));
-                }
-            }
-        }
-        Ok(look)
     }
-
-    /// Takes what is in submodules now for the work of the setup.
-    pub(super) fn note_submodules(&mut self) -> Result<(), Error> {
-        self.notes.remove(NOTE)?;
-        self.notes.remove(COMMITS)?;
-        let look = self.look_into_all(Care::Quick)?;
-        let line = |path: &RepoPath| {
-            let seen = Seen::at(&self.place(path.as_bytes().as_bstr()));
-            let seen = seen.map_or(GONE.to_owned(), |seen| seen.to_string());
-            [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat()
-        };
-        let files: Vec<u8> = look.found.files.iter().flat_map(line).collect();
-        let tips = look.tips.iter().flat_map(|(path, tips)| tips.iter().map(move |tip| (path, tip)));
-        let commits: Vec<u8> =
-            tips.flat_map(|(path, tip)| [format!("{tip} ").as_bytes(), path.as_bytes(), b"\0"].concat()).collect();
-        for (name, text) in [(NOTE, files), (COMMITS, commits)] {
-            if !text.is_empty() {
-                self.notes.write(name, &text)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn begun_files(&self) -> Result<BTreeMap<BString, Option<Seen>>, Error> {
-        let text = self.notes.read(NOTE, LONGEST)?.unwrap_or_default();
-        let file = |(seen, path): (&str, BString)| match seen {
-            GONE => Some((path, None)),
-            seen => Some((path, Some(Seen::read(seen)?))),
-        };
-        Ok(lines(&text).filter_map(file).collect())
-    }
-
-    fn begun_commits(&self) -> Result<BTreeMap<BString, BTreeSet<ObjectId>>, Error> {
-        let text = self.notes.read(COMMITS, LONGEST)?.unwrap_or_default();
-        let mut commits: BTreeMap<BString, BTreeSet<ObjectId>> = BTreeMap::new();
-        for (id, path) in lines(&text) {
-            commits.entry(path).or_default().extend(ObjectId::from_hex(id.as_bytes()).ok());
-        }
-        Ok(commits)
-    }
-
-    /// Adds what is in one submodule and in those below it. `at` is the commit it is recorded at.
-    fn look_into(&self, link: &BString, at: ObjectId, deepest: usize, look: &mut Look) {
-        let inside = |path: BString| BString::from([link.as_bytes(), b"/", path.as_bytes()].concat());
-        let looked = self.open_submodule(link).and_then(|handle| {
-            look.met.extend(handle.git_dir().canonicalize().ok());
-            look.take_commits(&handle, link, Some(at))?;
-            if deepest == DEEPEST {
-                look.take_moved(&handle, link, at)?;
-            }
-            self.changes_of(&handle, link, look.care)
-        });
-        let Ok((found, below)) = looked else {
-            look.found.files.insert(RepoPath::new(link.to_vec()));
-            return;
-        };
-        for path in found.into_iter().map(inside) {
-            let seen = Seen::at(&self.place(path.as_bstr()));
-            if look.files.get(&path) != Some(&seen) {
-                look.found.files.insert(RepoPath::new(path.to_vec()));
-            }
-        }
-        for (link, at) in below.into_iter().map(|(link, at)| (inside(link), at)) {
-            match deepest.checked_sub(1) {
-                _ if !is_checked_out(&self.place(link.as_bstr())) => {}
-                Some(deepest) => self.look_into(&link, at, deepest, look),
-                None => drop(look.found.files.insert(RepoPath::new(link.to_vec()))),
+    // Those that are not checked out any more.
+    for (name, git_dir) in stores(&worktree.git_dir, DEEPEST) {
+        if git_dir.canonicalize().is_ok_and(|git_dir| !look.met.contains(&git_dir)) {
+            let opened = open_store(worktree, &git_dir);
+            let at = links.get(&name).copied();
+            if opened.and_then(|handle| look.take_commits(&handle, &name, at)).is_err() {
+                look.found.files.insert(RepoPath::new(name.to_vec()));
             }
         }
     }
+    Ok(look)
+}
 
-    fn open_submodule(&self, link: &BString) -> Result<gix::Repository, Error> {
-        let place = self.place(link.as_bstr());
-        let unreadable = || Error::NotARepository { path: place.clone() };
-        if !waits(&place.join(".git")).is_empty() || waits_below(&place) {
-            return Err(unreadable());
+/// Takes what is in submodules now for the work of the setup.
+pub(super) fn note_setup_submodules(worktree: &mut Worktree) -> Result<(), Error> {
+    worktree.notes.remove(NOTE)?;
+    worktree.notes.remove(COMMITS)?;
+    let look = look_into_all(worktree, CheckDepth::Quick)?;
+    let line = |path: &RepoPath| {
+        let seen = FileStamp::at(&worktree.disk_path(path.as_bytes().as_bstr()));
+        let seen = seen.map_or(GONE.to_owned(), |seen| seen.to_string());
+        [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat()
+    };
+    let files: Vec<u8> = look.found.files.iter().flat_map(line).collect();
+    let tips = look.tips.iter().flat_map(|(path, tips)| tips.iter().map(move |tip| (path, tip)));
+    let commits: Vec<u8> =
+        tips.flat_map(|(path, tip)| [format!("{tip} ").as_bytes(), path.as_bytes(), b"\0"].concat()).collect();
+    for (name, text) in [(NOTE, files), (COMMITS, commits)] {
+        if !text.is_empty() {
+            worktree.notes.write(name, &text)?;
         }
-        let git_dir = linked_git_dir(&place)?.ok_or_else(unreadable)?;
-        let mut handle = open_with(&git_dir, self.repo.shared.config.clone())?.to_thread_local();
-        handle.set_workdir(place).doing("open a submodule")?;
-        Ok(handle)
     }
+    Ok(())
+}
 
-    /// Opens the repository of a submodule without its files.
-    fn open_store(&self, git_dir: &Path) -> Result<gix::Repository, Error> {
-        match waits(git_dir).is_empty() {
-            true => Ok(open_with(git_dir, self.repo.shared.config.clone())?.to_thread_local()),
-            false => Err(Error::NotARepository { path: git_dir.to_owned() }),
+fn setup_files(worktree: &Worktree) -> Result<BTreeMap<BString, Option<FileStamp>>, Error> {
+    let text = worktree.notes.read(NOTE, LONGEST)?.unwrap_or_default();
+    let file = |(seen, path): (&str, BString)| match seen {
+        GONE => Some((path, None)),
+        seen => Some((path, Some(FileStamp::read(seen)?))),
+    };
+    Ok(lines(&text).filter_map(file).collect())
+}
+
+fn setup_commits(worktree: &Worktree) -> Result<BTreeMap<BString, BTreeSet<ObjectId>>, Error> {
+    let text = worktree.notes.read(COMMITS, LONGEST)?.unwrap_or_default();
+    let mut commits: BTreeMap<BString, BTreeSet<ObjectId>> = BTreeMap::new();
+    for (id, path) in lines(&text) {
+        commits.entry(path).or_default().extend(ObjectId::from_hex(id.as_bytes()).ok());
+    }
+    Ok(commits)
+}
+
+/// Adds what is in one submodule and in those below it. `at` is the commit it is recorded at.
+fn look_into(worktree: &Worktree, link: &BString, at: ObjectId, deepest: usize, look: &mut SubmoduleScan) {
+    let inside = |path: BString| BString::from([link.as_bytes(), b"/", path.as_bytes()].concat());
+    let looked = open_submodule(worktree, link).and_then(|handle| {
+        look.met.extend(handle.git_dir().canonicalize().ok());
+        look.take_commits(&handle, link, Some(at))?;
+        if deepest == DEEPEST {
+            look.take_moved(&handle, link, at)?;
+        }
+        changes_of(worktree, &handle, link, look.care)
+    });
+    let Ok((found, below)) = looked else {
+        look.found.files.insert(RepoPath::new(link.to_vec()));
+        return;
+    };
+    for path in found.into_iter().map(inside) {
+        let seen = FileStamp::at(&worktree.disk_path(path.as_bstr()));
+        if look.files.get(&path) != Some(&seen) {
+            look.found.files.insert(RepoPath::new(path.to_vec()));
         }
     }
-
-    /// What differs from the commit a submodule stands at, and the submodules in it.
-    fn changes_of(
-        &self,
-        handle: &gix::Repository,
-        link: &BString,
-        care: Care,
-    ) -> Result<(BTreeSet<BString>, Links), Error> {
-        let head = handle.head_tree_id().doing("read a submodule")?.detach();
-        let trusted = care == Care::Quick;
-        let index = handle.index_path();
-        let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &Rules::default())?;
-        let links = cache.links();
-        let found = look_at_index(handle, cache.index(), &self.place(link.as_bstr()), true)?.scan;
-        let nested = found.nested.iter().chain(&found.submodules).map(|path| BString::from(path.as_bytes()));
-        Ok((found.candidates.into_iter().chain(nested).collect(), links))
+    for (link, at) in below.into_iter().map(|(link, at)| (inside(link), at)) {
+        match deepest.checked_sub(1) {
+            _ if !is_checked_out(&worktree.disk_path(link.as_bstr())) => {}
+            Some(deepest) => look_into(worktree, &link, at, deepest, look),
+            None => drop(look.found.files.insert(RepoPath::new(link.to_vec()))),
+        }
     }
 }
 
-impl Look {
+fn open_submodule(worktree: &Worktree, link: &BString) -> Result<gix::Repository, Error> {
+    let place = worktree.disk_path(link.as_bstr());
+    let unreadable = || Error::NotARepository { path: place.clone() };
+    if !special_files_of(&place.join(".git")).is_empty() || has_special_files_below(&place) {
+        return Err(unreadable());
+    }
+    let git_dir = linked_git_dir(&place)?.ok_or_else(unreadable)?;
+    let mut handle = open_with(&git_dir, worktree.repo.shared.config.clone())?.to_thread_local();
+    handle.set_workdir(place).doing("open a submodule")?;
+    Ok(handle)
+}
+
+/// Opens the repository of a submodule without its files.
+fn open_store(worktree: &Worktree, git_dir: &Path) -> Result<gix::Repository, Error> {
+    match special_files_of(git_dir).is_empty() {
+        true => Ok(open_with(git_dir, worktree.repo.shared.config.clone())?.to_thread_local()),
+        false => Err(Error::NotARepository { path: git_dir.to_owned() }),
+    }
+}
+
+/// What differs from the commit a submodule is at, and the submodules in it.
+fn changes_of(
+    worktree: &Worktree,
+    handle: &gix::Repository,
+    link: &BString,
+    care: CheckDepth,
+) -> Result<(BTreeSet<BString>, Links), Error> {
+    let head = handle.head_tree_id().doing("read a submodule")?.detach();
+    let trusted = care == CheckDepth::Quick;
+    let index = handle.index_path();
+    let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &SparseRules::default())?;
+    let links = cache.links();
+    let found = look_at_index(handle, cache.index(), &worktree.disk_path(link.as_bstr()), true)?.scan;
+    let nested = found.nested.iter().chain(&found.submodules).map(|path| BString::from(path.as_bytes()));
+    Ok((found.candidates.into_iter().chain(nested).collect(), links))
+}
+
+impl SubmoduleScan {
     /// Takes the commits that only the repository of a submodule has.
     fn take_commits(&mut self, handle: &gix::Repository, link: &BString, at: Option<ObjectId>) -> Result<(), Error> {
         let tips = Tips::read(handle)?;
-        let begun = self.commits.get(link).into_iter().flatten().copied();
-        let work = tips.unpublished(handle, &begun.chain(at).collect())?;
+        let setup_files = self.commits.get(link).into_iter().flatten().copied();
+        let work = tips.unpublished(handle, &setup_files.chain(at).collect())?;
         if !work.is_empty() {
             self.found.commits.insert(RepoPath::new(link.to_vec()), work);
         }
@@ -242,10 +240,10 @@ impl Look {
     }
 
     /// Notices a submodule that somebody has moved. One whose recorded commit has gone on since is only behind, and where
-    /// that was never fetched, nobody has moved away from it.
+    /// that was never fetched, it was not moved.
     fn take_moved(&mut self, handle: &gix::Repository, link: &BString, at: ObjectId) -> Result<(), Error> {
         let head = handle.head_id().doing("read a submodule")?.detach();
-        let is_begun = self.commits.get(link).is_some_and(|begun| begun.contains(&head));
+        let is_begun = self.commits.get(link).is_some_and(|setup_files| setup_files.contains(&head));
         if !is_begun && handle.has_object(at) && !leads_to(handle, at, head)? {
             self.found.moved.insert(RepoPath::new(link.to_vec()));
         }

@@ -1,8 +1,7 @@
-//! Commits in the repository of a submodule that are nowhere else: it goes with the worktree, and its commits with it. Those
-//! count that a branch of it leads to, its HEAD, a stash, or a commit that HEAD was moved away from; not those that a
-//! remote has as far as this repository knows.
+//! Commits that exist only in the repository of a submodule, which is removed with the worktree: those its HEAD,
+//! branches or stashes lead to, or that HEAD was moved away from, unless a known remote branch has them.
 //!
-//! The repository is the agent's to write: nothing in it is waited for.
+//! An agent can write to that repository: nothing in it may block.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,18 +20,18 @@ const LONGEST_LOG: u64 = 64 * 1024 * 1024;
 
 /// What only the repository of a submodule has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unpublished {
+pub struct UnpublishedCommits {
     commits: usize,
     stashes: usize,
 }
 
-impl Unpublished {
+impl UnpublishedCommits {
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
 
-impl std::fmt::Display for Unpublished {
+impl std::fmt::Display for UnpublishedCommits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (commits, stashes) = (counted(self.commits, "commit"), counted(self.stashes, "stashed change"));
         match (self.commits, self.stashes) {
@@ -55,7 +54,7 @@ pub(super) struct Tips {
 }
 
 impl Tips {
-    /// Reads them. An error means that nobody can tell.
+    /// An error means that they cannot be determined.
     pub fn read(handle: &gix::Repository) -> Result<Self, Error> {
         let git_dir = handle.git_dir();
         refuse_odd(&git_dir.join("refs"))?;
@@ -98,8 +97,12 @@ impl Tips {
     }
 
     /// What they lead to that no remote has, nor what is below commits that are known.
-    pub fn unpublished(&self, handle: &gix::Repository, known: &BTreeSet<ObjectId>) -> Result<Unpublished, Error> {
-        let history = History::of(handle)?;
+    pub fn unpublished(
+        &self,
+        handle: &gix::Repository,
+        known: &BTreeSet<ObjectId>,
+    ) -> Result<UnpublishedCommits, Error> {
+        let history = SubmoduleHistory::of(handle)?;
         let stashes: BTreeSet<ObjectId> = self.stashes.difference(known).copied().collect();
         let mut tips: BTreeSet<ObjectId> = self.head.iter().chain(&self.branches).chain(&self.left).copied().collect();
         for stash in &stashes {
@@ -114,24 +117,24 @@ impl Tips {
             let tips = tips.into_iter().map(|id| (id, ONE)).chain(hidden.into_iter().map(|id| (id, TWO)));
             commits = paint(tips, |id| history.read(id))?.values().filter(|side| **side == ONE).count();
         }
-        Ok(Unpublished { commits, stashes: stashes.len() })
+        Ok(UnpublishedCommits { commits, stashes: stashes.len() })
     }
 }
 
 /// Whether the history of a commit has another one.
 pub(super) fn leads_to(handle: &gix::Repository, from: ObjectId, to: ObjectId) -> Result<bool, Error> {
-    let history = History::of(handle)?;
+    let history = SubmoduleHistory::of(handle)?;
     let sides = paint([(from, TWO), (to, ONE)], |id| history.read(id))?;
     Ok(sides.get(&to) == Some(&(ONE | TWO)))
 }
 
 /// The commits of a repository, as far as they are there.
-struct History<'a> {
+struct SubmoduleHistory<'a> {
     handle: &'a gix::Repository,
     shallow: HashSet<ObjectId>,
 }
 
-impl<'a> History<'a> {
+impl<'a> SubmoduleHistory<'a> {
     fn of(handle: &'a gix::Repository) -> Result<Self, Error> {
         Ok(Self { handle, shallow: shallow(handle)? })
     }
@@ -146,10 +149,10 @@ impl<'a> History<'a> {
     }
 }
 
-type Line = (Option<ObjectId>, Option<ObjectId>, Vec<u8>);
+type ReflogLine = (Option<ObjectId>, Option<ObjectId>, Vec<u8>);
 
 /// The log of a ref: what it was, what it became, and why.
-fn log(git_dir: &Path, name: &str) -> Result<Vec<Line>, Error> {
+fn log(git_dir: &Path, name: &str) -> Result<Vec<ReflogLine>, Error> {
     let text = ConfinedDir::at(git_dir).and_then(|dir| dir.read(name, LONGEST_LOG)).at("read", &git_dir.join(name))?;
     let id = |hex: &[u8]| ObjectId::from_hex(hex).ok().filter(|id| !id.is_null());
     let line = |line: &[u8]| {
@@ -160,7 +163,7 @@ fn log(git_dir: &Path, name: &str) -> Result<Vec<Line>, Error> {
     Ok(text.unwrap_or_default().lines().filter_map(line).collect())
 }
 
-/// Sees that nothing below a directory would be waited for, or leads out of it.
+/// Refuses a directory with anything in it that could block a reader or leads out of it.
 fn refuse_odd(directory: &Path) -> Result<(), Error> {
     let mut waiting = vec![directory.to_owned()];
     while let Some(directory) = waiting.pop() {

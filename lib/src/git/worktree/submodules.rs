@@ -1,6 +1,5 @@
-//! Submodules. What a tree has of one is a link to a commit of another repository, which stays as it is whatever becomes of
-//! the place it stands for: an empty directory, until somebody checks the other repository out there. Files that lie there
-//! without one belong to no tree.
+//! Submodules. A tree only has a link to a commit of another repository, and pleach never changes it. Its directory is
+//! empty until somebody checks the submodule out; other files there belong to no tree.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,9 +8,9 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::Mode;
 use gix::status::plumbing::index_as_worktree::traits::SubmoduleStatus;
 
-use super::scan::parents;
-use super::special_files::{Listing, waits};
-use super::{Scan, Worktree};
+use super::special_files::{self, Listing, special_files_of};
+use super::tree_paths::parents;
+use super::{ScanResult, Worktree};
 use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -30,7 +29,7 @@ impl SubmoduleStatus for Submodules {
         if place.join(".git").symlink_metadata().is_err() {
             return Ok(None);
         }
-        if !waits(&place.join(".git")).is_empty() {
+        if !special_files_of(&place.join(".git")).is_empty() {
             return Ok(Some(()));
         }
         let head = gix::open_opts(place, gix::open::Options::isolated());
@@ -39,77 +38,81 @@ impl SubmoduleStatus for Submodules {
     }
 }
 
-impl Worktree {
-    /// The files and links that lie in the places of submodules that are not checked out, but for what is ignored.
-    pub(super) fn in_submodules(&self, places: Vec<BString>, scan: &mut Scan) -> Result<BTreeSet<BString>, Error> {
-        let mut found = BTreeSet::new();
-        let is_filled = |place: &BString| {
-            let place = place.as_bstr();
-            self.leads_to(place)
-                && !self.is_repository(place)
-                && self.listing(place).is_none_or(|inside| !inside.is_empty())
-        };
-        let mut waiting: Vec<BString> = places.into_iter().filter(is_filled).collect();
-        if waiting.is_empty() {
-            return Ok(found);
-        }
-        let mut rules = self.ignore_rules()?;
-        let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
-            Ok(rules.at_entry(path, Some(mode)).doing("read ignore rules")?.is_excluded())
-        };
-        while let Some(directory) = waiting.pop() {
-            let directory = directory.as_bstr();
-            if self.is_too_deep(directory) {
-                scan.deep.push(RepoPath::new(directory.to_vec()));
-            } else if is_ignored(directory, Mode::DIR)? {
+/// The files and links that lie in the places of submodules that are not checked out, but for what is ignored.
+pub(super) fn files_in_submodules(
+    worktree: &Worktree,
+    places: Vec<BString>,
+    scan: &mut ScanResult,
+) -> Result<BTreeSet<BString>, Error> {
+    let mut found = BTreeSet::new();
+    let is_filled = |place: &BString| {
+        let place = place.as_bstr();
+        worktree.has_real_parents(place)
+            && !is_repository(worktree, place)
+            && special_files::listing(worktree, place).is_none_or(|inside| !inside.is_empty())
+    };
+    let mut waiting: Vec<BString> = places.into_iter().filter(is_filled).collect();
+    if waiting.is_empty() {
+        return Ok(found);
+    }
+    let mut rules = worktree.ignore_rules()?;
+    let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
+        Ok(rules.at_entry(path, Some(mode)).doing("read ignore rules")?.is_excluded())
+    };
+    while let Some(directory) = waiting.pop() {
+        let directory = directory.as_bstr();
+        if special_files::is_too_deep(worktree, directory) {
+            scan.deep.push(RepoPath::new(directory.to_vec()));
+        } else if is_ignored(directory, Mode::DIR)? {
+            continue;
+        } else if let Some(Listing { special, below, files, git }) =
+            special_files::unlocked_listing(worktree, directory, scan)?
+        {
+            special_files::remove_special_files(worktree, special, scan)?;
+            if !git.is_empty() && is_repository(worktree, directory) {
+                // A submodule that was unreadable until now is not a nested repository.
+                let nested = (!worktree.cache.is_submodule(directory)).then(|| RepoPath::new(directory.to_vec()));
+                scan.nested.extend(nested);
                 continue;
-            } else if let Some(Listing { waits, below, files, git }) = self.unlocked_listing(directory, scan)? {
-                self.clear_waits(waits, scan)?;
-                if !git.is_empty() && self.is_repository(directory) {
-                    // One that is checked out, and that nobody could look into until now, is none beside it.
-                    let nested = (!self.cache.is_submodule(directory)).then(|| RepoPath::new(directory.to_vec()));
-                    scan.nested.extend(nested);
-                    continue;
-                }
-                waiting.extend(below);
-                // What only some systems take for a repository is none here.
-                let (below, near) = git.into_iter().partition::<Vec<_>, _>(|(_, kind)| kind.is_dir());
-                waiting.extend(below.into_iter().map(|(path, _)| path));
-                for path in files.into_iter().chain(near.into_iter().map(|(path, _)| path)) {
-                    if !is_ignored(path.as_bstr(), Mode::FILE)? {
-                        found.insert(path);
-                    }
+            }
+            waiting.extend(below);
+            // What only some systems take for a repository is not one here.
+            let (below, near) = git.into_iter().partition::<Vec<_>, _>(|(_, kind)| kind.is_dir());
+            waiting.extend(below.into_iter().map(|(path, _)| path));
+            for path in files.into_iter().chain(near.into_iter().map(|(path, _)| path)) {
+                if !is_ignored(path.as_bstr(), Mode::FILE)? {
+                    found.insert(path);
                 }
             }
         }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    /// Whether a path is that of a submodule, lies below one, or has one below it, where no file can be then.
-    pub(super) fn belongs_to_submodule(&self, path: &BStr) -> bool {
-        let is_submodule = |path: &BStr| self.cache.is_submodule(path);
-        match self.cache.known(path) {
-            Some(known) => known.mode == Mode::COMMIT,
-            None => {
-                let mut below = self.cache.below(path).into_iter();
-                parents(path).any(is_submodule) || below.any(|below| is_submodule(below.as_bstr()))
-            }
+/// Whether a path is that of a submodule, lies below one, or has one below it, where no file can be then.
+pub(super) fn belongs_to_submodule(worktree: &Worktree, path: &BStr) -> bool {
+    let is_submodule = |path: &BStr| worktree.cache.is_submodule(path);
+    match worktree.cache.known(path) {
+        Some(known) => known.mode == Mode::COMMIT,
+        None => {
+            let mut below = worktree.cache.below(path).into_iter();
+            parents(path).any(is_submodule) || below.any(|below| is_submodule(below.as_bstr()))
         }
     }
+}
 
-    fn is_repository(&self, directory: &BStr) -> bool {
-        self.place(directory).join(".git").symlink_metadata().is_ok()
-    }
+fn is_repository(worktree: &Worktree, directory: &BStr) -> bool {
+    worktree.disk_path(directory).join(".git").symlink_metadata().is_ok()
+}
 
-    /// Makes the directories again that stand for submodules, where nothing is, or nothing that could be saved.
-    pub fn make_places(&self, gone: &[RepoPath]) -> Result<(), Error> {
-        let is_taken = |parent: &BStr| self.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
-        for path in gone.iter().map(|path| path.as_bytes().as_bstr()).filter(|path| !parents(path).any(is_taken)) {
-            let (inside, place) = (gix::path::from_bstr(path).unwrap_or_default(), self.place(path));
-            let beneath = ConfinedDir::at(&self.root).at("open", &self.root)?;
-            beneath.remove(&inside).at("remove", &place)?;
-            beneath.make_directory(&inside).at("create", &place)?;
-        }
-        Ok(())
+/// Recreates directories of submodules where nothing is, or nothing that could be saved.
+pub fn restore_submodule_dirs(worktree: &Worktree, gone: &[RepoPath]) -> Result<(), Error> {
+    let is_taken = |parent: &BStr| worktree.disk_path(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    for path in gone.iter().map(|path| path.as_bytes().as_bstr()).filter(|path| !parents(path).any(is_taken)) {
+        let (inside, place) = (gix::path::from_bstr(path).unwrap_or_default(), worktree.disk_path(path));
+        let dir = ConfinedDir::at(&worktree.root).at("open", &worktree.root)?;
+        dir.remove(&inside).at("remove", &place)?;
+        dir.make_directory(&inside).at("create", &place)?;
     }
+    Ok(())
 }

@@ -1,6 +1,5 @@
-//! One pass over the directories of a worktree, which finds most of what a scan wants to know: the files that are as they
-//! were recorded, by their stats alone, and what lies beside them. Only the rest is left to the library, and only it decides
-//! what a difference means.
+//! One pass over the directories of a worktree. It finds unchanged files by their stats, and untracked entries; only
+//! the rest is left to the library, which decides what a difference means.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -17,8 +16,8 @@ use gix::index::{Entry, File};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::rules::LEFT_OUT;
-use super::special_files::is_waited_for;
+use super::rule_files::blocks_reading;
+use super::sparse_rules::LEFT_OUT;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;
@@ -33,26 +32,27 @@ const STEP: Duration = Duration::from_millis(20);
 /// So many files that may have changed are read by whoever scans, up to this size each: fewer and smaller ones are read
 /// sooner than the library is ready to look.
 const FEW: usize = 16;
+
 pub(super) const SMALL: u64 = 256 * 1024;
 
 /// What a pass over the directories found.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Where in the index the files stand that have exactly the stat they were recorded with.
+    /// Index positions of files whose stat is exactly the recorded one.
     unchanged: Vec<usize>,
-    /// Where those stand that are left out of the checkout, and have nothing there: how many, and where there is something.
+    /// Files that are left out of the checkout: how many are absent, and the index positions of those that exist.
     absent: usize,
     outside: Vec<usize>,
-    /// Where those files and links stand whose stat tells nothing, that have nothing large in their place.
+    /// Index positions of small files and links whose stat is inconclusive.
     unsure: Vec<usize>,
-    /// What lies in directories of the index and is not in it.
-    pub strangers: Vec<UntrackedEntry>,
+    /// Entries in directories of the index that it does not have.
+    pub untracked_entries: Vec<UntrackedEntry>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
     /// that cannot be read.
-    pub is_odd: bool,
-    /// What git would wait for if it read it.
-    pub waits: Vec<BString>,
-    /// Directories in the places of submodules.
+    pub needs_library: bool,
+    /// Files git would block on.
+    pub special: Vec<BString>,
+    /// Directories of submodules.
     pub submodules: Vec<BString>,
 }
 
@@ -84,7 +84,7 @@ impl Walked {
         self.outside.iter().for_each(|at| entries[*at].flags.remove(LEFT_OUT));
     }
 
-    /// Takes the marks off again: they hold for one scan.
+    /// Removes the marks: they are valid for one scan.
     pub fn unmark(&self, index: &mut File) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.remove(Flags::UPTODATE));
@@ -96,9 +96,9 @@ impl Walked {
         self.absent += other.absent;
         self.outside.extend(other.outside);
         self.unsure.extend(other.unsure);
-        self.strangers.extend(other.strangers);
-        self.is_odd |= other.is_odd;
-        self.waits.extend(other.waits);
+        self.untracked_entries.extend(other.untracked_entries);
+        self.needs_library |= other.needs_library;
+        self.special.extend(other.special);
         self.submodules.extend(other.submodules);
     }
 }
@@ -148,11 +148,11 @@ impl Directory {
     }
 }
 
-/// Directories nobody has looked at, and how many are being looked at, which may bring more.
+/// Directories still to be read, and how many are being read, which may add more.
 struct Queue {
     waiting: Vec<Directory>,
     busy: usize,
-    /// How many threads wait for either to change: waking nobody is a call to the system as well.
+    /// How many threads wait for either to change: a wake-up without a waiter costs a system call as well.
     idle: usize,
 }
 
@@ -219,7 +219,7 @@ impl Walk<'_> {
                 return Vec::new();
             }
             Err(_) => {
-                walked.is_odd = true;
+                walked.needs_library = true;
                 return Vec::new();
             }
         };
@@ -229,7 +229,7 @@ impl Walk<'_> {
         while let Some(entry) = dir.read() {
             match entry {
                 Ok(entry) => self.meet(directory, &dir, &entry, &children, walked),
-                Err(_) => walked.is_odd = true,
+                Err(_) => walked.needs_library = true,
             }
         }
         let dir = Arc::new(dir);
@@ -321,8 +321,8 @@ impl Walk<'_> {
             let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
             BString::from([above, name].concat())
         };
-        if is_waited_for(name, kind, || look().map_or(0, |found| found.st_size as u64)) {
-            walked.waits.push(path());
+        if blocks_reading(name, kind, || look().map_or(0, |found| found.st_size as u64)) {
+            walked.special.push(path());
         }
         let known = |is_directory: bool| {
             let place = |child: &Child<'_>| order((child.name, child.file.is_none()), (name, is_directory));
@@ -332,15 +332,15 @@ impl Walk<'_> {
             return;
         }
         if name.eq_ignore_ascii_case(b".git") {
-            walked.is_odd = true;
+            walked.needs_library = true;
         } else if is_directory && let Some(Child { file: Some(at), .. }) = known(false) {
             // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
             match self.index.entries()[*at].mode {
                 Mode::COMMIT => walked.submodules.push(path()),
-                _ => walked.is_odd = true,
+                _ => walked.needs_library = true,
             }
         } else if is_directory || kind.is_file() || kind.is_symlink() {
-            walked.strangers.push(UntrackedEntry { path: path(), is_directory });
+            walked.untracked_entries.push(UntrackedEntry { path: path(), is_directory });
         }
     }
 }

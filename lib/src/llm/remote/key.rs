@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::llm::{ErrorClass, LlmError};
-use crate::process::{Cancel, Command, Limits, Spawner};
+use crate::process::{Cancel, CommandLimits, CommandSpec, Spawner};
 use crate::redact::Redactor;
 use crate::text::last_words;
 
@@ -83,9 +83,9 @@ impl KeyCommand {
             let message = format!("`api_key_command` gave no key: {why}");
             LlmError::new(ErrorClass::Auth, message)
         };
-        let mut command = Command::shell(&self.script, &self.cwd);
+        let mut command = CommandSpec::shell(&self.script, &self.cwd);
         command.env.clone_from(&self.env);
-        command.limits = Limits { wall: Some(WALL), output: 64 << 10, ..Limits::default() };
+        command.limits = CommandLimits { wall: Some(WALL), output: 64 << 10, ..CommandLimits::default() };
         let output =
             self.spawner.run(command, cancel, &mut |_, _| {}).await.map_err(|error| failed(error.to_string()))?;
         if cancel.is_killed() {

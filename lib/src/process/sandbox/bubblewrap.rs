@@ -1,11 +1,12 @@
-//! Bounds by the program bubblewrap, which gives a command a file system of its own to look at.
+//! Enforcing bounds with the program bubblewrap, which gives a command its own view of the file system.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use super::{Connect, Sandbox, hide, privileges};
+use super::bounds::{Connect, Sandbox};
+use super::{hide, privileges};
 use crate::process::{Blocking, run_blocking};
 
 /// Where the program may be. `PATH` is not asked: a repository can have a say in it.
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_laid_over_and_what_is_its_own_over_that() {
+    fn own_paths_are_mounted_over_hidden_ones() {
         let sandbox = Sandbox {
             write: vec!["/s/pleach/w".into(), "/t".into()],
             show: vec!["/s/pleach/run".into(), "/r".into()],
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_is_laid_over_what_may_be_read() {
+    fn writable_paths_are_mounted_over_readable_ones() {
         let line = |sandbox: &Sandbox, kept: Option<&[&str]>| {
             let words =
                 argv(Path::new("/usr/bin/bwrap"), sandbox, &[], kept, None, &["sh".into(), "-c".into(), "ls".into()]);

@@ -1,6 +1,6 @@
-//! Where package managers keep what they have downloaded and built, to be shared by everything a user works on. Only
-//! caches: what is run from them or changes what is run, like programs and settings, stays out. So do those whose files
-//! are linked into what is installed already: to write to them is to write there.
+//! The caches of package managers, shared by everything a user works on. Only caches: anything that is run from there
+//! or changes what is run, such as programs and settings, is excluded. So are caches whose files are hard-linked into
+//! installations: writing to them would write there.
 
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,30 +10,34 @@ use std::path::{Path, PathBuf};
 use crate::config::Environment;
 
 /// A directory by its variable, or by its place below the home directory, and what of it is cache.
-struct Kept {
+struct SharedCache {
     /// The variables that name the directory, the first one that is set.
     variables: &'static [&'static str],
     /// Where it is otherwise.
-    default: Default,
+    default: CacheLocation,
     /// What in it may be written; all when empty.
     parts: &'static [&'static str],
 }
 
-enum Default {
+enum CacheLocation {
     Home(&'static str),
     Cache(&'static str),
     Data(&'static str),
     State(&'static str),
 }
 
-use self::Default::{Cache, Data, Home, State};
+use self::CacheLocation::{Cache, Data, Home, State};
 
-const fn kept(variables: &'static [&'static str], default: Default, parts: &'static [&'static str]) -> Kept {
-    Kept { variables, default, parts }
+const fn kept(
+    variables: &'static [&'static str],
+    default: CacheLocation,
+    parts: &'static [&'static str],
+) -> SharedCache {
+    SharedCache { variables, default, parts }
 }
 
 /// What is linked into what is installed. Commands get one of their own: the variable, where the user's is, and a name.
-const LINKED: [(&str, Default, &str); 3] = [
+const LINKED: [(&str, CacheLocation, &str); 3] = [
     ("BUN_INSTALL_CACHE_DIR", Home(".bun/install/cache"), "bun"),
     ("UV_CACHE_DIR", Cache("uv"), "uv"),
     ("npm_config_store_dir", Data("pnpm/store"), "pnpm"),
@@ -42,7 +46,7 @@ const LINKED: [(&str, Default, &str); 3] = [
 /// A part that is files: a wrapper opens the locks of what it has downloaded whenever it is run.
 const LOCKS: &str = "wrapper/dists/*/*/*.lck";
 
-const KEPT: [Kept; 21] = [
+const KEPT: [SharedCache; 21] = [
     kept(
         &["CARGO_HOME"],
         Home(".cargo"),
@@ -78,7 +82,7 @@ fn absolute(environment: &Environment, variable: &str) -> Option<PathBuf> {
     environment.get_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-impl Default {
+impl CacheLocation {
     fn place(&self, environment: &Environment) -> Option<PathBuf> {
         let home = || absolute(environment, "HOME");
         let base = |variable, below| absolute(environment, variable).or_else(|| Some(home()?.join(below)));
@@ -94,7 +98,7 @@ impl Default {
 /// The caches that are there.
 pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for Kept { variables, default, parts } in KEPT {
+    for SharedCache { variables, default, parts } in KEPT {
         let set = variables.iter().find_map(|name| absolute(environment, name));
         let Some(dir) = set.or_else(|| default.place(environment)) else { continue };
         if parts.is_empty() {
@@ -139,7 +143,7 @@ fn entries(dir: &Path, ending: &str) -> Vec<PathBuf> {
 /// The caches that are there and are not shared, unless they are among `open`: their variables, and names for those of
 /// a command's own.
 pub(super) fn linked(environment: &Environment, open: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
-    let is_closed = |(variable, default, _): &(&str, Default, &str)| {
+    let is_closed = |(variable, default, _): &(&str, CacheLocation, &str)| {
         let place = absolute(environment, variable).or_else(|| default.place(environment));
         place.is_some_and(|place| place.exists() && !open.iter().any(|open| place.starts_with(open)))
     };

@@ -1,11 +1,11 @@
-//! What a command is kept from by a filter of its system calls, which neither Landlock nor bubblewrap looks at.
+//! A filter of system calls, for what neither Landlock nor bubblewrap restricts.
 //!
-//! Always: to change how other processes run. Who may signal nobody outside could still take its guard's descriptors, or
-//! pleach's time, by limits and priorities that are set from afar. A command may do all that to itself. It is refused with
-//! the error the kernel has for processes of others.
+//! Always: changing how other processes run. A command that cannot signal its supervisor could still starve it by
+//! setting limits and priorities from afar. It may do all that to itself. Refused with the kernel's error for processes
+//! of other users.
 //!
-//! And where its connections are limited: Landlock looks at connections of TCP alone; whatever else carries data off the
-//! machine must not be made at all. That is refused with the error Landlock has.
+//! Where connections are limited: Landlock only restricts TCP, so any other way to send data off the machine is
+//! refused, with Landlock's error.
 
 use std::fs::File;
 use std::io;
@@ -130,8 +130,8 @@ mod linux {
         Ok(program)
     }
 
-    type Rules = Vec<SeccompRule>;
-    type Calls = Result<BTreeMap<i64, Rules>, seccompiler::BackendError>;
+    type SyscallRules = Vec<SeccompRule>;
+    type Calls = Result<BTreeMap<i64, SyscallRules>, seccompiler::BackendError>;
 
     /// The program that refuses these calls with an error.
     fn compile(calls: Calls, error: i32) -> io::Result<BpfProgram> {
@@ -155,15 +155,15 @@ mod linux {
         program.splice(ARCHITECTURE..ARCHITECTURE, [number, short, refuse]);
     }
 
-    fn is(argument: u8, value: i32) -> Condition {
+    fn is(argument: u8, value: i32) -> SyscallCondition {
         condition(argument, SeccompCmpOp::Eq, value)
     }
 
-    fn is_not(argument: u8, value: i32) -> Condition {
+    fn is_not(argument: u8, value: i32) -> SyscallCondition {
         condition(argument, SeccompCmpOp::Ne, value)
     }
 
-    fn rule(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
+    fn rule(conditions: Vec<SyscallCondition>) -> Result<SeccompRule, seccompiler::BackendError> {
         SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
     }
 
@@ -217,10 +217,10 @@ mod linux {
         ]))
     }
 
-    type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+    type SyscallCondition = Result<SeccompCondition, seccompiler::BackendError>;
 
     /// The kernel takes these arguments as 32 bits, whatever the others are.
-    fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> Condition {
+    fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> SyscallCondition {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
     }
 }

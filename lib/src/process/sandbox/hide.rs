@@ -1,4 +1,4 @@
-//! Paths that cannot be read though all around them can.
+//! Hidden paths: unreadable though everything around them is readable.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
 
 /// How a path lies to what is hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lies {
+pub(super) enum HiddenRelation {
     /// It is hidden itself.
     In,
     /// Something in it is hidden.
@@ -28,7 +28,7 @@ pub(super) enum Lies {
     Beside,
 }
 
-impl Lies {
+impl HiddenRelation {
     /// Both without links on the way.
     pub fn of(path: &Path, hidden: &[PathBuf]) -> Self {
         match () {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_hides_what_it_leads_to_and_what_is_missing_is_hidden_where_it_would_be() {
+    fn links_hide_their_targets_and_missing_paths_are_hidden_too() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("disk/keys")).unwrap();
@@ -61,14 +61,14 @@ mod tests {
     fn what_lies_beside_is_told_from_what_lies_around() {
         let hidden = ["/h/.ssh".into(), "/h/.config/gh".into()];
         for (path, lies) in [
-            ("/", Lies::Around),
-            ("/h/.config", Lies::Around),
-            ("/h/.ssh", Lies::In),
-            ("/h/.ssh/id", Lies::In),
-            ("/h/.sshd", Lies::Beside),
-            ("/h/.config/git", Lies::Beside),
+            ("/", HiddenRelation::Around),
+            ("/h/.config", HiddenRelation::Around),
+            ("/h/.ssh", HiddenRelation::In),
+            ("/h/.ssh/id", HiddenRelation::In),
+            ("/h/.sshd", HiddenRelation::Beside),
+            ("/h/.config/git", HiddenRelation::Beside),
         ] {
-            assert_eq!(Lies::of(Path::new(path), &hidden), lies, "{path}");
+            assert_eq!(HiddenRelation::of(Path::new(path), &hidden), lies, "{path}");
         }
     }
 }

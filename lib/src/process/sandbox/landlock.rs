@@ -1,4 +1,4 @@
-//! Bounds by the kernel, for a thread and all it starts.
+//! Enforcing bounds with Landlock, for a thread and everything it starts.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use super::{NotStarted, Sandbox};
+use super::bounds::{NotStarted, Sandbox};
 
 /// The version of the kernel's Landlock, if it is there and switched on.
 #[cfg(target_os = "linux")]
@@ -59,8 +59,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
     };
 
-    use super::hide::{self, Lies};
-    use super::{Connect, DEVICES, SIGNALS};
+    use super::bounds::{Connect, DEVICES, SIGNALS};
+    use super::hide::{self, HiddenRelation};
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
@@ -99,8 +99,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     let mut ruleset =
         ruleset.create().and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write))).map_err(failed)?;
     for path in &sandbox.write {
-        let around =
-            !hidden.is_empty() && path.canonicalize().is_ok_and(|path| Lies::of(&path, &hidden) == Lies::Around);
+        let around = !hidden.is_empty()
+            && path.canonicalize().is_ok_and(|path| HiddenRelation::of(&path, &hidden) == HiddenRelation::Around);
         let rights = if around { write & !content } else { write };
         ruleset = ruleset.add_rules(path_beneath_rules([path], rights)).map_err(failed)?;
         if around {

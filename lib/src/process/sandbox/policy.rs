@@ -1,8 +1,9 @@
-//! What the settings make of what the machine has.
+//! Choosing a sandbox from the settings and the means of the system.
 
 use std::path::{Path, PathBuf};
 
-use super::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall, bubblewrap, caches};
+use super::bounds::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall};
+use super::{bubblewrap, caches};
 use crate::config::{self, Environment, HideFrom, Network, SandboxMode};
 
 /// What the system needs to be read where reading is limited.
@@ -13,23 +14,23 @@ const SYSTEM: [&str; 14] = [
 
 /// Whether and how commands are bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Chosen {
+pub enum SandboxChoice {
     /// Not, as the settings say.
     Off,
     /// Not, as nothing is there that could; this is what is missing.
     Nothing(String),
     /// By this policy.
-    On(Policy),
+    On(SandboxPolicy),
 }
 
 /// Bounds are required and cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`sandbox.mode` is `required`, but {0}")]
-pub struct Missing(String);
+pub struct SandboxUnavailable(String);
 
 /// The bounds of all commands of a run, but for where each works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct SandboxPolicy {
     by: Availability,
     write: Vec<PathBuf>,
     /// Where the links of `write` lead.
@@ -44,7 +45,7 @@ pub struct Policy {
 
 /// Where a command works.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SandboxScope<'a> {
     /// The worktrees, with what their repositories keep of them alone.
     pub worktrees: &'a [&'a Path],
     /// The repositories' own directories, of which only objects can be added to.
@@ -58,27 +59,27 @@ pub fn choose(
     settings: &config::SandboxSettings,
     environment: &Environment,
     available: Availability,
-) -> Result<Chosen, Missing> {
+) -> Result<SandboxChoice, SandboxUnavailable> {
     if settings.mode == SandboxMode::Off {
-        return Ok(Chosen::Off);
+        return Ok(SandboxChoice::Off);
     }
     let (by, unusable) = usable(available);
     if let Some(missing) = missing(&by, unusable.as_deref()) {
         return match settings.mode {
-            SandboxMode::Required => Err(Missing(missing)),
-            _ if by.abi() < MOVES && by.bubblewrap.is_none() => Ok(Chosen::Nothing(missing)),
-            _ => Ok(Chosen::On(Policy::new(settings, environment, by))),
+            SandboxMode::Required => Err(SandboxUnavailable(missing)),
+            _ if by.abi() < MOVES && by.bubblewrap.is_none() => Ok(SandboxChoice::Nothing(missing)),
+            _ => Ok(SandboxChoice::On(SandboxPolicy::new(settings, environment, by))),
         };
     }
-    let policy = Policy::new(settings, environment, by);
+    let policy = SandboxPolicy::new(settings, environment, by);
     if settings.mode == SandboxMode::Required && !policy.limits_agents() {
         let why = match policy.by.filters {
-            true => "only Linux 6.7 or newer can keep agents to their model",
-            false => "agents cannot be kept to their model, as system calls cannot be filtered here (seccomp)",
+            true => "restricting agents to their model needs Linux 6.7 or newer",
+            false => "agents cannot be restricted to their model: seccomp is not available here",
         };
-        return Err(Missing(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
+        return Err(SandboxUnavailable(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
     }
-    Ok(Chosen::On(policy))
+    Ok(SandboxChoice::On(policy))
 }
 
 /// The user's settings of git, without which it does nothing at all.
@@ -106,7 +107,7 @@ fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
         return None;
     }
     let kernel = match by.landlock_abi {
-        None => "this kernel has no Landlock, or it is switched off".to_owned(),
+        None => "this kernel has no Landlock, or it is disabled".to_owned(),
         Some(abi) => format!("the Landlock of this kernel is too old (version {abi}; Linux 6.2 has 3)"),
     };
     Some(match unusable {
@@ -120,7 +121,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-impl Policy {
+impl SandboxPolicy {
     fn new(settings: &config::SandboxSettings, environment: &Environment, by: Availability) -> Self {
         let mut write = caches::find(environment);
         write.extend(settings.rw.iter().cloned());
@@ -145,7 +146,7 @@ impl Policy {
 
     /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
     /// it reaches its model.
-    pub fn of_agent(&self, place: Place<'_>) -> Sandbox {
+    pub fn of_agent(&self, place: SandboxScope<'_>) -> Sandbox {
         let connect = match self.network {
             Network::Open => Connect::Anywhere,
             Network::Gateway => Connect::Ports(Vec::new()),
@@ -154,8 +155,8 @@ impl Policy {
     }
 
     /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
-    pub fn of_command(&self, place: Place<'_>) -> Sandbox {
-        let Place { worktrees, repositories, own } = place;
+    pub fn of_command(&self, place: SandboxScope<'_>) -> Sandbox {
+        let SandboxScope { worktrees, repositories, own } = place;
         let write = worktrees.iter().map(|dir| dir.to_path_buf());
         let write = write.chain(own.iter().cloned()).chain(self.write.iter().cloned()).collect();
         let add = repositories.iter().map(|repository| repository.join("objects")).collect();
@@ -186,7 +187,9 @@ impl Policy {
     pub fn in_words(&self, alone: bool) -> String {
         let wall = match self.by.wall(&Connect::Anywhere) {
             Some(Wall::Bubblewrap(_)) => "bubblewrap",
-            Some(Wall::Landlock(abi)) if abi < TRUNCATES => "Landlock (this kernel lets files elsewhere be emptied)",
+            Some(Wall::Landlock(abi)) if abi < TRUNCATES => {
+                "Landlock (this kernel cannot keep files elsewhere from being truncated)"
+            }
             _ => "Landlock",
         };
         let network = match self.network {
@@ -213,9 +216,9 @@ mod tests {
 
     fn chosen(settings: &config::SandboxSettings, abi: u32) -> String {
         match choose(settings, &Environment::default(), by(abi)) {
-            Ok(Chosen::Off) => "off".into(),
-            Ok(Chosen::Nothing(missing)) => format!("nothing: {missing}"),
-            Ok(Chosen::On(policy)) => policy.in_words(false),
+            Ok(SandboxChoice::Off) => "off".into(),
+            Ok(SandboxChoice::Nothing(missing)) => format!("nothing: {missing}"),
+            Ok(SandboxChoice::On(policy)) => policy.in_words(false),
             Err(missing) => format!("refused: {missing}"),
         }
     }
@@ -237,25 +240,25 @@ mod tests {
           3: off
           4: off
         auto gateway
-          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: nothing: this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock (this kernel lets files elsewhere be emptied); network open (this kernel cannot close it)
+          2: Landlock (this kernel cannot keep files elsewhere from being truncated); network open (this kernel cannot close it)
           3: Landlock; network open (this kernel cannot close it)
           4: Landlock; agents reach only their model
         auto open
-          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: nothing: this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock (this kernel lets files elsewhere be emptied); network open
+          2: Landlock (this kernel cannot keep files elsewhere from being truncated); network open
           3: Landlock; network open
           4: Landlock; network open
         required gateway
-          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
-          3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
+          3: refused: `sandbox.mode` is `required`, but restricting agents to their model needs Linux 6.7 or newer; set `sandbox.network: open` to let them connect anywhere
           4: Landlock; agents reach only their model
         required open
-          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is disabled, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
           3: Landlock; network open
@@ -266,9 +269,9 @@ mod tests {
     #[test]
     fn agents_are_bound_to_their_place() {
         let settings = config::SandboxSettings { rw: vec!["/more".into()], ..config::SandboxSettings::default() };
-        let policy = Policy::new(&settings, &Environment::default(), by(7));
+        let policy = SandboxPolicy::new(&settings, &Environment::default(), by(7));
         let own = ["/tmp/x".into()];
-        let place = Place {
+        let place = SandboxScope {
             worktrees: &[Path::new("/w"), Path::new("/r/worktrees/w")],
             repositories: &[Path::new("/r")],
             own: &own,
@@ -283,11 +286,11 @@ mod tests {
         for open in ["/more", "/more/project", "/"] {
             assert!(!policy.keeps_out_of(Path::new(open)), "{open}");
         }
-        assert!(!Policy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
+        assert!(!SandboxPolicy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
 
         let settings = config::SandboxSettings { ro: vec!["/data".into()], network: Network::Open, ..settings };
         let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
-        let agent = Policy::new(&settings, &environment, by(7)).of_agent(place);
+        let agent = SandboxPolicy::new(&settings, &environment, by(7)).of_agent(place);
         let read = agent.read.unwrap();
         for path in ["/usr", "/tools/bin", "/data"] {
             assert!(read.contains(&path.into()), "{path}: {read:?}");
@@ -298,11 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_logins_are_hidden_from_agents_and_from_commands_only_where_that_is_said() {
+    fn keys_are_hidden_from_commands_only_if_configured() {
         let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
-        let place = Place { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
+        let place = SandboxScope { worktrees: &[Path::new("/s/pleach/w")], repositories: &[], own: &[] };
         let bounds = |settings: &config::SandboxSettings| {
-            let policy = Policy::new(settings, &environment, by(7));
+            let policy = SandboxPolicy::new(settings, &environment, by(7));
             [policy.of_agent(place).hide, policy.of_command(place).hide]
         };
         let [agent, command] = bounds(&config::SandboxSettings::default());

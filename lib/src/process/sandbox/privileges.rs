@@ -1,6 +1,6 @@
-//! What root may do within bounds. The bounds are about files and connections, and some of root's privileges go past
-//! them: to read the memory of processes outside, to type on terminals, to speak to the network below TCP. Only those
-//! stay that root needs to work on files and to be another user, as in a container.
+//! Capabilities root keeps within bounds. Bounds restrict files and connections, and some capabilities bypass them:
+//! reading the memory of processes outside, typing on terminals, raw network access. Only those needed to work on files
+//! and to switch users are kept, as in a container.
 
 #[cfg(target_os = "linux")]
 use rustix::thread::CapabilitySet;

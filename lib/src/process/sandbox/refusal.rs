@@ -1,12 +1,12 @@
-//! What bounds have refused, found in what a command printed: the system itself says no more than "Permission denied".
+//! Finding out from a command's output what its sandbox refused: the system itself only says "Permission denied".
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::hide::{self, Lies};
-use super::{DEVICES, Sandbox};
+use super::bounds::{DEVICES, Sandbox};
+use super::hide::{self, HiddenRelation};
 use crate::text::listed;
 
 /// How a system, or a runtime, says that something may not be written.
@@ -23,7 +23,7 @@ const NAMED: usize = 3;
 
 /// Paths a command was refused though its user could write there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct Refusals {
     /// What was to be written, and what has to be open for that.
     paths: BTreeSet<(PathBuf, PathBuf)>,
     /// The same in the git directory of the repository, with its hooks and settings: nobody is to open that.
@@ -32,44 +32,44 @@ pub struct Refused {
     hidden: BTreeSet<PathBuf>,
 }
 
-impl Sandbox {
-    /// What these bounds have refused a command that worked in `cwd` and printed `text`.
-    pub fn refused(&self, text: &str, cwd: &Path) -> Refused {
-        let mut refused = Refused::default();
-        let hidden = hide::real(&self.hide);
-        for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
-            let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
-            let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
-            let is_in = |open: &Path| {
-                real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open)
-            };
-            let opens = self.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
-            let is_open = opens.chain(self.add.iter().map(PathBuf::as_path)).any(is_in);
-            if !is_open && !self.show.iter().any(|shown| is_in(shown)) && Lies::of(&real, &hidden) == Lies::In {
-                refused.hidden.insert(path);
-                continue;
-            }
-            // What the user may not write either, no sandbox has refused.
-            if !is_open && access(&real, Access::WRITE_OK).is_ok() {
-                match self.is_of_git(&real) || self.is_of_git(&path) {
-                    true => drop(refused.of_git.insert(path)),
-                    false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
-                }
+/// What these bounds have refused a command that worked in `cwd` and printed `text`.
+pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
+    let mut refused = Refusals::default();
+    let hidden = hide::real(&sandbox.hide);
+    for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
+        let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
+        let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
+        let is_in =
+            |open: &Path| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open);
+        let opens = sandbox.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
+        let is_open = opens.chain(sandbox.add.iter().map(PathBuf::as_path)).any(is_in);
+        if !is_open
+            && !sandbox.show.iter().any(|shown| is_in(shown))
+            && HiddenRelation::of(&real, &hidden) == HiddenRelation::In
+        {
+            refused.hidden.insert(path);
+            continue;
+        }
+        // What the user may not write either, no sandbox has refused.
+        if !is_open && access(&real, Access::WRITE_OK).is_ok() {
+            match is_of_git(sandbox, &real) || is_of_git(sandbox, &path) {
+                true => drop(refused.of_git.insert(path)),
+                false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
             }
         }
-        refused
     }
-
-    /// Whether a path is that of a repository to whose objects may be added, or lies in it.
-    fn is_of_git(&self, path: &Path) -> bool {
-        let repositories = self.add.iter().filter_map(|objects| objects.parent());
-        repositories
-            .into_iter()
-            .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
-    }
+    refused
 }
 
-impl Refused {
+/// Whether a path is that of a repository to whose objects may be added, or lies in it.
+fn is_of_git(sandbox: &Sandbox, path: &Path) -> bool {
+    let repositories = sandbox.add.iter().filter_map(|objects| objects.parent());
+    repositories
+        .into_iter()
+        .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
+}
+
+impl Refusals {
     /// Takes in what else was refused.
     pub fn extend(&mut self, other: Self) {
         self.paths.extend(other.paths);
@@ -87,12 +87,12 @@ impl Refused {
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
         let hidden = (!self.hidden.is_empty()).then(|| {
             let paths = listed(self.hidden.iter().map(quoted), NAMED);
-            format!("the sandbox refused {paths}, which `sandbox.hide` keeps from whoever works here")
+            format!("the sandbox refused {paths}, which `sandbox.hide` hides")
         });
         if self.paths.is_empty() {
             let of_git = (!self.of_git.is_empty()).then(|| {
                 let paths = listed(self.of_git.iter().map(quoted), NAMED);
-                format!("the sandbox refused writing {paths}: the repository's git directory stays closed to what agents run")
+                format!("the sandbox refused writing {paths}: commands of agents cannot write to the repository's git directory")
             });
             return hidden.or(of_git);
         }
@@ -212,7 +212,7 @@ mod tests {
         }
         let sandbox = Sandbox { write: vec![root.join("worktree"), root.join("open")], ..Sandbox::default() };
         let said = |path: &str| format!("touch: cannot touch '{path}': Permission denied\n");
-        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
+        let refused = |path: &str| refusals(&sandbox, &said(path), &root.join("worktree")).in_words();
         let home = root.join("home");
         let expected = format!(
             "the sandbox refused writing `{0}/new/x`: use the worktree or `$TMPDIR`, or add `{0}` to `sandbox.rw`",
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(refused("../home/new/x"), Some(expected));
         let git = Sandbox { add: vec![root.join("home/.git/objects")], ..sandbox.clone() };
         std::fs::create_dir_all(root.join("home/.git/objects")).unwrap();
-        let refused_by_git = git.refused(&said("../home/.git/packed-refs.lock"), &root.join("worktree"));
+        let refused_by_git = refusals(&git, &said("../home/.git/packed-refs.lock"), &root.join("worktree"));
         let words = refused_by_git.in_words().unwrap();
         assert!(words.contains("/home/.git/packed-refs.lock`") && !words.contains("sandbox.rw"), "{words}");
         assert_eq!(refused_by_git.of_success().in_words(), None);
@@ -230,18 +230,15 @@ mod tests {
             assert_eq!(refused(open), None, "{open}");
         }
         let sandbox = Sandbox { hide: vec![home.clone(), root.join("open")], show: vec![home.join("mine")], ..sandbox };
-        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
+        let refused = |path: &str| refusals(&sandbox, &said(path), &root.join("worktree")).in_words();
         std::fs::create_dir(home.join("mine")).unwrap();
         assert_eq!(
             refused("../home/key"),
-            Some(format!(
-                "the sandbox refused `{}/key`, which `sandbox.hide` keeps from whoever works here",
-                home.display()
-            ))
+            Some(format!("the sandbox refused `{}/key`, which `sandbox.hide` hides", home.display()))
         );
         assert_eq!(refused("../open/x"), None, "what may be written may be read");
         let written = refused("../home/mine/x").expect("it cannot be written");
         assert!(written.starts_with("the sandbox refused writing"), "{written}");
-        assert_eq!(Refused::default().in_words(), None);
+        assert_eq!(Refusals::default().in_words(), None);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use pleach::config::Environment;
-use pleach::git::crash;
+use pleach::git::{self, crash};
 
 use super::{Sandbox, record, spec};
 
@@ -16,21 +16,21 @@ fn child() {
     let environment = Environment::capture();
     let Some(dir) = environment.get("PLEACH_TEST_REPO") else { return };
     crash::install(&environment).unwrap();
-    let repo = pleach::git::Repo::discover(Path::new(dir), &environment).unwrap();
+    let repo = git::discover(Path::new(dir), &environment).unwrap();
     let base = repo.head().unwrap().commit;
-    let mut worktree = pleach::git::Worktree::open(&repo, &Path::new(dir).join("../work")).unwrap();
+    let mut worktree = git::worktree::open(&repo, &Path::new(dir).join("../work")).unwrap();
     fs::write(worktree.root().join("a.txt"), "turn\n").unwrap();
     let written = record(&repo, &mut worktree);
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
     writer.flush().unwrap();
     for name in ["refs/pleach/sessions/abcdefgh/main", "refs/heads/session"] {
-        match repo.reference(name).unwrap() {
-            None => repo.swap(name, None, commit, "turn").unwrap(),
+        match repo.refs().find(name).unwrap() {
+            None => repo.refs().swap(name, None, commit, "turn").unwrap(),
             Some(there) => assert_eq!(there, commit),
         }
     }
-    worktree.follow(commit).unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a process that dies cannot be this one")]
@@ -50,12 +50,12 @@ fn run_child(sandbox: &Sandbox, crash: &str, trace: &Path) -> ExitStatus {
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
-    pleach::git::Worktree::add(&repo, &sandbox.path("work"), repo.head().unwrap().commit).unwrap();
+    git::worktree::add(&repo, &sandbox.path("work"), repo.head().unwrap().commit).unwrap();
     sandbox
 }
 
 #[test]
-fn a_turn_survives_death_at_every_point() {
+fn a_turn_can_be_repeated_after_every_crash_point() {
     let whole = sandbox();
     let trace = whole.path("trace");
     assert!(run_child(&whole, "", &trace).success());
@@ -79,7 +79,7 @@ fn a_turn_survives_death_at_every_point() {
             let lock = sandbox.path("repo/.git").join(format!("{name}.lock"));
             if lock.exists() {
                 assert!(line.ends_with("ref-swap:before:1") || line.ends_with("ref-swap:before:2"), "{line}");
-                assert!(repo.release_stale_lock(name).unwrap());
+                assert!(repo.refs().remove_stale_lock(name).unwrap());
             }
         }
         assert!(run_child(&sandbox, "", &sandbox.path("again")).success(), "{line}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pleach::git::{Held, Worktree};
+use pleach::git::{self, HoldReason};
 
 use super::{Sandbox, names, record, told};
 
@@ -98,7 +98,7 @@ fn every_filter_gives_what_git_add_gives() {
     assert_eq!(file("x.up"), b"UPPER\n.\n"[..b"UPPER\n.".len()]);
     assert_eq!(file("x.clean"), b"a xxx\n");
     assert_eq!(file("plain"), b"one\ntwo\n");
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_required_filter_that_fails_holds_the_file_back() {
     fs::write(worktree.root().join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    assert!(matches!(&written.held_back[..], [held] if matches!(held.reason, Held::Filter(_))), "{written:?}");
+    assert!(matches!(&written.held_back[..], [held] if matches!(held.reason, HoldReason::Filter(_))), "{written:?}");
     let said = told(&written.warnings);
     assert!(said[0].starts_with("file-held-back: `x.must` is not committed: its git filter failed"), "{said:?}");
 }
@@ -133,7 +133,7 @@ fn lfs_attributes_without_lfs_are_pointed_out() {
     assert_eq!(written.tree.to_string(), expected, "git commits the content, so do we");
     assert_eq!(
         told(&written.warnings),
-        ["filter-missing: `x.big` is committed as it is: git's filter `lfs`, which it asks for, is not installed"]
+        ["filter-missing: `x.big` is committed unfiltered: its git filter `lfs` is not installed"]
     );
     // Configured, as `git lfs install` leaves it, but the program is gone.
     for (key, value) in
@@ -142,7 +142,7 @@ fn lfs_attributes_without_lfs_are_pointed_out() {
         sandbox.git("repo", &["config", &format!("filter.lfs.{key}"), value]);
     }
     let repo = sandbox.open("repo");
-    let mut worktree = Worktree::open(&repo, worktree.root()).unwrap();
+    let mut worktree = git::worktree::open(&repo, worktree.root()).unwrap();
     fs::write(worktree.root().join("y.big"), "not a pointer either\r\n").unwrap();
     let written = record(&repo, &mut worktree);
     let held: Vec<_> = written.held_back.iter().map(|held| held.path.to_string()).collect();
@@ -162,9 +162,9 @@ fn a_filter_written_into_the_config_later_never_runs() {
     fs::write(root.join(".gitattributes"), "* filter=evil\n").unwrap();
     fs::write(root.join("a.txt"), "changed\n").unwrap();
     record(&repo, &mut worktree);
-    let mut opened = Worktree::open(&repo, &root).unwrap();
+    let mut opened = git::worktree::open(&repo, &root).unwrap();
     record(&repo, &mut opened);
-    opened.restore(repo.tree_of(repo.head().unwrap().commit).unwrap()).unwrap();
+    git::worktree::restore(&mut opened, repo.tree_of(repo.head().unwrap().commit).unwrap()).unwrap();
     assert!(!proof.exists(), "neither the held handle nor one opened later from the same repository runs it");
     fs::write(root.join(".gitattributes"), "* filter=evil\n").unwrap();
     fs::write(root.join("a.txt"), "again\n").unwrap();

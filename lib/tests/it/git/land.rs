@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use pleach::config::Environment;
-use pleach::git::{EntryKind, LandError, Repo, TreeEdit, crash};
+use pleach::git::{self, EntryKind, LandError, Repo, TreeEdit, crash};
 use pleach::ids::{BranchName, CommitId};
 
 use super::{Sandbox, names, spec};
@@ -60,15 +60,15 @@ impl World {
     }
 
     fn land(&self) -> Result<(), LandError> {
-        self.repo.fast_forward_within(&main(), self.from, self.to, LONG)
+        git::land::fast_forward_within(&self.repo, &main(), self.from, self.to, LONG)
     }
 
     fn land_at_once(&self) -> Result<(), LandError> {
-        self.repo.fast_forward_within(&main(), self.from, self.to, SHORT)
+        git::land::fast_forward_within(&self.repo, &main(), self.from, self.to, SHORT)
     }
 
     fn tip(&self) -> CommitId {
-        self.repo.reference("refs/heads/main").unwrap().unwrap()
+        self.repo.refs().find("refs/heads/main").unwrap().unwrap()
     }
 
     fn status(&self) -> String {
@@ -95,7 +95,7 @@ impl World {
         assert!(!self.sandbox.path(checkout).join("run.sh").exists());
     }
 
-    /// Opens the repository again with a git that runs `script` before it does what it is called for. The script knows
+    /// Opens the repository anew with a git that runs `script` before it does what it is called for. The script knows
     /// `$command`, its number `$n` among those of the command, `$repo`, and the real `$git`.
     fn with_git_that(mut self, script: &str) -> Self {
         let variables = self.sandbox.variables();
@@ -114,7 +114,7 @@ impl World {
         let path = format!("{}:{path}", self.sandbox.path("bin").display());
         let variables = variables.into_iter().filter(|(name, _)| *name != "PATH").chain([("PATH", path)]);
         let environment = Environment::from_pairs(variables);
-        self.repo = Repo::discover(&self.sandbox.path("repo"), &environment).unwrap();
+        self.repo = git::discover(&self.sandbox.path("repo"), &environment).unwrap();
         self
     }
 
@@ -142,8 +142,8 @@ fn busy(landed: Result<(), LandError>) -> String {
 #[test]
 fn the_checkout_that_has_the_branch_moves_with_it() {
     let world = World::new();
-    assert_eq!(world.repo.checkouts_of(&main()).unwrap(), [world.sandbox.path("repo").canonicalize().unwrap()]);
-    world.repo.fast_forward(&main(), world.from, world.to).unwrap();
+    assert_eq!(git::checkouts_of(&world.repo, &main()).unwrap(), [world.sandbox.path("repo").canonicalize().unwrap()]);
+    git::land::fast_forward(&world.repo, &main(), world.from, world.to).unwrap();
     world.assert_landed_in("repo");
     assert_eq!(world.status(), "");
     // A second time there is nothing to do, and neither is there when the user has gone on.
@@ -253,7 +253,7 @@ fn files_that_hold_what_lands_are_not_in_the_way() {
 }
 
 #[test]
-fn links_equal_to_landing_ones_are_not_in_the_way() {
+fn equal_links_do_not_block_a_landing() {
     let mut world = World::new();
     let link = world.sandbox.path("repo/link");
     std::os::unix::fs::symlink("a.txt", &link).unwrap();
@@ -272,7 +272,7 @@ fn links_equal_to_landing_ones_are_not_in_the_way() {
 }
 
 #[test]
-fn a_file_in_place_of_a_directory_blocks() {
+fn a_file_in_place_of_a_directory_blocks_a_landing() {
     let mut world = World::new();
     for step in [("src/b.txt", None), ("src", Some("landed\n"))] {
         world.to = advance(&world.repo, world.to, &[step], "a file for a directory");
@@ -294,7 +294,7 @@ fn a_directory_in_place_of_a_file_counts_by_content() {
         fs::remove_file(world.sandbox.path("repo/a.txt")).unwrap();
         world
     };
-    // What git has written of it so far, and what it was about to.
+    // What git has come to write of it, and what it was about to.
     for written in [&[][..], &["one"], &["in/two"], &["one", "in/two"]] {
         let world = begun();
         fs::create_dir_all(world.sandbox.path("repo/a.txt/in")).unwrap();
@@ -328,7 +328,7 @@ fn a_directory_in_place_of_a_file_counts_by_content() {
 }
 
 #[test]
-fn all_files_in_the_way_are_checked() {
+fn all_blocking_files_are_found_beyond_those_git_names() {
     let many: Vec<String> = (0..300).map(|n| format!("a-directory/a-file-with-a-name-{n}")).collect();
     let half_landed = || {
         let mut world = World::new();
@@ -432,7 +432,7 @@ fn files_in_the_way_may_have_any_name() {
 }
 
 #[test]
-fn incomplete_files_are_reported_with_how_to_undo() {
+fn a_half_written_checkout_is_reported_with_its_undo() {
     let script = "merge:1) cd \"$repo\"; rm run.sh; printf lan >a.txt; mkdir new; : >new/file; \
         echo 'fatal: No space left on device' >&2; exit 128;;";
     let world = World::new().with_git_that(script);
@@ -572,7 +572,7 @@ fn operations_of_the_user_are_waited_for() {
 }
 
 #[test]
-fn a_rebase_moving_the_branch_is_waited_for() {
+fn a_rebase_of_the_branch_is_waited_for() {
     for on_top in [false, true] {
         let mut world = World::new();
         world.sandbox.write("repo/main", "main\n");
@@ -589,7 +589,7 @@ fn a_rebase_moving_the_branch_is_waited_for() {
         let onto = if on_top { "HEAD~2" } else { "HEAD~1" };
         let rebase = ["-c", "sequence.editor=sed -i 1ibreak", "rebase", "-q", "-i", "--update-refs", onto];
         world.sandbox.git("linked", &rebase);
-        assert!(world.repo.checkouts_of(&main()).unwrap().is_empty());
+        assert!(git::checkouts_of(&world.repo, &main()).unwrap().is_empty());
         assert!(busy(world.land_at_once()).contains("rebase"), "{on_top}");
         assert_eq!(world.tip(), world.from);
         world.sandbox.git("linked", &["rebase", "--abort"]);
@@ -605,7 +605,7 @@ fn a_linked_worktree_that_has_the_branch_moves_with_it() {
     world.sandbox.git("repo", &["worktree", "add", "-q", "../linked here", "main"]);
     let before = world.sandbox.git("repo", &["ls-files", "-s"]);
     let linked = world.sandbox.path("linked here").canonicalize().unwrap();
-    assert_eq!(world.repo.checkouts_of(&main()).unwrap(), [linked]);
+    assert_eq!(git::checkouts_of(&world.repo, &main()).unwrap(), [linked]);
     // A lock of the checkout that does not have it is in nobody's way, but one of its own is.
     world.sandbox.write("repo/.git/index.lock", "");
     world.sandbox.write("repo/.git/worktrees/linked-here/index.lock", "");
@@ -627,7 +627,7 @@ fn a_branch_without_checkout_is_swapped() {
         world.sandbox.git("repo", leave);
         world.sandbox.write("repo/a.txt", "mine\n");
         let before = world.status();
-        assert!(world.repo.checkouts_of(&main()).unwrap().is_empty());
+        assert!(git::checkouts_of(&world.repo, &main()).unwrap().is_empty());
         world.land().unwrap();
         assert_eq!((world.tip(), world.status()), (world.to, before));
         assert_eq!(world.read("repo/a.txt"), "mine\n");
@@ -635,7 +635,7 @@ fn a_branch_without_checkout_is_swapped() {
         // With a lock that stays.
         let next = advance(&world.repo, world.to, &[], "next");
         world.sandbox.write("repo/.git/refs/heads/main.lock", "");
-        let landed = world.repo.fast_forward_within(&main(), world.to, next, SHORT);
+        let landed = git::land::fast_forward_within(&world.repo, &main(), world.to, next, SHORT);
         assert!(busy(landed).contains("main.lock"));
         assert_eq!(world.tip(), world.to);
     }
@@ -649,7 +649,7 @@ fn age(path: &Path) {
 }
 
 #[test]
-fn the_lock_of_a_killed_pleach_does_not_block() {
+fn the_lock_of_a_killed_pleach_is_removed() {
     let world = World::new();
     world.sandbox.git("repo", &["switch", "-q", "--detach"]);
     assert!(!run_child(&world, "ref-swap:before:1").success());
@@ -666,7 +666,7 @@ fn the_lock_of_a_killed_pleach_does_not_block() {
     for held in [String::new(), world.sandbox.git("repo", &["rev-parse", "HEAD"])] {
         fs::write(&lock, held).unwrap();
         age(&lock);
-        let landed = world.repo.fast_forward_within(&main(), world.to, next, SHORT);
+        let landed = git::land::fast_forward_within(&world.repo, &main(), world.to, next, SHORT);
         assert!(busy(landed).contains("main.lock"));
     }
 }
@@ -678,8 +678,8 @@ fn a_bare_repository_has_only_refs() {
     let repo = sandbox.open("bare.git");
     let from = repo.head().unwrap().commit;
     let to = advance(&repo, from, &[("x", Some("x"))], "x");
-    repo.fast_forward(&main(), from, to).unwrap();
-    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(to));
+    git::land::fast_forward(&repo, &main(), from, to).unwrap();
+    assert_eq!(repo.refs().find("refs/heads/main").unwrap(), Some(to));
 }
 
 #[test]
@@ -703,7 +703,7 @@ fn a_branch_that_moved_is_left_where_it_is() {
 }
 
 #[test]
-fn a_user_switching_branches_late_does_not_stop_landing() {
+fn switching_branches_at_the_last_moment_is_handled() {
     for how in ["--detach HEAD", "--orphan empty", "--create release"] {
         let world = World::new().with_git_that(&format!("merge:1) \"$git\" -C \"$repo\" switch -q {how};;"));
         world.land().unwrap_or_else(|error| panic!("{how}: {error}"));
@@ -711,7 +711,7 @@ fn a_user_switching_branches_late_does_not_stop_landing() {
         assert_eq!(world.status(), "", "{how}");
         // What the user has gone to stays where it is, also where it could move forward.
         match how {
-            "--orphan empty" => assert_eq!(world.repo.reference("refs/heads/empty").unwrap(), None),
+            "--orphan empty" => assert_eq!(world.repo.refs().find("refs/heads/empty").unwrap(), None),
             _ => assert_eq!(world.repo.resolve("HEAD").unwrap(), world.from, "{how}"),
         }
     }
@@ -725,7 +725,7 @@ fn a_branch_that_is_gone_stays_so() {
     let gone = world.land().unwrap_err();
     assert!(matches!(gone, LandError::Gone { .. }), "{gone:?}");
     assert!(gone.to_string().contains(&format!("git branch main {}", world.from)), "{gone}");
-    assert_eq!(world.repo.reference("refs/heads/main").unwrap(), None);
+    assert_eq!(world.repo.refs().find("refs/heads/main").unwrap(), None);
 }
 
 #[test]
@@ -736,7 +736,7 @@ fn a_branch_never_moves_back_or_aside() {
         if detached {
             world.sandbox.git("repo", &["switch", "-q", "--detach"]);
         }
-        let sideways = world.repo.fast_forward(&main(), world.to, aside);
+        let sideways = git::land::fast_forward(&world.repo, &main(), world.to, aside);
         assert!(matches!(sideways, Err(LandError::NotForward { .. })), "{sideways:?}");
         assert_eq!(world.tip(), world.from);
     }
@@ -748,7 +748,7 @@ fn loose(world: &World, revision: &str) -> PathBuf {
     world.sandbox.path(&format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]))
 }
 
-/// Puts another blob in place of an object.
+/// Puts another blob in the place of an object.
 fn overwrite(world: &World, place: &Path) {
     world.sandbox.write("evil", "evil\n");
     let evil = world.sandbox.path("evil");
@@ -769,7 +769,7 @@ fn pack(world: &World, revision: &str, packs: &str) {
 }
 
 #[test]
-fn of_two_copies_the_packed_one_is_read() {
+fn the_packed_one_of_two_copies_is_verified() {
     let overwritten = |world: &World| match world.land_at_once() {
         Err(LandError::Overwritten { what, .. }) => assert!(what.contains("the file `new/file`"), "{what}"),
         other => panic!("{other:?}"),
@@ -840,8 +840,8 @@ fn a_shallow_clone_lands_without_what_it_has_not() {
     let repo = sandbox.open("shallow");
     let from = repo.resolve("main").unwrap();
     let to = advance(&repo, from, &[("x", Some("x"))], "x");
-    repo.fast_forward(&main(), from, to).unwrap();
-    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(to));
+    git::land::fast_forward(&repo, &main(), from, to).unwrap();
+    assert_eq!(repo.refs().find("refs/heads/main").unwrap(), Some(to));
     // What a merge brings may be cut off as well.
     let lost = advance(&repo, to, &[("lost", Some("lost"))], "lost");
     let cut = advance(&repo, lost, &[("cut", Some("cut"))], "cut");
@@ -851,8 +851,8 @@ fn a_shallow_clone_lands_without_what_it_has_not() {
     let (lost, shallow) = (lost.to_string(), sandbox.path("shallow/.git/shallow"));
     fs::remove_file(sandbox.path(&format!("shallow/.git/objects/{}/{}", &lost[..2], &lost[2..]))).unwrap();
     fs::write(&shallow, format!("{}{cut}\n", fs::read_to_string(&shallow).unwrap())).unwrap();
-    sandbox.open("shallow").fast_forward(&main(), to, merge).unwrap();
-    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(merge));
+    git::land::fast_forward(&sandbox.open("shallow"), &main(), to, merge).unwrap();
+    assert_eq!(repo.refs().find("refs/heads/main").unwrap(), Some(merge));
 }
 
 #[test]
@@ -867,7 +867,7 @@ fn a_branch_in_two_checkouts_is_not_moved() {
 }
 
 #[test]
-fn an_absent_worktree_counts_only_while_locked() {
+fn a_missing_worktree_counts_only_while_locked() {
     let world = World::new();
     world.sandbox.git("repo", &["switch", "-q", "--detach"]);
     world.sandbox.git("repo", &["worktree", "add", "-q", "../stick", "main"]);
@@ -906,7 +906,7 @@ fn submodules_are_left_alone() {
 }
 
 #[test]
-fn uncommitted_submodule_work_stays_when_its_link_moves() {
+fn uncommitted_submodule_files_stay_when_the_link_goes() {
     let new = |edits: fn(&mut pleach::git::Writer) -> Vec<TreeEdit>| {
         let sandbox = Sandbox::new();
         sandbox.git(".", &["clone", "-q", "repo", "library"]);
@@ -978,14 +978,17 @@ fn a_separate_git_directory_does_not_hide_the_checkout() {
 fn land_a_file(sandbox: &Sandbox, checkout: &str) {
     let repo = sandbox.open(checkout);
     let path = sandbox.path(checkout).canonicalize().unwrap();
-    assert_eq!((repo.checkouts_of(&main()).unwrap(), repo.workdir()), (vec![path.clone()], Some(path.as_path())));
+    assert_eq!(
+        (git::checkouts_of(&repo, &main()).unwrap(), repo.workdir()),
+        (vec![path.clone()], Some(path.as_path()))
+    );
     let from = repo.head().unwrap().commit;
     let to = advance(&repo, from, &[("x", Some("x\n"))], "x");
-    repo.fast_forward(&main(), from, to).unwrap();
+    git::land::fast_forward(&repo, &main(), from, to).unwrap();
     assert_eq!(fs::read(path.join("x")).unwrap(), b"x\n");
     // And the files are seen there.
     fs::write(path.join("x"), "changed\n").unwrap();
-    let scan = pleach::git::Worktree::open(&repo, &path).unwrap().scan().unwrap();
+    let scan = git::worktree::scan_all(&mut git::worktree::open(&repo, &path).unwrap()).unwrap();
     assert!(scan.paths().any(|path| path == "x".into()), "{scan:?}");
 }
 
@@ -1010,7 +1013,7 @@ fn hooks_of_the_user_never_run() {
     world.land().unwrap();
     world.assert_landed_in("repo");
     let next = advance(&world.repo, world.to, &[("a.txt", Some("next\n"))], "next");
-    world.repo.merge_commits(next, world.to).unwrap();
+    git::merge::merge_commits(&world.repo, next, world.to).unwrap();
     assert!(!world.sandbox.path("ran").exists(), "{}", world.read("ran"));
     // They would have.
     let _ = world.sandbox.try_git("repo", &["merge", "-q", "--ff-only", &next.to_string()]);
@@ -1054,13 +1057,13 @@ fn landing_needs_no_user_name() {
     let variables =
         world.sandbox.variables().into_iter().filter(|(name, _)| !name.contains("_NAME") && !name.contains("_EMAIL"));
     let environment = Environment::from_pairs(variables);
-    let world = World { repo: Repo::discover(&world.sandbox.path("repo"), &environment).unwrap(), ..world };
+    let world = World { repo: git::discover(&world.sandbox.path("repo"), &environment).unwrap(), ..world };
     world.land().unwrap();
     world.assert_landed_in("repo");
 }
 
 #[test]
-fn a_ref_locked_during_the_move_is_retried() {
+fn a_ref_locked_during_checkout_is_moved_by_retry() {
     for lock in ["HEAD.lock", "refs/heads/main.lock"] {
         // Held when git comes to the ref, gone when pleach looks again.
         let script = format!("merge:1) : >\"$repo/.git/{lock}\"; (sleep 0.5; rm \"$repo/.git/{lock}\") &;;");
@@ -1113,8 +1116,8 @@ fn branches_with_odd_names_land() {
         let world = World::new();
         world.sandbox.git("repo", &["switch", "-q", "-c", name]);
         let branch = BranchName::new(name).unwrap();
-        world.repo.fast_forward(&branch, world.from, world.to).unwrap();
-        assert_eq!(world.repo.reference(&format!("refs/heads/{name}")).unwrap(), Some(world.to));
+        git::land::fast_forward(&world.repo, &branch, world.from, world.to).unwrap();
+        assert_eq!(world.repo.refs().find(&format!("refs/heads/{name}")).unwrap(), Some(world.to));
         assert_eq!((world.tip(), world.status()), (world.from, String::new()));
     }
 }
@@ -1126,9 +1129,9 @@ fn child() {
     let environment = Environment::capture();
     let Some(dir) = environment.get("PLEACH_TEST_REPO") else { return };
     crash::install(&environment).unwrap();
-    let repo = Repo::discover(Path::new(dir), &environment).unwrap();
+    let repo = git::discover(Path::new(dir), &environment).unwrap();
     let commit = |name: &str| environment.get(name).unwrap().parse().unwrap();
-    repo.fast_forward(&main(), commit("PLEACH_TEST_FROM"), commit("PLEACH_TEST_TO")).unwrap();
+    git::land::fast_forward(&repo, &main(), commit("PLEACH_TEST_FROM"), commit("PLEACH_TEST_TO")).unwrap();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a process that dies cannot be this one")]

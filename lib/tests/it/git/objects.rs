@@ -45,7 +45,7 @@ fn trees_are_edited_along_the_changed_paths() {
 }
 
 #[test]
-fn the_same_values_give_the_same_valid_commit() {
+fn equal_values_give_equal_commits_that_git_accepts() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -114,7 +114,7 @@ fn objects_that_are_packed_are_not_written_again() {
 }
 
 #[test]
-fn a_reused_old_object_is_not_collected() {
+fn an_old_object_is_refreshed_before_gc() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let write = || {
@@ -198,5 +198,5 @@ fn an_object_not_matching_its_id_is_not_read() {
     let repo = sandbox.open("repo");
     assert_eq!(repo.blob(forged).unwrap(), b"approved\n");
     let error = repo.blob(mine).unwrap_err().to_string();
-    assert!(error.contains(&mine.to_string()) && error.contains("not what its id says"), "{error}");
+    assert!(error.contains(&mine.to_string()) && error.contains("does not match its id"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Packing what was written.
 
-use pleach::git::{Durability, EntryKind, Repo, TreeEdit};
+use pleach::git::{self, Durability, EntryKind, Repo, TreeEdit};
 use pleach::ids::CommitId;
 
 use super::{Sandbox, spec};
@@ -31,7 +31,7 @@ fn objects(sandbox: &Sandbox) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn packing_leaves_no_written_object_loose() {
+fn packing_removes_the_loose_copies() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -39,10 +39,10 @@ fn packing_leaves_no_written_object_loose() {
     for number in 0..33 {
         tip = loose_commit(&repo, &[tip], number);
     }
-    repo.pack_rest();
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![], 105), "99 objects are too few, and six are the user's");
     let first = loose_commit(&repo, &[tip], 33);
-    repo.pack_rest();
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![102], 6));
 
     tip = first;
@@ -51,8 +51,8 @@ fn packing_leaves_no_written_object_loose() {
     }
     // What other packs have stays as it is.
     sandbox.git("repo", &["repack", "-q"]);
-    repo.pack_rest();
-    repo.swap("refs/pleach/sessions/abcdefgh/main", None, tip, "test").unwrap();
+    git::pack::pack_remaining(&repo);
+    repo.refs().swap("refs/pleach/sessions/abcdefgh/main", None, tip, "test").unwrap();
     assert_eq!(objects(&sandbox), (vec![120, 102, 6], 6));
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
     assert_eq!(sandbox.git("repo", &["show", &format!("{first}:events.json")]), "record 33");
@@ -60,7 +60,7 @@ fn packing_leaves_no_written_object_loose() {
 }
 
 #[test]
-fn packing_runs_early_and_leaves_large_objects_loose() {
+fn many_objects_are_packed_early_and_large_ones_stay_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo").with_durability(Durability::None);
     let mut writer = repo.writer();
@@ -74,17 +74,17 @@ fn packing_runs_early_and_leaves_large_objects_loose() {
     let tree = writer.tree(None, &edits).unwrap();
     let commit = writer.commit(&spec(tree, &[repo.head().unwrap().commit], "many")).unwrap();
     writer.flush().unwrap();
-    repo.pack_much();
+    git::pack::pack_if_large(&repo);
     // 2,000 files, seven directories, their list and the commit.
     assert_eq!(objects(&sandbox), (vec![2_009], 2_016), "the loose copies stay for now");
-    repo.pack_rest();
+    git::pack::pack_remaining(&repo);
     assert_eq!(objects(&sandbox), (vec![2_009], 7));
-    repo.swap("refs/heads/many", None, commit, "test").unwrap();
+    repo.refs().swap("refs/heads/many", None, commit, "test").unwrap();
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
 }
 
 #[test]
-fn tampered_objects_do_not_get_into_a_pack() {
+fn an_object_overwritten_on_disk_is_not_packed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut tip = repo.head().unwrap().commit;
@@ -97,6 +97,6 @@ fn tampered_objects_do_not_get_into_a_pack() {
     std::fs::remove_file(path(&changed)).unwrap();
     std::fs::copy(path(&other), path(&changed)).unwrap();
     assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 38");
-    repo.pack_rest();
+    git::pack::pack_remaining(&repo);
     assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 39");
 }

@@ -58,7 +58,7 @@ fn planners_at_once_lose_no_call() {
             });
         }
     });
-    let tip = repo.reference(PLANNING).unwrap().expect("a chain");
+    let tip = repo.refs().find(PLANNING).unwrap().expect("a chain");
     let read = AgentTurns::read(&repo, tip, None, None).unwrap();
     let calls = read.turns.iter().map(|(_, turn)| (turn.token_usage.input, turn.token_usage.output));
     let all: BTreeSet<(u64, u64)> = calls.clone().collect();

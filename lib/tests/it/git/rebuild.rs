@@ -1,13 +1,13 @@
 //! Steps are built again on another tip, and phases merged, without touching a checkout.
 
 use pleach::engine::landing::{RebuildError, merge_phase, rebuild, without_code};
-use pleach::git::{Conflict, MergeError, Repo};
+use pleach::git::{self, Conflict, MergeError, Repo};
 use pleach::ids::{CommitId, TaskId};
 
 use super::land::advance;
 use super::{Sandbox, names};
 
-/// The message, author, committer and dates of a commit: all that makes it the same step wherever it is.
+/// The message, author, committer and dates of a commit: all that makes it the same step wherever it stands.
 fn identity(sandbox: &Sandbox, commit: CommitId) -> String {
     sandbox.git("repo", &["log", "-1", "--format=%an|%ae|%ad|%cn|%ce|%cd|%B", "--date=raw", &commit.to_string()])
 }
@@ -105,7 +105,7 @@ fn a_change_the_tip_has_already_becomes_an_empty_step() {
     let trees: Vec<_> = copies.iter().map(|copy| repo.tree_of(*copy).unwrap()).collect();
     let of_tip = repo.tree_of(tip).unwrap();
     assert_eq!(trees[..3], [of_tip; 3]);
-    assert_eq!(repo.changes(of_tip, trees[4]).unwrap().len(), 1);
+    assert_eq!(git::diff::changes(&repo, of_tip, trees[4]).unwrap().len(), 1);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn work_that_waits_in_the_writer_can_be_built_on() {
 }
 
 #[test]
-fn a_failed_task_leaves_steps_and_logs_without_code() {
+fn a_failed_task_keeps_steps_and_logs_without_code() {
     let (sandbox, repo, base) = world();
     let first = advance(&repo, base, &[("a.txt", Some("broken\n")), ("spec/logs/1.log", Some("one\n"))], "implement");
     let second = advance(&repo, first, &[("spec/logs/2.log", Some("two\n")), ("spec/odd", Some("odd\n"))], "test");
@@ -134,7 +134,7 @@ fn a_failed_task_leaves_steps_and_logs_without_code() {
     let copies = without_code(&repo, &mut writer, &[first, second, third], tip, &logs).unwrap();
     writer.flush().unwrap();
     let added = |copy: CommitId| {
-        let changes = repo.changes(repo.tree_of(tip).unwrap(), repo.tree_of(copy).unwrap()).unwrap();
+        let changes = git::diff::changes(&repo, repo.tree_of(tip).unwrap(), repo.tree_of(copy).unwrap()).unwrap();
         changes.iter().map(|change| change.path.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(added(copies[0]), ["spec/logs/1.log"]);
@@ -160,7 +160,7 @@ fn a_log_never_takes_the_place_of_something_else() {
         let mut writer = repo.writer();
         let copies = without_code(&repo, &mut writer, &[step], tip, &logs).unwrap();
         writer.flush().unwrap();
-        repo.changes(repo.tree_of(tip).unwrap(), repo.tree_of(copies[0]).unwrap()).unwrap().len()
+        git::diff::changes(&repo, repo.tree_of(tip).unwrap(), repo.tree_of(copies[0]).unwrap()).unwrap().len()
     };
     assert_eq!(added(base), 2);
     assert_eq!(added(advance(&repo, base, &[("logs", Some("a file\n"))], "file")), 0);
@@ -197,24 +197,27 @@ fn trees_merge_by_their_own_attributes() {
     let one = advance(&repo, common, &[("x.log", Some("1\none\n"))], "one");
     let two = advance(&repo, common, &[("x.log", Some("1\ntwo\n"))], "two");
     let [common, one_tree, two_tree] = [common, one, two].map(|commit| repo.tree_of(commit).unwrap());
-    let merged = repo.merge_trees(common, one_tree, two_tree).unwrap();
+    let merged = git::merge::merge_trees(&repo, common, one_tree, two_tree).unwrap();
     assert_eq!(repo.tree_file(merged, &"x.log".into()).unwrap().unwrap(), b"1\none\ntwo\n");
-    assert_eq!(repo.merge_commits(one, two).unwrap(), merged);
+    assert_eq!(git::merge::merge_commits(&repo, one, two).unwrap(), merged);
     // A checkout with other ideas is not asked.
     sandbox.write("repo/.gitattributes", "*.log -merge\n");
     sandbox.commit("repo", "other attributes");
-    assert_eq!(repo.merge_trees(common, one_tree, two_tree).unwrap(), merged);
+    assert_eq!(git::merge::merge_trees(&repo, common, one_tree, two_tree).unwrap(), merged);
 }
 
 #[test]
-fn an_untestable_merge_is_an_error_and_no_conflict() {
+fn a_merge_that_cannot_start_is_no_conflict() {
     let (sandbox, repo, base) = world();
     sandbox.git("repo", &["switch", "-q", "--orphan", "unrelated"]);
     sandbox.write("repo/u", "u\n");
     sandbox.commit("repo", "unrelated");
     let unrelated = repo.resolve("unrelated").unwrap();
-    assert!(matches!(repo.merge_commits(base, unrelated), Err(MergeError::Git(_))));
+    assert!(matches!(git::merge::merge_commits(&repo, base, unrelated), Err(MergeError::Git(_))));
     let missing = pleach::git::TreeId::from_bytes([9; 20]);
     let tree = repo.tree_of(base).unwrap();
-    assert!(matches!(repo.merge_trees(tree, missing, repo.tree_of(unrelated).unwrap()), Err(MergeError::Git(_))));
+    assert!(matches!(
+        git::merge::merge_trees(&repo, tree, missing, repo.tree_of(unrelated).unwrap()),
+        Err(MergeError::Git(_))
+    ));
 }

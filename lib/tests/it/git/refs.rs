@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use pleach::git::{Durability, Move, Repo, SwapError, Writer};
+use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer};
 use pleach::ids::CommitId;
 
 use super::{Sandbox, spec};
@@ -26,22 +26,30 @@ fn a_ref_moves_only_from_its_expected_value() {
     let mut writer = repo.writer();
     let one = make_commit(&repo, &mut writer, &[base], "one");
     let two = make_commit(&repo, &mut writer, &[one], "two");
-    assert!(matches!(repo.swap(name, Some(base), one, "x"), Err(SwapError::Stale { actual: None, .. })));
-    repo.swap(name, None, one, "create").unwrap();
-    assert!(matches!(repo.swap(name, None, two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
-    assert!(matches!(repo.swap(name, None, one, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
-    assert!(matches!(repo.swap(name, Some(base), two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
-    repo.swap(name, Some(one), two, "move").unwrap();
+    assert!(matches!(repo.refs().swap(name, Some(base), one, "x"), Err(SwapError::Stale { actual: None, .. })));
+    repo.refs().swap(name, None, one, "create").unwrap();
+    assert!(
+        matches!(repo.refs().swap(name, None, two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one)
+    );
+    assert!(
+        matches!(repo.refs().swap(name, None, one, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one)
+    );
+    assert!(
+        matches!(repo.refs().swap(name, Some(base), two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one)
+    );
+    repo.refs().swap(name, Some(one), two, "move").unwrap();
     assert_eq!(sandbox.git("repo", &["rev-parse", name]), two.to_string());
     // A ref that only the packed file has is known all the same.
     sandbox.git("repo", &["pack-refs", "--all"]);
     assert!(!sandbox.path("repo/.git").join(name).exists());
-    assert!(matches!(repo.swap(name, Some(one), base, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == two));
-    repo.swap(name, Some(two), one, "back").unwrap();
-    assert_eq!(repo.reference(name).unwrap(), Some(one));
-    assert!(matches!(repo.delete(name, two, "x"), Err(SwapError::Stale { .. })));
-    repo.delete(name, one, "gone").unwrap();
-    assert_eq!(repo.reference(name).unwrap(), None);
+    assert!(
+        matches!(repo.refs().swap(name, Some(one), base, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == two)
+    );
+    repo.refs().swap(name, Some(two), one, "back").unwrap();
+    assert_eq!(repo.refs().find(name).unwrap(), Some(one));
+    assert!(matches!(repo.refs().delete(name, two, "x"), Err(SwapError::Stale { .. })));
+    repo.refs().delete(name, one, "gone").unwrap();
+    assert_eq!(repo.refs().find(name).unwrap(), None);
     assert!(sandbox.try_git("repo", &["rev-parse", "--verify", name]).is_err());
 }
 
@@ -50,13 +58,13 @@ fn branches_get_a_reflog_with_the_reason() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
-    repo.swap("refs/heads/pleach/t/abcdefgh", None, base, "session abcdefgh: start").unwrap();
+    repo.refs().swap("refs/heads/pleach/t/abcdefgh", None, base, "session abcdefgh: start").unwrap();
     assert_eq!(
         sandbox.git("repo", &["reflog", "show", "--format=%gn %gs", "pleach/t/abcdefgh"]),
         "pleach session abcdefgh: start"
     );
     let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
-    repo.swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "session abcdefgh: turn 1\nand more").unwrap();
+    repo.refs().swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "session abcdefgh: turn 1\nand more").unwrap();
     let log = std::fs::read_to_string(repo.common_dir().join("logs/refs/heads/pleach/t/abcdefgh")).unwrap();
     let (first, second) = log.trim_end().split_once('\n').unwrap();
     let zero = "0".repeat(40);
@@ -70,7 +78,7 @@ fn branches_get_a_reflog_with_the_reason() {
         format!("{next}\n{base}")
     );
     assert!(matches!(
-        repo.swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "late"),
+        repo.refs().swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "late"),
         Err(SwapError::Stale { .. })
     ));
     assert!(!sandbox.git("repo", &["reflog", "show", "pleach/t/abcdefgh"]).contains("late"));
@@ -87,9 +95,9 @@ fn a_broken_reflog_blocks_nothing() {
     fs::create_dir_all(logs.join("a")).unwrap();
     fs::write(logs.join("b"), "").unwrap();
     for name in ["refs/heads/a", "refs/heads/b/c"] {
-        repo.swap(name, None, base, "made").unwrap();
-        repo.swap(name, Some(base), next, "moved").unwrap();
-        assert_eq!(repo.reference(name).unwrap(), Some(next));
+        repo.refs().swap(name, None, base, "made").unwrap();
+        repo.refs().swap(name, Some(base), next, "moved").unwrap();
+        assert_eq!(repo.refs().find(name).unwrap(), Some(next));
     }
 }
 
@@ -98,21 +106,21 @@ fn names_that_git_forbids_side_by_side_clash() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
-    repo.swap("refs/heads/a/b", None, base, "x").unwrap();
+    repo.refs().swap("refs/heads/a/b", None, base, "x").unwrap();
     for packed in [false, true] {
         if packed {
             sandbox.git("repo", &["pack-refs", "--all"]);
         }
-        let above = repo.swap("refs/heads/a", None, base, "x");
+        let above = repo.refs().swap("refs/heads/a", None, base, "x");
         assert!(matches!(above, Err(SwapError::Clash { ref with, .. }) if with == "refs/heads/a/b"), "{above:?}");
-        let below = repo.swap("refs/heads/a/b/c", None, base, "x");
+        let below = repo.refs().swap("refs/heads/a/b/c", None, base, "x");
         assert!(matches!(below, Err(SwapError::Clash { ref with, .. }) if with == "refs/heads/a/b"), "{below:?}");
     }
-    assert!(matches!(repo.swap("refs/heads/a..b", None, base, "x"), Err(SwapError::Other(_))));
+    assert!(matches!(repo.refs().swap("refs/heads/a..b", None, base, "x"), Err(SwapError::Other(_))));
 }
 
 #[test]
-fn a_name_is_literal_and_its_target_peeled() {
+fn names_are_exact_and_tags_are_peeled() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -129,19 +137,19 @@ fn a_name_is_literal_and_its_target_peeled() {
             assert!(!sandbox.path("repo/.git/refs/tags/marked").exists());
         }
         for name in ["refs/tags/marked", "refs/heads/other", "refs/heads/main", "refs/heads/dir/one"] {
-            assert_eq!(repo.reference(name).unwrap(), Some(base), "{name}");
+            assert_eq!(repo.refs().find(name).unwrap(), Some(base), "{name}");
         }
         for name in ["refs/heads/gone", "refs/heads/dir", "refs/heads/main/below", "refs/heads/dir/one/below"] {
-            assert_eq!(repo.reference(name).unwrap(), None, "{name}");
+            assert_eq!(repo.refs().find(name).unwrap(), None, "{name}");
         }
     }
     // The file goes before what is packed.
     let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
     git(&["update-ref", "refs/heads/dir/one", &next.to_string()]);
-    assert_eq!(repo.reference("refs/heads/dir/one").unwrap(), Some(next));
+    assert_eq!(repo.refs().find("refs/heads/dir/one").unwrap(), Some(next));
     for (content, said) in [("", "read a ref"), ("1234", "read a ref"), (&"12".repeat(20), "read `refs/heads/bad`")] {
         sandbox.write("repo/.git/refs/heads/bad", content);
-        let error = repo.reference("refs/heads/bad").unwrap_err().to_string();
+        let error = repo.refs().find("refs/heads/bad").unwrap_err().to_string();
         assert!(error.contains(said), "{content}: {error}");
     }
 }
@@ -152,13 +160,13 @@ fn several_refs_move_together_or_not_at_all() {
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
     let one = make_commit(&repo, &mut repo.writer(), &[base], "one");
-    let go = |name: &str, old, new| Move { name: format!("refs/heads/{name}"), old, new };
-    repo.swap_all(&[go("x", None, Some(base)), go("y", None, Some(base))], "create").unwrap();
-    let stale = repo.swap_all(&[go("x", Some(base), Some(one)), go("y", Some(one), Some(base))], "move");
+    let go = |name: &str, old, new| RefUpdate { name: format!("refs/heads/{name}"), old, new };
+    repo.refs().swap_all(&[go("x", None, Some(base)), go("y", None, Some(base))], "create").unwrap();
+    let stale = repo.refs().swap_all(&[go("x", Some(base), Some(one)), go("y", Some(one), Some(base))], "move");
     assert!(matches!(stale, Err(SwapError::Stale { ref name, .. }) if name == "refs/heads/y"), "{stale:?}");
-    assert_eq!(repo.reference("refs/heads/x").unwrap(), Some(base));
-    repo.swap_all(&[go("x", Some(base), Some(one)), go("y", Some(base), None)], "move").unwrap();
-    let refs = repo.references("refs/heads/").unwrap();
+    assert_eq!(repo.refs().find("refs/heads/x").unwrap(), Some(base));
+    repo.refs().swap_all(&[go("x", Some(base), Some(one)), go("y", Some(base), None)], "move").unwrap();
+    let refs = repo.refs().list("refs/heads/").unwrap();
     assert_eq!(refs, [("refs/heads/main".to_owned(), base), ("refs/heads/x".to_owned(), one)]);
 }
 
@@ -168,40 +176,40 @@ fn refs_are_listed_by_any_beginning_of_their_name() {
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
     for name in ["refs/pleach/keep/s-1", "refs/pleach/keep/s-2", "refs/pleach/keep/t-1", "refs/heads/s"] {
-        repo.swap(name, None, base, "x").unwrap();
+        repo.refs().swap(name, None, base, "x").unwrap();
     }
     sandbox.git("repo", &["pack-refs", "--all"]);
-    let names = |prefix| repo.references(prefix).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names = |prefix| repo.refs().list(prefix).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names("refs/pleach/keep/s-"), ["refs/pleach/keep/s-1", "refs/pleach/keep/s-2"]);
     assert_eq!(names("refs/pleach/").len(), 3);
     assert!(names("refs/nothing/").is_empty());
 }
 
 #[test]
-fn a_locked_ref_is_named_and_old_locks_released() {
+fn a_locked_ref_is_named_and_stale_locks_are_removed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
     let name = "refs/pleach/sessions/abcdefgh/main";
     let lock = sandbox.path("repo/.git/refs/pleach/sessions/abcdefgh/main.lock");
-    repo.swap(name, None, base, "x").unwrap();
+    repo.refs().swap(name, None, base, "x").unwrap();
     let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
     fs::write(&lock, "").unwrap();
-    let locked = repo.swap(name, Some(base), next, "x");
+    let locked = repo.refs().swap(name, Some(base), next, "x");
     assert!(
         matches!(locked, Err(SwapError::Locked { lock: ref found, .. }) if found.ends_with("main.lock")),
         "{locked:?}"
     );
     let young = std::time::Instant::now();
     fs::write(&lock, "").unwrap();
-    assert!(repo.release_stale_lock(name).unwrap());
+    assert!(repo.refs().remove_stale_lock(name).unwrap());
     assert!(young.elapsed() >= Duration::from_millis(900), "a young lock may be someone's");
     fs::write(&lock, "").unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     fs::File::options().write(true).open(&lock).unwrap().set_modified(old).unwrap();
-    assert!(repo.release_stale_lock(name).unwrap());
-    assert!(!repo.release_stale_lock(name).unwrap());
-    repo.swap(name, Some(base), next, "x").unwrap();
+    assert!(repo.refs().remove_stale_lock(name).unwrap());
+    assert!(!repo.refs().remove_stale_lock(name).unwrap());
+    repo.refs().swap(name, Some(base), next, "x").unwrap();
 }
 
 #[test]
@@ -212,7 +220,7 @@ fn eight_writers_never_lose_a_commit() {
     let repo = sandbox.open("repo").with_durability(Durability::None);
     let base = repo.head().unwrap().commit;
     let name = "refs/pleach/race";
-    repo.swap(name, None, base, "start").unwrap();
+    repo.refs().swap(name, None, base, "start").unwrap();
     let barrier = Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -222,9 +230,9 @@ fn eight_writers_never_lose_a_commit() {
                 barrier.wait();
                 for turn in 0..EACH {
                     loop {
-                        let tip = repo.reference(name).unwrap().unwrap();
+                        let tip = repo.refs().find(name).unwrap().unwrap();
                         let next = make_commit(&repo, &mut writer, &[tip], &format!("{thread} {turn}"));
-                        match repo.swap(name, Some(tip), next, "race") {
+                        match repo.refs().swap(name, Some(tip), next, "race") {
                             Ok(()) => break,
                             Err(SwapError::Stale { actual, .. }) => assert_ne!(actual, Some(tip)),
                             Err(SwapError::Locked { .. }) => {}
@@ -248,7 +256,7 @@ fn eight_writers_never_lose_a_commit() {
                 let (repo, barrier) = (repo.clone(), &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    repo.swap("refs/pleach/lease", None, base, "lease").is_ok()
+                    repo.refs().swap("refs/pleach/lease", None, base, "lease").is_ok()
                 })
             })
             .collect();
@@ -267,7 +275,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn a_ref_directory_removed_by_git_is_recreated() {
+fn a_ref_directory_removed_by_git_is_created_again() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -291,8 +299,8 @@ fn a_ref_directory_removed_by_git_is_recreated() {
         for number in 0..100 {
             let name = format!("refs/pleach/keep/deep/{number}");
             removals_left.store(REMOVALS, Ordering::SeqCst);
-            repo.swap(&name, None, base, "made").unwrap();
-            repo.delete(&name, base, "removed").unwrap();
+            repo.refs().swap(&name, None, base, "made").unwrap();
+            repo.refs().delete(&name, base, "removed").unwrap();
         }
         drop(over);
     });
@@ -312,11 +320,11 @@ fn a_ref_packed_during_listing_is_listed() {
         });
         let over = Over(&is_over);
         for number in 1..=60 {
-            repo.swap(&format!("refs/pleach/keep/{number}/ref"), None, base, "made").unwrap();
+            repo.refs().swap(&format!("refs/pleach/keep/{number}/ref"), None, base, "made").unwrap();
             for _ in 0..10 {
-                assert_eq!(repo.references("refs/pleach/").unwrap().len(), number);
-                assert_eq!(repo.unread_references("refs/pleach/").unwrap().len(), number);
-                assert_eq!(repo.references_without(&["refs/heads/"]).unwrap().len(), number);
+                assert_eq!(repo.refs().list("refs/pleach/").unwrap().len(), number);
+                assert_eq!(repo.refs().list_unpeeled("refs/pleach/").unwrap().len(), number);
+                assert_eq!(repo.refs().list_except(&["refs/heads/"]).unwrap().len(), number);
             }
         }
         drop(over);

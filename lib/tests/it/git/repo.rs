@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
 use pleach::config::Environment;
-use pleach::git::{ChangeKind, EntryKind, Error, OLDEST_GIT, Repo, Unsupported};
+use pleach::git::{self, ChangeKind, EntryKind, Error, OLDEST_GIT, Unsupported};
 use pleach::ids::{BranchName, RepoPath};
 
 use super::Sandbox;
 
 fn refusal(sandbox: &Sandbox, dir: &str) -> Error {
-    Repo::discover(&sandbox.path(dir), &sandbox.environment()).unwrap_err()
+    git::discover(&sandbox.path(dir), &sandbox.environment()).unwrap_err()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn variables_that_point_at_another_repository_are_ignored() {
     let other = sandbox.path("other/.git").to_str().unwrap().to_owned();
     let mut variables = sandbox.variables();
     variables.extend([("GIT_DIR", other.clone()), ("GIT_WORK_TREE", other.clone()), ("GIT_INDEX_FILE", other)]);
-    let repo = Repo::discover(&sandbox.path("repo"), &Environment::from_pairs(variables)).unwrap();
+    let repo = git::discover(&sandbox.path("repo"), &Environment::from_pairs(variables)).unwrap();
     assert_eq!(repo.common_dir(), sandbox.path("repo/.git").canonicalize().unwrap());
 }
 
@@ -84,10 +84,10 @@ fn unsupported_features_are_refused_in_one_sentence() {
 fn a_git_that_is_missing_or_too_old_is_named() {
     let sandbox = Sandbox::new();
     let with_path = |path: &str| Environment::from_pairs([("PATH", path), ("HOME", "/nonexistent")]);
-    let error = Repo::discover(&sandbox.path("repo"), &with_path("/nonexistent")).unwrap_err();
+    let error = git::discover(&sandbox.path("repo"), &with_path("/nonexistent")).unwrap_err();
     assert!(matches!(error, Error::GitMissing { .. }), "{error}");
     sandbox.write_program("bin/git", "#!/bin/sh\necho git version 2.37.9\n");
-    let error = Repo::discover(&sandbox.path("repo"), &with_path(sandbox.path("bin").to_str().unwrap())).unwrap_err();
+    let error = git::discover(&sandbox.path("repo"), &with_path(sandbox.path("bin").to_str().unwrap())).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("git version 2.37.9 is too old; install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1)
@@ -138,7 +138,7 @@ fn packs_that_come_while_a_repository_is_open_are_read() {
 }
 
 #[test]
-fn replacement_objects_are_not_followed() {
+fn replaced_objects_are_ignored() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/a.txt", "second\n");
     sandbox.commit("repo", "second");
@@ -165,10 +165,10 @@ fn ancestors_are_distinguished_from_unrelated_commits() {
     sandbox.commit("repo", "stranger");
     let repo = sandbox.open("repo");
     let [base, main, side, stranger] = ["main~1", "main", "side", "stranger"].map(|spec| repo.resolve(spec).unwrap());
-    assert!(repo.is_ancestor(base, main).unwrap() && repo.is_ancestor(main, main).unwrap());
-    assert!(!repo.is_ancestor(main, side).unwrap() && !repo.is_ancestor(main, base).unwrap());
-    assert_eq!(repo.merge_base(main, side).unwrap(), Some(base));
-    assert_eq!(repo.merge_base(main, stranger).unwrap(), None);
+    assert!(repo.history().is_ancestor(base, main).unwrap() && repo.history().is_ancestor(main, main).unwrap());
+    assert!(!repo.history().is_ancestor(main, side).unwrap() && !repo.history().is_ancestor(main, base).unwrap());
+    assert_eq!(repo.history().merge_base(main, side).unwrap(), Some(base));
+    assert_eq!(repo.history().merge_base(main, stranger).unwrap(), None);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn differences_are_reported_path_by_path() {
     sandbox.commit("repo", "new");
     let repo = sandbox.open("repo");
     let [old, new] = ["HEAD~1", "HEAD"].map(|spec| repo.tree_of(repo.resolve(spec).unwrap()).unwrap());
-    let changes = repo.changes(old, new).unwrap();
+    let changes = git::diff::changes(&repo, old, new).unwrap();
     let shown: Vec<_> = changes
         .iter()
         .map(|change| {
@@ -208,14 +208,14 @@ fn differences_are_reported_path_by_path() {
         ('A', RepoPath::new(&b"\xff"[..])),
     ];
     assert_eq!(shown, expected);
-    assert!(repo.changes(new, new).unwrap().is_empty());
+    assert!(git::diff::changes(&repo, new, new).unwrap().is_empty());
 
     sandbox.git("repo", &["config", "diff.external", "false"]);
     sandbox.git("repo", &["config", "color.ui", "always"]);
-    let patch = repo.patch(old, new, &[path("a.txt")]).unwrap();
+    let patch = git::diff::patch(&repo, old, new, &[path("a.txt")]).unwrap();
     assert!(patch.starts_with("diff --git a/a.txt b/a.txt\n") && patch.ends_with("+more\n"), "{patch}");
-    assert!(repo.patch(old, new, &[]).unwrap().contains("was-file/y"));
-    let stat = repo.stat(old, new).unwrap();
+    assert!(git::diff::patch(&repo, old, new, &[]).unwrap().contains("was-file/y"));
+    let stat = git::diff::stat(&repo, old, new).unwrap();
     assert_eq!(stat.iter().find(|file| file.path == path("a.txt")).unwrap().lines, Some((1, 0)));
     assert_eq!(stat.iter().find(|file| file.path.as_bytes() == b"\xff").unwrap().lines, None);
 }
@@ -242,6 +242,6 @@ fn a_broken_commit_graph_is_done_without() {
     for content in [&b"short"[..], &whole[..whole.len() / 2], &garbled, &whole] {
         fs::write(&graph, content).unwrap();
         let repo = sandbox.open("repo");
-        assert_eq!(repo.merge_base(one, two).unwrap(), Some(base));
+        assert_eq!(repo.history().merge_base(one, two).unwrap(), Some(base));
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use pleach::git::{Limits, Worktree};
+use pleach::git::{self, CommitLimits};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec};
@@ -45,7 +45,7 @@ fn files_become_what_the_tree_has() {
     sandbox.git(&root, &["init", "-q", "inner"]);
 
     let changed = record(&repo, &mut worktree);
-    let done = worktree.restore(base).unwrap();
+    let done = git::worktree::restore(&mut worktree, base).unwrap();
     assert_eq!(names(&done.nested), ["inner"]);
     assert_eq!(names(&done.removed), ["dir", "file/deep/x", "\"new/file\\n\""]);
     assert_eq!(fs::read_to_string(root.join("dir/two")).unwrap(), "2\n");
@@ -53,12 +53,12 @@ fn files_become_what_the_tree_has() {
     assert_eq!(fs::read_to_string(root.join("kept.o")).unwrap(), "build output");
     assert!(root.join("inner/.git").exists());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "?? inner/");
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     assert_eq!(fs::metadata(root.join("run.sh")).unwrap().permissions().mode() & 0o100, 0o100);
 
     // And forth again, which needs every kind of change the other way round.
     fs::remove_dir_all(root.join("inner")).unwrap();
-    worktree.restore(changed.tree).unwrap();
+    git::worktree::restore(&mut worktree, changed.tree).unwrap();
     assert_eq!(sandbox.git_tree(&root), changed.tree.to_string());
     assert_eq!(worktree.tree(), changed.tree);
 }
@@ -82,24 +82,24 @@ fn a_reset_restores_turn_files_and_node_head() {
     fs::remove_file(root.join(".git")).unwrap();
     drop(worktree);
 
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
-    let done = worktree.reset_to(base, turn).unwrap();
+    let mut worktree = git::worktree::open(&repo, &root).unwrap();
+    let done = git::worktree::reset_to(&mut worktree, base, turn).unwrap();
     assert_eq!(names(&done.removed), ["other"]);
     assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), base.to_string());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n?? new");
     assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "turn one\n");
     assert_eq!(worktree.tree(), turn);
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(turn, &[base], "turn")).unwrap();
     writer.flush().unwrap();
-    worktree.reset_to(commit, turn).unwrap();
+    git::worktree::reset_to(&mut worktree, commit, turn).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
     assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
     // Another worktree at another commit is brought over as well.
-    let mut other = Worktree::add(&repo, &sandbox.path("other"), base).unwrap();
-    let done = other.reset_to(commit, turn).unwrap();
+    let mut other = git::worktree::add(&repo, &sandbox.path("other"), base).unwrap();
+    let done = git::worktree::reset_to(&mut other, commit, turn).unwrap();
     assert_eq!(names(&done.written), ["a.txt", "new"]);
     assert_eq!(sandbox.git("other", &["status", "--porcelain"]), "");
 }
@@ -117,13 +117,13 @@ fn files_come_back_through_the_filters_they_went_in_by() {
     let file = worktree.root().join("x.crlf");
     fs::write(&file, "other").unwrap();
     fs::write(worktree.root().join(".gitattributes"), "*.crlf text eol=lf\n").unwrap();
-    worktree.restore(base).unwrap();
+    git::worktree::restore(&mut worktree, base).unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"a\r\nb\r\n");
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 }
 
 #[test]
-fn uncommitted_files_stay_when_spared() {
+fn spared_files_stay_uncommitted() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -132,42 +132,45 @@ fn uncommitted_files_stay_when_spared() {
     for path in ["a.txt", "new", "run.sh", "deep"] {
         fs::write(root.join(path), "held back").unwrap();
     }
-    let limits = Limits { max_file: 1, ..Limits::default() };
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let limits = CommitLimits { max_file: 1, ..CommitLimits::default() };
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     let held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect();
     fs::write(root.join("run.sh"), "written").unwrap();
     fs::remove_file(root.join("deep")).unwrap();
     fs::create_dir(root.join("deep")).unwrap();
     fs::write(root.join("deep/er"), "other").unwrap();
-    let spared = worktree.untouched(&held);
+    let spared = git::worktree::untouched_files(&worktree, &held);
     assert_eq!(names(&spared.iter().cloned().collect::<Vec<_>>()), ["a.txt", "new"]);
     let tree = repo.tree_of(base).unwrap();
-    let done = worktree.reset_but(base, tree, &spared).unwrap();
+    let done = git::worktree::reset_sparing(&mut worktree, base, tree, &spared).unwrap();
     assert_eq!((names(&done.written), names(&done.removed)), (vec!["run.sh".into()], vec!["deep/er".into()]));
     assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "held back");
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n?? new");
-    // What is where the tree has a directory has to go.
+    // What stands where the tree has a directory has to go.
     fs::remove_dir_all(root.join("src")).unwrap();
     fs::write(root.join("src"), "held back").unwrap();
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     let mut held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect::<BTreeMap<_, _>>();
-    assert_eq!(names(&worktree.untouched(&held).into_iter().collect::<Vec<_>>()), ["a.txt", "new"]);
+    assert_eq!(
+        names(&git::worktree::untouched_files(&worktree, &held).into_iter().collect::<Vec<_>>()),
+        ["a.txt", "new"]
+    );
     // Unless that is to stay gone as well.
     held.extend(written.withheld.into_iter().map(|path| (path, None)));
-    let spared = worktree.untouched(&held);
+    let spared = git::worktree::untouched_files(&worktree, &held);
     assert_eq!(spared.len(), held.len());
-    worktree.reset_but(base, tree, &spared).unwrap();
+    git::worktree::reset_sparing(&mut worktree, base, tree, &spared).unwrap();
     assert_eq!(fs::read_to_string(root.join("src")).unwrap(), "held back");
     fs::remove_file(root.join("src")).unwrap();
-    assert!(!worktree.untouched(&held).contains(&RepoPath::from("src")));
-    worktree.reset_to(base, tree).unwrap();
+    assert!(!git::worktree::untouched_files(&worktree, &held).contains(&RepoPath::from("src")));
+    git::worktree::reset_to(&mut worktree, base, tree).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
 }
 
 #[test]
-fn files_in_a_submodule_place_are_spared_or_removed() {
+fn files_in_a_submodule_directory_are_spared_or_removed() {
     let sandbox = Sandbox::new();
     sandbox.submodule("repo", "sm");
     sandbox.submodule("repo", "dir/sm");
@@ -182,23 +185,23 @@ fn files_in_a_submodule_place_are_spared_or_removed() {
     let held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect();
     fs::write(root.join("sm/g"), "written").unwrap();
     fs::write(root.join("sm/new"), "new").unwrap();
-    let spared = worktree.untouched(&held);
+    let spared = git::worktree::untouched_files(&worktree, &held);
     assert_eq!(names(&spared.iter().cloned().collect::<Vec<_>>()), ["dir", "sm/f"]);
-    let done = worktree.reset_but(base, tree, &spared).unwrap();
+    let done = git::worktree::reset_sparing(&mut worktree, base, tree, &spared).unwrap();
     assert_eq!((names(&done.written), names(&done.removed)), (vec![], vec!["sm/g".into(), "sm/new".into()]));
     assert_eq!(fs::read_to_string(root.join("dir")).unwrap(), "held back");
-    let done = worktree.reset_to(base, tree).unwrap();
+    let done = git::worktree::reset_to(&mut worktree, base, tree).unwrap();
     assert_eq!(
         (names(&done.written), names(&done.removed)),
         (vec!["dir/sm".into()], vec!["dir".into(), "sm/f".into()])
     );
     assert!(root.join("sm").is_dir() && root.join("dir/sm").is_dir());
-    // Where nothing else is to be restored, the places alone are.
+    // Where nothing else is to be brought back, the places alone are.
     fs::remove_dir_all(root.join("sm")).unwrap();
     fs::remove_dir_all(root.join("dir")).unwrap();
     fs::write(root.join("dir"), "in the way").unwrap();
     let gone = record(&repo, &mut worktree).gone;
     assert_eq!(names(&gone), ["dir/sm", "sm"]);
-    worktree.make_places(&gone).unwrap();
+    git::worktree::restore_submodule_dirs(&worktree, &gone).unwrap();
     assert!(root.join("sm").is_dir() && root.join("dir").is_file());
 }

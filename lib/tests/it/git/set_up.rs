@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{Limits, Worktree};
+use pleach::git::{self, CommitLimits};
 
 use super::{Sandbox, record, spec};
 
@@ -102,7 +102,7 @@ fn commits_have_only_work_whatever_the_setup_swaps() {
         let left = files(&sandbox, &root, &sandbox.git_tree(&root));
         let differs = changes(&tree, &left).into_iter();
         let begun: Begun = differs.map(|(path, is)| (path.clone(), (tree.get(&path).cloned(), is))).collect();
-        worktree.set_up(true).unwrap();
+        git::worktree::snapshot_setup(&mut worktree, true).unwrap();
         for turn in 0..5 {
             done.push(format!("turn {turn}"));
             done.extend((0..random.usize(..3)).map(|_| swap_something(&root, &mut random)));
@@ -115,16 +115,16 @@ fn commits_have_only_work_whatever_the_setup_swaps() {
             let mut writer = repo.writer();
             let commit = writer.commit(&spec(written.tree, &[], "turn")).unwrap();
             writer.flush().unwrap();
-            worktree.follow(commit).unwrap();
+            git::worktree::follow(&mut worktree, commit).unwrap();
             assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string(), "the index: {story}");
-            assert!(worktree.scan().unwrap().is_empty(), "{story}");
+            assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "{story}");
             if random.bool() {
-                worktree = Worktree::open(&repo, &root).unwrap();
+                worktree = git::worktree::open(&repo, &root).unwrap();
             }
             if random.bool() {
                 done.push("undone".into());
                 done.extend((0..random.usize(..3)).map(|_| swap_something(&root, &mut random)));
-                worktree.reset_to(commit, written.tree).unwrap();
+                git::worktree::reset_to(&mut worktree, commit, written.tree).unwrap();
                 let story = format!("world {world}: {done:?}");
                 let found = files(&sandbox, &root, &sandbox.git_tree(&root));
                 let set_up = set_up(&tree, &begun);
@@ -132,14 +132,14 @@ fn commits_have_only_work_whatever_the_setup_swaps() {
                     let is = found.get(path);
                     assert!(is == set_up.get(path) || is == tree.get(path), "`{path}` after a reset: {story}");
                 }
-                assert!(worktree.scan().unwrap().is_empty(), "after a reset: {story}");
+                assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "after a reset: {story}");
             }
         }
     }
 }
 
 #[test]
-fn setup_changes_in_a_submodule_belong_to_nobody() {
+fn setup_changes_to_a_submodule_count_as_no_change() {
     let sandbox = Sandbox::new();
     ["copied", "linked", "removed"].iter().for_each(|path| sandbox.submodule("repo", path));
     let repo = sandbox.open("repo");
@@ -149,19 +149,19 @@ fn setup_changes_in_a_submodule_belong_to_nobody() {
     fs::remove_dir(root.join("linked")).unwrap();
     symlink("src", root.join("linked")).unwrap();
     fs::remove_dir(root.join("removed")).unwrap();
-    worktree.set_up(true).unwrap();
+    git::worktree::snapshot_setup(&mut worktree, true).unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!((written.tree, written.warnings), (tree, Vec::new()));
     fs::write(root.join("copied/g"), "x").unwrap();
     fs::write(root.join("copied/f"), "y").unwrap();
     assert_eq!(record(&repo, &mut worktree).held_back.len(), 2);
-    worktree.restore(tree).unwrap();
+    git::worktree::restore(&mut worktree, tree).unwrap();
     assert_eq!(fs::read_to_string(root.join("copied/f")).unwrap(), "x");
     assert!(!root.join("copied/g").exists() && root.join("linked").is_symlink() && !root.join("removed").exists());
 }
 
 #[test]
-fn git_sees_an_uncommitted_change_behind_equal_stats() {
+fn git_sees_an_uncommitted_change_with_an_equal_stat() {
     let second = |place: &Path| fs::symlink_metadata(place).unwrap().ctime();
     // Git may know the seconds alone, so both are written within the one they were made in.
     let (sandbox, repo, mut worktree) = loop {
@@ -171,30 +171,30 @@ fn git_sees_an_uncommitted_change_behind_equal_stats() {
         let places = ["a.txt", "run.sh"].map(|name| worktree.root().join(name));
         let before = places.each_ref().map(|place| second(place));
         fs::write(&places[0], "A\n").unwrap();
-        worktree.set_up(true).unwrap();
+        git::worktree::snapshot_setup(&mut worktree, true).unwrap();
         fs::write(&places[1], "#!/bin/SH\n").unwrap();
         if places.each_ref().map(|place| second(place)) == before {
             break (sandbox, repo, worktree);
         }
     };
     let root = worktree.root().to_owned();
-    let scan = worktree.scan().unwrap();
-    let limits = Limits { max_file: 1, ..Limits::default() };
-    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let limits = CommitLimits { max_file: 1, ..CommitLimits::default() };
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     sandbox.write("now", "");
     assert_eq!(written.held_back.len(), 1);
     // The clock of the file system tells when the second is over.
     while second(&sandbox.path("now")) <= second(&root.join("run.sh")) {
         sandbox.write("now", "");
     }
-    worktree.follow(repo.head().unwrap().commit).unwrap();
+    git::worktree::follow(&mut worktree, repo.head().unwrap().commit).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n M run.sh");
     sandbox.git(&root, &["checkout", "."]);
     assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "a\n");
 }
 
 #[test]
-fn ignored_setup_files_are_missed_once_removed() {
+fn removed_ignored_files_of_a_setup_are_reported_lost() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.gitignore", "deps/\n*.o\n");
     sandbox.commit("repo", "rules");
@@ -208,30 +208,32 @@ fn ignored_setup_files_are_missed_once_removed() {
     write("deps/a/lib", "s");
     write("one.o", "s");
     write("seen", "s");
-    assert_eq!(worktree.set_up(true).unwrap(), [("seen".into(), false)]);
+    assert_eq!(git::worktree::snapshot_setup(&mut worktree, true).unwrap(), [("seen".into(), false)]);
     // What git ignores stays, and what others have it ignore is nothing of the setup's.
     write(".gitignore", "deps/\n*.o\nbuild\n");
     write("build", "theirs");
     write("new", "theirs");
-    worktree.restore(tree).unwrap();
-    worktree.restore(tree).unwrap();
-    assert!(!root.join("build").exists() && root.join("deps/a/lib").exists() && !worktree.has_lost_setup());
+    git::worktree::restore(&mut worktree, tree).unwrap();
+    git::worktree::restore(&mut worktree, tree).unwrap();
+    assert!(
+        !root.join("build").exists() && root.join("deps/a/lib").exists() && !git::worktree::has_lost_setup(&worktree)
+    );
     write(".gitignore", "*.o\n");
-    let done = worktree.restore(tree).unwrap();
+    let done = git::worktree::restore(&mut worktree, tree).unwrap();
     assert_eq!(done.removed, ["deps/a/lib".into()]);
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
-    assert!(worktree.has_lost_setup(), "that is noted");
+    let mut worktree = git::worktree::open(&repo, &root).unwrap();
+    assert!(git::worktree::has_lost_setup(&worktree), "that is noted");
     write("mine", "work");
-    let before = worktree.scan().unwrap();
+    let before = git::worktree::scan_all(&mut worktree).unwrap();
     write("deps/a/lib", "s");
     write("mine", "work the setup has added to");
     write("more", "s");
-    assert_eq!(worktree.set_up_again(&before).unwrap(), [("more".into(), false)]);
-    assert!(!worktree.has_lost_setup());
-    assert_eq!(worktree.scan().unwrap().paths().collect::<Vec<_>>(), ["mine".into()]);
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
-    assert!(!worktree.has_lost_setup());
+    assert_eq!(git::worktree::snapshot_setup_again(&mut worktree, &before).unwrap(), [("more".into(), false)]);
+    assert!(!git::worktree::has_lost_setup(&worktree));
+    assert_eq!(git::worktree::scan_all(&mut worktree).unwrap().paths().collect::<Vec<_>>(), ["mine".into()]);
+    let mut worktree = git::worktree::open(&repo, &root).unwrap();
+    assert!(!git::worktree::has_lost_setup(&worktree));
     write(".gitignore", "");
-    worktree.restore(tree).unwrap();
-    assert!(worktree.has_lost_setup() && root.join("seen").exists() && root.join("more").exists());
+    git::worktree::restore(&mut worktree, tree).unwrap();
+    assert!(git::worktree::has_lost_setup(&worktree) && root.join("seen").exists() && root.join("more").exists());
 }

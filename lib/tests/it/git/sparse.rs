@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pleach::git::{Repo, Worktree};
+use pleach::git::{self, Repo, Worktree};
 use pleach::ids::CommitId;
 
 use super::worktree::{change_in_rounds, many_files};
@@ -24,8 +24,8 @@ fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
         sandbox.git(&root, &["sparse-checkout", "set", "--cone", flag, "src"]);
         sandbox.git(&root, &["checkout", "-q"]);
         assert!(!root.join("out").exists());
-        let mut worktree = Worktree::open(&repo, &root).unwrap();
-        assert!(worktree.scan().unwrap().is_empty());
+        let mut worktree = git::worktree::open(&repo, &root).unwrap();
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
         fs::write(root.join("src/b.txt"), "changed").unwrap();
         let written = record(&repo, &mut worktree);
         assert_eq!(names(&written.paths), ["src/b.txt"]);
@@ -38,7 +38,7 @@ fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
         let mut writer = repo.writer();
         let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
         writer.flush().unwrap();
-        worktree.follow(commit).unwrap();
+        git::worktree::follow(&mut worktree, commit).unwrap();
         assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
         assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
         assert!(!root.join("zone").exists());
@@ -46,7 +46,7 @@ fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
 }
 
 #[test]
-fn excluded_files_are_absent_and_unchanged() {
+fn excluded_files_are_absent_and_stay_unchanged() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.claude/settings.json", "{}");
     sandbox.write("repo/deep/.claude/kept", "k");
@@ -57,25 +57,25 @@ fn excluded_files_are_absent_and_unchanged() {
     let rules = ["!/.claude/", "!/old.txt"].map(str::to_owned);
     let root = sandbox.path("some of it");
     let base = repo.head().unwrap().commit;
-    let mut worktree = Worktree::add_sparse(&repo, &root, base, &rules).unwrap();
+    let mut worktree = git::worktree::add_sparse(&repo, &root, base, &rules).unwrap();
     assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
     assert!(root.join("a.txt").is_file() && root.join("deep/.claude/kept").is_file());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "", "git in the worktree sees nothing missing");
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     fs::write(root.join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
     writer.flush().unwrap();
-    worktree.follow(commit).unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
     assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
-    worktree.restore(repo.tree_of(base).unwrap()).unwrap();
+    git::worktree::restore(&mut worktree, repo.tree_of(base).unwrap()).unwrap();
     drop(worktree);
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    let mut worktree = git::worktree::open(&repo, &root).unwrap();
     worktree.accept(repo.tree_of(base).unwrap()).unwrap();
-    assert!(worktree.scan().unwrap().is_empty(), "also when it is opened again");
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "also when it is opened again");
     assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
     for file in [".claude/settings.json", "old.txt"] {
         assert!(repo.tree_file(written.tree, &file.into()).unwrap().is_some(), "{file}");
@@ -89,7 +89,7 @@ fn excluded_files_are_absent_and_unchanged() {
 
 /// Where most files are left out, what is made in their place is seen as git sees it.
 #[test]
-fn sparse_worktree_trees_match_git_add() {
+fn sparse_worktrees_give_the_trees_of_git_add() {
     for (rules, seed) in [(&["--cone", "d0/e0", "d1"][..], 5), (&["--no-cone", "/*", "!/d1/", "!/d2/e1/", "!f3"], 6)] {
         let sandbox = Sandbox::new();
         many_files(&sandbox);
@@ -98,7 +98,7 @@ fn sparse_worktree_trees_match_git_add() {
         sandbox.git("repo", &["worktree", "add", "-q", "--detach", "--no-checkout", root.to_str().unwrap()]);
         sandbox.git(&root, &[&["sparse-checkout", "set"], rules].concat());
         sandbox.git(&root, &["checkout", "-q"]);
-        change_in_rounds(&sandbox, &repo, Worktree::open(&repo, &root).unwrap(), seed);
+        change_in_rounds(&sandbox, &repo, git::worktree::open(&repo, &root).unwrap(), seed);
     }
 }
 
@@ -109,7 +109,7 @@ fn some_of_it(sandbox: &Sandbox, repo: &Repo) -> (Worktree, CommitId) {
     sandbox.commit("repo", "more");
     let base = repo.head().unwrap().commit;
     let rules = ["!/.claude/", "!/old.txt"].map(str::to_owned);
-    (Worktree::add_sparse(repo, &sandbox.path("some"), base, &rules).unwrap(), base)
+    (git::worktree::add_sparse(repo, &sandbox.path("some"), base, &rules).unwrap(), base)
 }
 
 #[test]
@@ -119,16 +119,16 @@ fn marks_the_agent_takes_off_remove_nothing() {
     let (mut worktree, _) = some_of_it(&sandbox, &repo);
     let root = worktree.root().to_owned();
     sandbox.git(&root, &["update-index", "--no-skip-worktree", "old.txt", ".claude/settings.json"]);
-    assert!(worktree.scan().unwrap().is_empty());
-    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut git::worktree::open(&repo, &root).unwrap()).unwrap().is_empty());
     fs::remove_file(worktree.git_dir().join("index")).unwrap();
-    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut git::worktree::open(&repo, &root).unwrap()).unwrap().is_empty());
     sandbox.git(&root, &["reset", "-q"]);
-    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut git::worktree::open(&repo, &root).unwrap()).unwrap().is_empty());
 }
 
 #[test]
-fn files_made_in_a_resumed_node_are_restored() {
+fn work_of_an_interrupted_node_is_restored() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);
@@ -141,39 +141,39 @@ fn files_made_in_a_resumed_node_are_restored() {
     fs::remove_dir_all(root.join(".claude")).unwrap();
     fs::write(root.join("old.txt"), "spoilt").unwrap();
     drop(worktree);
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
-    worktree.reset_to(base, written.tree).unwrap();
+    let mut worktree = git::worktree::open(&repo, &root).unwrap();
+    git::worktree::reset_to(&mut worktree, base, written.tree).unwrap();
     assert_eq!(fs::read_to_string(root.join(".claude/notes")).unwrap(), "n");
     assert_eq!(fs::read_to_string(root.join("old.txt")).unwrap(), "new");
     assert!(!root.join(".claude/settings.json").exists());
     // It can be removed like any other file, and another start leaves out again what was there before.
     fs::remove_file(root.join("old.txt")).unwrap();
     assert_eq!(names(&record(&repo, &mut worktree).paths), ["old.txt"]);
-    worktree.reset_to(base, repo.tree_of(base).unwrap()).unwrap();
+    git::worktree::reset_to(&mut worktree, base, repo.tree_of(base).unwrap()).unwrap();
     assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
 }
 
 #[test]
-fn setup_changes_to_excluded_files_come_back() {
+fn setup_changes_to_excluded_files_are_restored() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);
     let (root, tree) = (worktree.root().to_owned(), repo.tree_of(base).unwrap());
     fs::write(root.join("old.txt"), "set up").unwrap();
-    worktree.set_up(true).unwrap();
-    assert!(worktree.scan().unwrap().is_empty());
+    git::worktree::snapshot_setup(&mut worktree, true).unwrap();
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     for spoil in [|path: &Path| fs::write(path, "x"), |path: &Path| fs::remove_file(path)] {
         spoil(&root.join("old.txt")).unwrap();
-        worktree.restore(tree).unwrap();
+        git::worktree::restore(&mut worktree, tree).unwrap();
         assert_eq!(fs::read_to_string(root.join("old.txt")).unwrap(), "set up");
-        assert!(worktree.scan().unwrap().is_empty());
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     }
 }
 
 #[test]
-fn files_newly_excluded_by_a_tree_are_absent() {
+fn files_newly_matched_by_a_rule_are_absent() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let (mut worktree, base) = some_of_it(&sandbox, &repo);
@@ -185,10 +185,10 @@ fn files_newly_excluded_by_a_tree_are_absent() {
     let later = repo.head().unwrap().commit;
     for commit in [later, base, later] {
         let tree = repo.tree_of(commit).unwrap();
-        worktree.reset_to(commit, tree).unwrap();
+        git::worktree::reset_to(&mut worktree, commit, tree).unwrap();
         assert!(!root.join(".claude").exists());
         assert_eq!(root.join("new").exists(), commit == later);
-        assert!(worktree.scan().unwrap().is_empty());
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
         assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
         assert_eq!(sandbox.git(&root, &["write-tree"]), tree.to_string());
     }
@@ -208,7 +208,7 @@ fn other_rules_come_beside_the_repositorys_own() {
         let repo = sandbox.open("repo");
         let base = repo.head().unwrap().commit;
         let root = sandbox.path("some");
-        let mut worktree = Worktree::add(&repo, &root, base).unwrap();
+        let mut worktree = git::worktree::add(&repo, &root, base).unwrap();
         let there = || -> Vec<&str> {
             let all = ["a.txt", "out/o", "run.sh", "src/b.txt", "src/deep/d"];
             all.into_iter().filter(|path| root.join(path).exists()).collect()
@@ -222,15 +222,15 @@ fn other_rules_come_beside_the_repositorys_own() {
             (&["!/run.sh"], &["run.sh"]),
         ] {
             let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
-            worktree.leave_out(&rules, base).unwrap();
+            git::worktree::apply_sparse_rules(&mut worktree, &rules, base).unwrap();
             let expected: Vec<&str> = all.iter().copied().filter(|path| !left_out.contains(path)).collect();
             assert_eq!(there(), expected, "{own:?} {rules:?}");
-            assert!(worktree.scan().unwrap().is_empty());
+            assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
             assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
             // Also for whoever opens it next, and for git where it keeps to rules by itself.
-            worktree = Worktree::open(&repo, &root).unwrap();
+            worktree = git::worktree::open(&repo, &root).unwrap();
             sandbox.git(&root, &["reset", "-q", "--hard"]);
-            assert!(worktree.scan().unwrap().is_empty());
+            assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
             assert_eq!(there(), expected, "{own:?} {rules:?}");
         }
     }

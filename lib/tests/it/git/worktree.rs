@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
+use pleach::git::{self, CommitLimits, EntryKind, Error, HoldReason, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec, told};
@@ -18,7 +18,7 @@ fn a_turn_becomes_a_commit_and_the_worktree_follows() {
     let base = repo.head().unwrap().commit;
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 
     fs::write(root.join("a.txt"), "changed\n").unwrap();
     fs::write(root.join("new file.txt"), "new\n").unwrap();
@@ -28,16 +28,16 @@ fn a_turn_becomes_a_commit_and_the_worktree_follows() {
     assert_eq!(written.tree.to_string(), expected);
     assert_eq!(names(&written.paths), ["a.txt", "new file.txt", "src/b.txt"]);
     assert!(written.held_back.is_empty() && written.warnings.is_empty());
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[base], "first turn\n\nPleach-Record: 1\n")).unwrap();
     writer.flush().unwrap();
-    repo.swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
-    assert_eq!(repo.reference("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
+    repo.refs().swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
+    assert_eq!(repo.refs().find("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? \"new file.txt\"");
 
-    worktree.follow(commit).unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
     assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
     assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
@@ -46,7 +46,7 @@ fn a_turn_becomes_a_commit_and_the_worktree_follows() {
         sandbox.git("repo", &["log", "-1", "--format=%an <%ae> %ad", "--date=raw", "pleach/x/abcdefgh"]),
         "pleach <pleach@local> 1700000000 +0000"
     );
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 }
 
 /// Rules that hide files of the tree are seen by whoever looks at it, though they hide themselves. What tools hide in a
@@ -75,7 +75,7 @@ fn ignore_rules_beside_tracked_files_cannot_hide_themselves() {
 }
 
 fn named(worktree: &mut Worktree) -> Vec<String> {
-    worktree.scan().unwrap().paths().map(|path| path.to_string()).collect()
+    git::worktree::scan_all(worktree).unwrap().paths().map(|path| path.to_string()).collect()
 }
 
 /// Everything git has an opinion about, in one worktree.
@@ -132,7 +132,7 @@ fn trees_are_the_ones_git_add_writes() {
     assert_eq!(written.tree.to_string(), expected, "{:?}", written.paths);
     assert!(written.held_back.is_empty());
     assert!(written.paths.contains(&RepoPath::new(&b"\xff\xfe.bin"[..])));
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 
     // The same again from what it learned, with an index of git's making thrown away.
     fs::remove_dir_all(root.join("was-file")).unwrap();
@@ -143,7 +143,7 @@ fn trees_are_the_ones_git_add_writes() {
     fs::write(root.join("dir/y"), "y\n").unwrap();
     let expected = sandbox.git_tree(&root);
     assert_eq!(record(&repo, &mut worktree).tree.to_string(), expected);
-    let again = Worktree::open(&repo, &root).unwrap();
+    let again = git::worktree::open(&repo, &root).unwrap();
     assert_ne!(again.tree(), worktree.tree());
 }
 
@@ -167,7 +167,7 @@ fn a_change_that_keeps_size_and_time_is_still_seen() {
 }
 
 #[test]
-fn a_worktrees_cache_is_rechecked_after_release() {
+fn a_released_worktree_is_checked_again() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -176,11 +176,11 @@ fn a_worktrees_cache_is_rechecked_after_release() {
     let mut own = base;
     for round in 0..6 {
         let is_lent = round % 2 == 1;
-        worktree.take_back();
-        worktree.follow(base).unwrap();
-        worktree.restore_link().unwrap();
-        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, base, "round {round}");
-        worktree.lend();
+        worktree.acquire();
+        git::worktree::follow(&mut worktree, base).unwrap();
+        git::worktree::restore_link(&mut worktree).unwrap();
+        assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, base, "round {round}");
+        worktree.release();
         own = {
             let mut writer = repo.writer();
             let commit = writer.commit(&spec(worktree.tree(), &[own], "an agent's own\n")).unwrap();
@@ -194,19 +194,19 @@ fn a_worktrees_cache_is_rechecked_after_release() {
         fs::create_dir_all(git_dir.join("refs/bisect")).unwrap();
         fs::write(root.join(".git"), "gitdir: /elsewhere\n").unwrap();
         if !is_lent {
-            worktree.take_back();
+            worktree.acquire();
         }
-        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, own, "round {round}");
-        worktree.restore_link().unwrap();
+        assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, own, "round {round}");
+        git::worktree::restore_link(&mut worktree).unwrap();
         assert_eq!(fs::read_to_string(git_dir.join("commondir")).unwrap(), "../..\n", "round {round}");
         assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), own.to_string(), "round {round}");
-        worktree.follow(base).unwrap();
-        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, base, "round {round}");
+        git::worktree::follow(&mut worktree, base).unwrap();
+        assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, base, "round {round}");
         assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), base.to_string(), "round {round}");
         assert!(!git_dir.join("MERGE_HEAD").exists() && !git_dir.join("refs/bisect").exists(), "round {round}");
         if is_lent {
             fs::write(git_dir.join("HEAD"), format!("{own}\n")).unwrap();
-            assert_eq!(worktree.agent_head().unwrap().unwrap().commit, own, "nobody has taken it back");
+            assert_eq!(git::worktree::agent_head(&worktree).unwrap().unwrap().commit, own, "nobody has taken it back");
         }
     }
 }
@@ -227,7 +227,7 @@ fn a_few_files_are_judged_as_many_are() {
     let repo = sandbox.open("repo");
     let changed = |many: usize, rules: bool| {
         let place = format!("judged-{many}-{rules}");
-        let mut worktree = Worktree::add(&repo, &sandbox.path(&place), repo.head().unwrap().commit).unwrap();
+        let mut worktree = git::worktree::add(&repo, &sandbox.path(&place), repo.head().unwrap().commit).unwrap();
         let root = worktree.root().to_owned();
         let few = |name: &str| root.join("few").join(name);
         for number in 0..many {
@@ -250,7 +250,7 @@ fn a_few_files_are_judged_as_many_are() {
         if !rules {
             fs::remove_file(root.join(".gitattributes")).unwrap();
         }
-        let scan = worktree.scan().unwrap();
+        let scan = git::worktree::scan_all(&mut worktree).unwrap();
         let found = names(&scan.paths().collect::<Vec<_>>());
         fs::set_permissions(few("shut"), fs::Permissions::from_mode(0o644)).unwrap();
         found
@@ -266,7 +266,7 @@ fn a_few_files_are_judged_as_many_are() {
 
 /// What pleach puts there itself is in the tree before anybody has looked at it on disk.
 #[test]
-fn a_placed_file_is_known_until_rewritten() {
+fn a_copied_file_is_known_until_it_is_rewritten() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -282,10 +282,14 @@ fn a_placed_file_is_known_until_rewritten() {
         let commit = writer.commit(&spec(tree, &[repo.head().unwrap().commit], "a step\n")).unwrap();
         writer.flush().unwrap();
         worktree.accept(tree).unwrap();
-        worktree.follow(commit).unwrap();
-        assert!(worktree.scan().unwrap().is_empty(), "round {round}");
+        git::worktree::follow(&mut worktree, commit).unwrap();
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "round {round}");
         fs::write(&file, "xx\n").unwrap();
-        assert_eq!(names(&worktree.scan().unwrap().paths().collect::<Vec<_>>()), ["logs/one.log"], "round {round}");
+        assert_eq!(
+            names(&git::worktree::scan_all(&mut worktree).unwrap().paths().collect::<Vec<_>>()),
+            ["logs/one.log"],
+            "round {round}"
+        );
     }
 }
 
@@ -303,8 +307,8 @@ fn named_paths_give_what_a_full_scan_gives() {
     let change = |worktree: &mut Worktree, paths: &[&str]| {
         let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let mut writer = repo.writer();
-        let scan = worktree.scan_paths(&paths).unwrap();
-        let written = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+        let scan = git::worktree::scan_paths(worktree, &paths).unwrap();
+        let written = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::default()).unwrap();
         writer.flush().unwrap();
         assert_eq!(written.tree.to_string(), sandbox.git_tree(&root), "{paths:?}");
         worktree.accept(written.tree).unwrap();
@@ -338,7 +342,7 @@ fn named_paths_give_what_a_full_scan_gives() {
     assert_eq!(change(&mut worktree, &["s", "s/b.txt", ".git"]), ["s"]);
     fs::write(root.join("z"), "z").unwrap();
     assert_eq!(change(&mut worktree, &["../elsewhere"]), ["z"]);
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
 }
 
 #[test]
@@ -348,8 +352,8 @@ fn changes_not_accepted_are_found_again() {
     let mut worktree = sandbox.worktree(&repo);
     fs::write(worktree.root().join("a.txt"), "one\n").unwrap();
     let mut writer = repo.writer();
-    let scan = worktree.scan().unwrap();
-    let first = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let first = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::default()).unwrap();
     drop(writer);
     assert!(repo.tree_entries(first.tree).is_err(), "nothing is written before the flush");
     let written = record(&repo, &mut worktree);
@@ -362,20 +366,20 @@ fn files_over_a_limit_are_held_back() {
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    let limits = Limits { max_file: 100, max_new_paths: 2, ..Limits::default() };
+    let limits = CommitLimits { max_file: 100, max_new_paths: 2, ..CommitLimits::default() };
     fs::write(root.join("a.txt"), [b'x'; 101]).unwrap();
     fs::write(root.join("run.sh"), [b'x'; 100]).unwrap();
     for name in ["1", "2"] {
         fs::write(root.join(name), "new").unwrap();
     }
     let mut writer = repo.writer();
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut writer, &limits).unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &limits).unwrap();
     assert_eq!(names(&written.paths), ["1", "2", "run.sh"]);
     assert_eq!(written.held_back.len(), 1);
     assert_eq!(
         (written.held_back[0].path.to_string(), &written.held_back[0].reason),
-        ("a.txt".into(), &Held::TooLarge(101))
+        ("a.txt".into(), &HoldReason::TooLarge(101))
     );
     assert_eq!(
         told(&written.warnings),
@@ -383,11 +387,11 @@ fn files_over_a_limit_are_held_back() {
     );
 
     fs::write(root.join("3"), "new").unwrap();
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut writer, &limits).unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &limits).unwrap();
     assert_eq!(names(&written.paths), ["run.sh"]);
-    assert_eq!(written.held_back.iter().filter(|held| held.reason == Held::TooMany(3)).count(), 3);
-    let all = worktree.commit_tree(&scan, &mut writer, &Limits::NONE).unwrap();
+    assert_eq!(written.held_back.iter().filter(|held| held.reason == HoldReason::TooMany(3)).count(), 3);
+    let all = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
     assert_eq!(names(&all.paths), ["1", "2", "3", "a.txt", "run.sh"]);
 }
 
@@ -405,7 +409,7 @@ fn names_git_refuses_are_held_back() {
     assert_eq!(names(&written.paths), ["\"a\\\\b\"", "aux.c", "c:d", "trailing "]);
     assert_eq!(
         told(&written.warnings),
-        ["file-held-back: `GIT~1/config` is not committed: git does not allow its name"]
+        ["file-held-back: `GIT~1/config` is not committed: git does not allow this name"]
     );
     assert!(sandbox.try_git(&root, &["add", "-A"]).unwrap_err().contains("invalid path 'GIT~1/config'"));
 }
@@ -439,7 +443,7 @@ fn an_unreadable_file_is_held_back_and_the_rest_committed() {
         assert_eq!(names(&written.paths), ["a.txt", "secret"]);
     } else {
         assert_eq!(names(&written.paths), ["a.txt"]);
-        assert!(matches!(written.held_back[0].reason, Held::Unreadable(_)));
+        assert!(matches!(written.held_back[0].reason, HoldReason::Unreadable(_)));
     }
 }
 
@@ -456,8 +460,8 @@ fn nested_repositories_are_named_and_not_committed() {
     fs::write(root.join("src/b.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["src/b.txt"]);
-    assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a repository of its own and is not committed"]);
-    let named = worktree.scan_paths(&["inner/file".into()]).unwrap();
+    assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a nested repository; it is not committed"]);
+    let named = git::worktree::scan_paths(&mut worktree, &["inner/file".into()]).unwrap();
     assert_eq!((named.is_empty(), names(&named.nested)), (true, vec!["inner".to_owned()]));
 }
 
@@ -476,34 +480,40 @@ fn submodule_links_are_left_alone() {
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    assert!(worktree.scan().unwrap().is_empty(), "a submodule that is not checked out is no change");
+    assert!(
+        git::worktree::scan_all(&mut worktree).unwrap().is_empty(),
+        "a submodule that is not checked out is no change"
+    );
     sandbox.git(&root, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init"]);
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     fs::write(root.join("lib/l"), "2").unwrap();
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty());
     sandbox.git(root.join("lib"), &["commit", "-qam", "two"]);
     fs::write(root.join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    assert_eq!(told(&written.warnings), ["submodule-changed: submodule `lib` moved; its link is left alone"]);
+    assert_eq!(
+        told(&written.warnings),
+        ["submodule-changed: submodule `lib` moved; its recorded commit does not change"]
+    );
     assert_eq!(
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
     );
-    // The place of one that is removed can be restored; its files are git's to fetch.
+    // The place of one that is removed can be brought back; its files are git's to fetch.
     fs::remove_dir_all(root.join("lib")).unwrap();
     let gone = record(&repo, &mut worktree);
     assert_eq!(
         (gone.tree, told(&gone.warnings)),
-        (written.tree, vec!["submodule-changed: submodule `lib` is gone; its link is left alone".into()])
+        (written.tree, vec!["submodule-changed: submodule `lib` is gone; its recorded commit does not change".into()])
     );
-    worktree.restore(written.tree).unwrap();
-    assert!(worktree.scan().unwrap().is_empty() && root.join("lib").is_dir());
+    git::worktree::restore(&mut worktree, written.tree).unwrap();
+    assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty() && root.join("lib").is_dir());
 }
 
-/// What is reported held back files that lie where submodules belong.
+/// What is told of held back files that lie where submodules belong.
 fn in_the_place(files: &[&str]) -> Vec<String> {
-    let why = "it lies in the place of a submodule, whose link is left alone";
+    let why = "it is in the directory of a submodule, whose recorded commit does not change";
     files.iter().map(|file| format!("file-held-back: `{file}` is not committed: {why}")).collect()
 }
 
@@ -581,33 +591,37 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
         fs::write(root.join("a.txt"), format!("{at}")).unwrap();
         let mut expected: Vec<String> = Vec::new();
         if let [path, what] = said {
-            expected.push(format!("submodule-changed: submodule `{path}` {what}; its link is left alone"));
+            expected.push(format!("submodule-changed: submodule `{path}` {what}; its recorded commit does not change"));
         }
         expected.extend(in_the_place(held));
-        let own =
-            worktree.agent_head().unwrap().map(|head| head.commit).filter(|own| *own != repo.head().unwrap().commit);
+        let own = git::worktree::agent_head(&worktree)
+            .unwrap()
+            .map(|head| head.commit)
+            .filter(|own| *own != repo.head().unwrap().commit);
         let scan = match own {
-            Some(own) => worktree.scan_after(own).unwrap(),
-            None => worktree.scan().unwrap(),
+            Some(own) => git::worktree::scan_after(&mut worktree, own).unwrap(),
+            None => git::worktree::scan_all(&mut worktree).unwrap(),
         };
-        let written = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+        let written =
+            git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
         assert_eq!((names(&written.paths), told(&written.warnings)), (vec!["a.txt".to_owned()], expected), "case {at}");
         // A look at what is named sees the same.
         let paths = ["a.txt", "dir", "sm", "sm/f"].map(PathBuf::from);
-        let scan = worktree.scan_paths(&paths).unwrap();
-        let again = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+        let scan = git::worktree::scan_paths(&mut worktree, &paths).unwrap();
+        let again =
+            git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
         assert_eq!((again.tree, &again.held_back), (written.tree, &written.held_back), "case {at}");
         // It can be saved, and undone.
         let mut writer = repo.writer();
-        let scan = worktree.scan().unwrap();
-        let saved = worktree.commit_tree(&scan, &mut writer, &Limits::NONE).unwrap();
+        let scan = git::worktree::scan_all(&mut worktree).unwrap();
+        let saved = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
         writer.flush().unwrap();
         for path in held {
             let saved = sandbox.git(&root, &["ls-tree", &saved.tree.to_string(), path]);
             assert!(saved.contains(" blob "), "case {at}: {path}");
         }
-        worktree.reset_to(repo.head().unwrap().commit, tree).unwrap();
-        assert!(worktree.scan().unwrap().is_empty(), "case {at}");
+        git::worktree::reset_to(&mut worktree, repo.head().unwrap().commit, tree).unwrap();
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "case {at}");
         assert!(
             ["sm", "dir/sm"].iter().all(|path| fs::read_dir(root.join(path)).unwrap().next().is_none()),
             "case {at}"
@@ -617,7 +631,7 @@ fn a_submodule_link_stays_whatever_becomes_of_its_place() {
 }
 
 #[test]
-fn files_in_a_submodule_place_are_held_back() {
+fn files_in_a_submodule_directory_are_held_back() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/.gitignore", "*.o\n");
     sandbox.commit("repo", "ignore rules");
@@ -631,13 +645,15 @@ fn files_in_a_submodule_place_are_held_back() {
         fs::write(root.join(path), "x").unwrap();
     }
     sandbox.git(&root, &["init", "-q", "dir/sm/inner"]);
-    let nested = "nested-repository: `dir/sm/inner` is a repository of its own and is not committed".to_owned();
+    let nested = "nested-repository: `dir/sm/inner` is a nested repository; it is not committed".to_owned();
     let mut expected = vec![nested];
     expected.extend(in_the_place(&["dir/sm/.GIT/x", "dir/sm/deep/g", "dir/sm/f"]));
     let look = |worktree: &mut Worktree| {
-        let all = worktree.scan().unwrap();
-        let named = worktree.scan_paths(&["dir/sm/f".into()]).unwrap();
-        [all, named].map(|scan| worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap())
+        let all = git::worktree::scan_all(worktree).unwrap();
+        let named = git::worktree::scan_paths(worktree, &["dir/sm/f".into()]).unwrap();
+        [all, named].map(|scan| {
+            git::worktree::commit_tree(worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap()
+        })
     };
     for written in look(&mut worktree) {
         assert_eq!((written.paths.len(), told(&written.warnings)), (0, expected.clone()));
@@ -651,15 +667,18 @@ fn files_in_a_submodule_place_are_held_back() {
     }
     // They count as all new files do.
     fs::write(root.join("new"), "").unwrap();
-    let limits = Limits { max_new_paths: 3, ..Limits::default() };
-    let scan = worktree.scan().unwrap();
-    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let limits = CommitLimits { max_new_paths: 3, ..CommitLimits::default() };
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let written = git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &limits).unwrap();
     let held: Vec<_> = written.held_back.iter().map(|held| (held.path.to_string(), &held.reason)).collect();
-    assert_eq!(held[2..], [("dir/sm/f".to_owned(), &Held::Submodule), ("new".to_owned(), &Held::TooMany(4))]);
+    assert_eq!(
+        held[2..],
+        [("dir/sm/f".to_owned(), &HoldReason::Submodule), ("new".to_owned(), &HoldReason::TooMany(4))]
+    );
     // A submodule that is checked out is a repository of its own.
     fs::remove_dir_all(root.join("dir/sm/.GIT")).unwrap();
     sandbox.git(&root, &["init", "-q", "dir/sm"]);
-    let scan = worktree.scan().unwrap();
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
     assert_eq!(names(&scan.paths().collect::<Vec<_>>()), ["new"]);
 }
 
@@ -679,9 +698,9 @@ fn the_users_checkout_and_index_are_not_touched() {
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
     writer.flush().unwrap();
-    repo.swap("refs/heads/pleach/s", None, commit, "turn").unwrap();
-    worktree.follow(commit).unwrap();
-    Worktree::remove(&repo, &sandbox.path("work trees/one")).unwrap();
+    repo.refs().swap("refs/heads/pleach/s", None, commit, "turn").unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
+    git::worktree::remove(&repo, &sandbox.path("work trees/one")).unwrap();
     assert_eq!(fs::read(sandbox.path("repo/.git/index")).unwrap(), index);
     assert_eq!(fs::read(sandbox.path("repo/.git/HEAD")).unwrap(), head);
     assert_eq!(sandbox.git("repo", &["--no-optional-locks", "status", "--porcelain"]), status);
@@ -699,11 +718,11 @@ fn marks_in_the_agents_index_hide_nothing() {
     fs::write(root.join("src/b.txt"), "two").unwrap();
     fs::write(root.join("new"), "three").unwrap();
     sandbox.git(&root, &["add", "new"]);
-    let mut opened = Worktree::open(&repo, &root).unwrap();
+    let mut opened = git::worktree::open(&repo, &root).unwrap();
     assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt", "new", "src/b.txt"]);
     assert_eq!(names(&record(&repo, &mut worktree).paths), ["a.txt", "new", "src/b.txt"]);
     fs::write(sandbox.git(&root, &["rev-parse", "--git-path", "index"]), "garbage").unwrap();
-    let mut opened = Worktree::open(&repo, &root).unwrap();
+    let mut opened = git::worktree::open(&repo, &root).unwrap();
     assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt", "new", "src/b.txt"]);
 }
 
@@ -718,18 +737,18 @@ fn an_agent_that_deletes_its_git_link_loses_nothing() {
     fs::write(root.join("a.txt"), "changed").unwrap();
     let written = record(&repo, &mut worktree);
     assert_eq!(names(&written.paths), ["a.txt"]);
-    let mut opened = Worktree::open(&repo, &root).unwrap();
+    let mut opened = git::worktree::open(&repo, &root).unwrap();
     assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt"]);
     let mut writer = repo.writer();
     let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
     writer.flush().unwrap();
-    worktree.follow(commit).unwrap();
+    git::worktree::follow(&mut worktree, commit).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
     // Something else in its place is not ours to remove.
     fs::remove_file(root.join(".git")).unwrap();
     sandbox.git(&root, &["init", "-q"]);
-    worktree.follow(commit).unwrap();
-    let put_aside = worktree.take_put_aside();
+    git::worktree::follow(&mut worktree, commit).unwrap();
+    let put_aside = worktree.take_moved_aside();
     assert_eq!(put_aside, [root.with_file_name(format!("{}.git-1", root.file_name().unwrap().display()))]);
     assert!(put_aside[0].join("HEAD").exists());
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
@@ -738,27 +757,27 @@ fn an_agent_that_deletes_its_git_link_loses_nothing() {
 }
 
 #[test]
-fn an_agent_using_git_itself_is_noticed_and_restored() {
+fn commits_and_branches_of_an_agent_are_noticed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
-    repo.swap("refs/heads/session", None, base, "start").unwrap();
+    repo.refs().swap("refs/heads/session", None, base, "start").unwrap();
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    let head = worktree.agent_head().unwrap().unwrap();
+    let head = git::worktree::agent_head(&worktree).unwrap().unwrap();
     assert_eq!((head.commit, head.branch), (base, None));
     sandbox.git(&root, &["checkout", "-q", "session"]);
     sandbox.git(&root, &["commit", "-q", "--allow-empty", "-m", "by the agent"]);
-    let head = worktree.agent_head().unwrap().unwrap();
+    let head = git::worktree::agent_head(&worktree).unwrap().unwrap();
     assert_eq!(head.branch.unwrap(), "session");
-    assert_eq!(repo.reference("refs/heads/session").unwrap(), Some(head.commit));
-    worktree.detach().unwrap();
-    let head = worktree.agent_head().unwrap().unwrap();
+    assert_eq!(repo.refs().find("refs/heads/session").unwrap(), Some(head.commit));
+    git::worktree::detach(&mut worktree).unwrap();
+    let head = git::worktree::agent_head(&worktree).unwrap().unwrap();
     assert_eq!(head.branch, None);
     assert_ne!(head.commit, base);
     sandbox.git(&root, &["checkout", "-q", "--orphan", "nothing"]);
-    assert_eq!(worktree.agent_head().unwrap(), None);
-    worktree.follow(base).unwrap();
+    assert_eq!(git::worktree::agent_head(&worktree).unwrap(), None);
+    git::worktree::follow(&mut worktree, base).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain", "-b"]), "## HEAD (no branch)");
 }
 
@@ -785,7 +804,7 @@ fn merges_and_rebases_left_half_done_are_cleared() {
         let mut writer = repo.writer();
         let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
         writer.flush().unwrap();
-        worktree.follow(commit).unwrap();
+        git::worktree::follow(&mut worktree, commit).unwrap();
         let status = sandbox.git(&root, &["status"]);
         assert!(status.contains("nothing to commit, working tree clean"), "{operation}: {status}");
         for word in ["rebas", "merg", "pick", "revert"] {
@@ -795,7 +814,7 @@ fn merges_and_rebases_left_half_done_are_cleared() {
 }
 
 #[test]
-fn old_lock_files_of_a_killed_git_are_removed() {
+fn stale_lock_files_of_a_killed_git_are_removed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
@@ -803,7 +822,7 @@ fn old_lock_files_of_a_killed_git_are_removed() {
     for name in ["index.lock", "HEAD.lock"] {
         fs::write(worktree.git_dir().join(name), "").unwrap();
     }
-    worktree.follow(base).unwrap();
+    git::worktree::follow(&mut worktree, base).unwrap();
     assert!(!worktree.git_dir().join("index.lock").exists());
     assert_eq!(sandbox.git(worktree.root(), &["status", "--porcelain"]), "");
 }
@@ -815,29 +834,29 @@ fn worktrees_are_listed_and_removed_in_any_state() {
     let base = repo.head().unwrap().commit;
     let paths: Vec<PathBuf> = ["one", "tw\no", "three"].iter().map(|name| sandbox.path(name)).collect();
     for path in &paths {
-        Worktree::add(&repo, path, base).unwrap();
+        git::worktree::add(&repo, path, base).unwrap();
     }
-    let listed = Worktree::list(&repo).unwrap();
+    let listed = git::worktree::list(&repo).unwrap();
     assert_eq!(listed.len(), 4);
     assert_eq!(listed[0].branch.as_deref(), Some("refs/heads/main"));
     assert!(listed.iter().any(|entry| entry.path.ends_with("tw\no") && entry.head == Some(base)));
-    assert!(matches!(Worktree::add(&repo, &paths[0], base), Err(Error::PlaceTaken { .. })));
+    assert!(matches!(git::worktree::add(&repo, &paths[0], base), Err(Error::PlaceTaken { .. })));
     fs::remove_file(paths[0].join(".git")).unwrap();
     fs::create_dir(paths[1].join("locked")).unwrap();
     fs::write(paths[1].join("locked/file"), "x").unwrap();
     fs::set_permissions(paths[1].join("locked"), fs::Permissions::from_mode(0o500)).unwrap();
     fs::remove_dir_all(&paths[2]).unwrap();
     for path in &paths {
-        Worktree::remove(&repo, path).unwrap();
+        git::worktree::remove(&repo, path).unwrap();
         assert!(!path.exists());
     }
-    assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
+    assert_eq!(git::worktree::list(&repo).unwrap().len(), 1);
     for _ in 0..2 {
-        Worktree::add(&repo, &paths[2], base).unwrap();
+        git::worktree::add(&repo, &paths[2], base).unwrap();
         fs::remove_dir_all(&paths[2]).unwrap();
     }
-    Worktree::prune(&repo).unwrap();
-    assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
+    git::worktree::prune(&repo).unwrap();
+    assert_eq!(git::worktree::list(&repo).unwrap().len(), 1);
 }
 
 #[test]
@@ -851,7 +870,7 @@ fn a_worktree_can_be_handed_to_another_thread() {
 /// Changes at random, of every kind that makes a scan take another way: what a directory, a file, a link and an ignore rule
 /// can become.
 #[test]
-fn worktree_trees_match_git_add() {
+fn random_changes_give_the_trees_of_git_add() {
     let sandbox = Sandbox::new();
     many_files(&sandbox);
     let repo = sandbox.open("repo");
@@ -877,14 +896,14 @@ pub(super) fn change_in_rounds(sandbox: &Sandbox, repo: &Repo, mut worktree: Wor
         let expected = sandbox.git_tree(&root);
         let written = record(repo, &mut worktree);
         assert_eq!(written.tree.to_string(), expected, "round {round}: {changes:?}");
-        assert!(worktree.scan().unwrap().is_empty(), "round {round}: {changes:?}");
+        assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty(), "round {round}: {changes:?}");
         // What is in the index stays in the tree when it is ignored later: git has to know the same files.
         let mut writer = repo.writer();
         let commit = writer.commit(&spec(written.tree, &[], "round")).unwrap();
         writer.flush().unwrap();
-        worktree.follow(commit).unwrap();
+        git::worktree::follow(&mut worktree, commit).unwrap();
         if random.u8(..4) == 0 {
-            worktree = Worktree::open(repo, &root).unwrap();
+            worktree = git::worktree::open(repo, &root).unwrap();
         }
     }
 }
@@ -917,7 +936,7 @@ fn change_something(root: &Path, random: &mut fastrand::Rng) -> String {
 
 /// What a killed run leaves when its agent has made the worktree belong to the user's checkout.
 #[test]
-fn a_link_to_a_foreign_git_directory_is_ignored() {
+fn a_link_to_another_git_directory_is_not_followed() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let root = sandbox.worktree(&repo).root().to_owned();
@@ -930,7 +949,7 @@ fn a_link_to_a_foreign_git_directory_is_ignored() {
             // Its own git directory says nothing of it either.
             fs::write(Path::new(&own).join("gitdir"), "/nowhere/.git\n").unwrap();
         }
-        let worktree = Worktree::open(&repo, &root).unwrap();
+        let worktree = git::worktree::open(&repo, &root).unwrap();
         assert_eq!(worktree.git_dir(), Path::new(&own), "by what pleach knows");
         assert_eq!(sandbox.git("repo", &["symbolic-ref", "HEAD"]), "refs/heads/main");
         let second = fs::read_to_string(git.join("worktrees/second/gitdir")).unwrap();
@@ -939,7 +958,7 @@ fn a_link_to_a_foreign_git_directory_is_ignored() {
 }
 
 #[test]
-fn a_worktrees_git_directory_cannot_claim_a_checkout() {
+fn a_forged_git_directory_is_not_a_user_checkout() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let worktree = sandbox.worktree(&repo);
@@ -950,7 +969,7 @@ fn a_worktrees_git_directory_cannot_claim_a_checkout() {
     sandbox.git("repo", &["worktree", "add", "-q", "../second", "second"]);
     sandbox.git("repo", &["worktree", "add", "-q", "../one", "one"]);
     let place = |name: &str| sandbox.path(name).canonicalize().unwrap();
-    let on = |name: &str| repo.checkouts_of(&pleach::ids::BranchName::new(name).unwrap()).unwrap();
+    let on = |name: &str| git::checkouts_of(&repo, &pleach::ids::BranchName::new(name).unwrap()).unwrap();
     let fake = root.join("fake");
     fs::create_dir(&fake).unwrap();
     fs::write(fake.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
@@ -961,7 +980,7 @@ fn a_worktrees_git_directory_cannot_claim_a_checkout() {
             let checkout = if branch == "main" { "repo" } else { branch };
             assert_eq!(on(branch), [place(checkout)], "{branch}, {}", claims.display());
         }
-        let listed = Worktree::linked(&repo).unwrap().into_iter().filter(|listed| listed.is_own);
+        let listed = git::worktree::list_linked(&repo).unwrap().into_iter().filter(|listed| listed.is_own);
         assert_eq!(listed.map(|listed| listed.path).collect::<Vec<_>>(), std::slice::from_ref(&root));
     }
     // A worktree whose files belong elsewhere is none.
@@ -977,7 +996,7 @@ fn a_worktrees_git_directory_cannot_claim_a_checkout() {
 }
 
 #[test]
-fn pipes_are_removed_from_worktrees_and_named_in_checkouts() {
+fn pipes_are_removed_in_worktrees_and_named_in_checkouts() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
@@ -989,14 +1008,15 @@ fn pipes_are_removed_from_worktrees_and_named_in_checkouts() {
     fs::write(root.join("d/new"), "new").unwrap();
     pipe(&root.join("d/.gitignore"));
     pipe(&root.join(".gitattributes"));
-    let scan = worktree.scan_paths(&["d/new".into()]).unwrap();
-    let written = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+    let scan = git::worktree::scan_paths(&mut worktree, &["d/new".into()]).unwrap();
+    let written =
+        git::worktree::commit_tree(&mut worktree, &scan, &mut repo.writer(), &CommitLimits::default()).unwrap();
     assert_eq!(names(&written.paths), ["d/new"]);
     assert_eq!(written.warnings.len(), 2, "{:?}", written.warnings);
     assert!(!root.join("d/.gitignore").exists() && !root.join(".gitattributes").exists());
-    let mut own = Worktree::open(&repo, &sandbox.path("repo")).unwrap();
+    let mut own = git::worktree::open(&repo, &sandbox.path("repo")).unwrap();
     pipe(&sandbox.path("repo/.gitignore"));
-    let error = own.scan().unwrap_err().to_string();
+    let error = git::worktree::scan_all(&mut own).unwrap_err().to_string();
     assert!(error.contains("`.gitignore`") && error.contains("move it away"), "{error}");
     assert!(sandbox.path("repo/.gitignore").exists(), "it is the user's");
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use pleach::config::Environment;
 use pleach::engine::tree::progress::{self, Error};
-use pleach::git::{CommitSpec, Durability, Person, Repo};
+use pleach::git::{self, CommitSpec, Durability, Person, Repo};
 use pleach::ids::{BranchName, CommitId, TaskId};
 use pleach::progress::{Progress, TaskState, TaskStatus};
 use pleach::step::{Step, StepKind, TestFacts, TestKind};
@@ -50,15 +50,15 @@ impl World {
     }
 
     pub fn tip(&self, branch: &str) -> CommitId {
-        self.repo.reference(&format!("refs/heads/{branch}")).unwrap().unwrap()
+        self.repo.refs().find(&format!("refs/heads/{branch}")).unwrap().unwrap()
     }
 
     /// Puts a branch somewhere, whether it is there or not.
     pub fn place(&self, branch: &str, at: CommitId) {
         let name = format!("refs/heads/{branch}");
-        let old = self.repo.reference(&name).unwrap();
+        let old = self.repo.refs().find(&name).unwrap();
         if old != Some(at) {
-            self.repo.swap(&name, old, at, "test").unwrap();
+            self.repo.refs().swap(&name, old, at, "test").unwrap();
         }
     }
 
@@ -166,7 +166,7 @@ pub fn old(id: &str, word: &str, trailer: &str) -> String {
 }
 
 pub fn open(dir: &Path) -> Repo {
-    Repo::discover(dir, &Environment::from_pairs(variables())).unwrap().with_durability(Durability::None)
+    git::discover(dir, &Environment::from_pairs(variables())).unwrap().with_durability(Durability::None)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::Deserialize;
 
 use super::answer::ToolAnswer;
-use crate::agent::builtin::jail::Jail;
+use crate::confined_fs::Jail;
 use crate::text::counted;
 
 /// Lines read when the model does not say.

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::BuiltinLimits;
-use super::jail::Jail;
 use super::truncate::truncate;
 use crate::config;
+use crate::confined_fs::Jail;
 use crate::llm::ToolSpec;
 use crate::process::Cancel;
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::answer::ToolAnswer;
 use super::files::is_binary;
-use crate::agent::builtin::jail::Jail;
+use crate::confined_fs::Jail;
 use crate::process::Cancel;
 
 /// Lines found when the model does not say.

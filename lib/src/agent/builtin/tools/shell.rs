@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::BuiltinLimits;
-use crate::process::sandbox::Refused;
-use crate::process::{self, Cancel, Command, Spawner};
+use crate::process::sandbox::Refusals;
+use crate::process::{self, Cancel, CommandSpec, Spawner};
 
 /// How much of each output stream is kept, well above what is left after truncation.
 const OUTPUT: usize = 256 << 10;
@@ -28,7 +28,7 @@ pub(super) struct ShellArgs {
 pub(in crate::agent::builtin) struct Shell {
     spawner: Spawner,
     /// A command without words, with everything else set.
-    template: Command,
+    template: CommandSpec,
     default: Duration,
     most: Duration,
     deadline: Option<Instant>,
@@ -41,11 +41,11 @@ impl Shell {
         limits: &BuiltinLimits,
         deadline: Option<Instant>,
     ) -> Self {
-        let template = Command {
+        let template = CommandSpec {
             env: job.env.clone(),
             locks: job.locks.clone(),
             sandbox: job.sandbox.clone(),
-            ..Command::shell("", &job.cwd)
+            ..CommandSpec::shell("", &job.cwd)
         };
         Self { spawner, template, default: limits.command_timeout, most: limits.max_command_timeout, deadline }
     }
@@ -64,9 +64,9 @@ impl Shell {
         let asked = args.timeout_ms.map_or(self.default, Duration::from_millis);
         let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let wall = asked.min(self.most).min(left);
-        let limits = process::Limits { wall: Some(wall), output: OUTPUT, ..process::Limits::default() };
-        let argv = Command::shell(&args.command, &self.template.cwd).argv;
-        let command = Command { argv, limits, ..self.template.clone() };
+        let limits = process::CommandLimits { wall: Some(wall), output: OUTPUT, ..process::CommandLimits::default() };
+        let argv = CommandSpec::shell(&args.command, &self.template.cwd).argv;
+        let command = CommandSpec { argv, limits, ..self.template.clone() };
         let output = match self.spawner.run(command, cancel, &mut |_, _| {}).await {
             Ok(output) => output,
             Err(error) => {
@@ -90,8 +90,12 @@ impl Shell {
             text.push_str(" (give timeout_ms for a command that needs longer)");
         }
         // Whoever meets the bounds should know them when it does, not only from its task.
-        let refused = self.template.sandbox.as_ref().map(|sandbox| sandbox.refused(&text, &self.template.cwd));
-        let refused = if output.exit.success() { refused.map(Refused::of_success) } else { refused };
+        let refused = self
+            .template
+            .sandbox
+            .as_ref()
+            .map(|sandbox| process::sandbox::refusals(sandbox, &text, &self.template.cwd));
+        let refused = if output.exit.success() { refused.map(Refusals::of_success) } else { refused };
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text.push_str(&format!("\n[{refused}]"));
         }

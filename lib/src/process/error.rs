@@ -1,0 +1,67 @@
+//! Why a command could not be started or followed to its end.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`].
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The command has no words.
+    #[error("no command to run; name a program")]
+    Empty,
+    /// The directory to run in is not there.
+    #[error("cannot run `{}` in {}: {source}", program.display(), cwd.display())]
+    Directory {
+        /// The program that should have run.
+        program: OsString,
+        /// The directory it should have run in.
+        cwd: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program does not exist or cannot be executed.
+    #[error("cannot start `{}`: {source}; {}", program.display(), advice(source))]
+    Program {
+        /// The program as it was named.
+        program: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The supervisor could not be started or did not do its work.
+    #[error("the supervisor `{}` of `{}` failed: {why}", supervisor.display(), program.display())]
+    Supervisor {
+        /// The supervisor's program.
+        supervisor: OsString,
+        /// The program it should have run.
+        program: OsString,
+        /// What went wrong.
+        why: String,
+    },
+    /// Something below the command did not end although it was killed.
+    #[error("`{}` was killed, but a process it started does not end; look for one that hangs in the kernel or runs as another user", program.display())]
+    Unkillable {
+        /// The program that was run.
+        program: OsString,
+    },
+    /// A pipe to or from the command failed.
+    #[error("lost the {what} of `{}`: {source}", program.display())]
+    Pipe {
+        /// Which pipe.
+        what: &'static str,
+        /// The program that was run.
+        program: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What to do about a program that does not start.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "install it, put it on PATH, or correct the command",
+        io::ErrorKind::PermissionDenied => "make it executable, or run it through its interpreter",
+        io::ErrorKind::ArgumentListTooLong => "pass the long text on stdin or in a file",
+        _ => "check the program and the command",
+    }
+}

@@ -1,0 +1,238 @@
+//! A session's working copy of one repository: where its agents and tools write, and how what they wrote becomes
+//! commits of the session branch.
+//!
+//! While a node runs, HEAD and index stay at the node's base, so an agent sees its work as uncommitted changes; only
+//! the session branch moves, turn by turn. At the node's end HEAD and index follow.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::change::TurnChange;
+use super::error::Error;
+use super::guard::{Guard, GuardWatch};
+use super::held_files::HeldFiles;
+use super::lock::Lock;
+use crate::event::Commits;
+use crate::git::{self, CommitLimits, Head, Past, Repo, TreeId, Worktree};
+use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
+
+/// A working copy and the branch its commits go to.
+#[derive(Debug)]
+pub struct WorkingCopy {
+    /// The repository, opened before any agent ran.
+    pub repo: Repo,
+    /// Its name in the workspace.
+    pub name: RepoName,
+    /// The session branch.
+    pub branch: BranchName,
+    pub(super) session: SessionId,
+    pub(super) worktree: Worktree,
+    pub(super) carries: Commits,
+    pub(super) at: CopyPosition,
+    pub(super) watch: GuardWatch,
+    /// The guarded state when the last node ended, for the next one.
+    pub(super) seen: Option<Guard>,
+    /// A scan found nothing but what is recorded, and nothing else has run in it since.
+    pub(super) settled: bool,
+    /// The files that were left out of the newest commits.
+    pub(super) held: HeldFiles,
+    /// What of the setup was no more before the running node.
+    pub(super) undone_before: BTreeSet<RepoPath>,
+    /// What is too much to commit.
+    pub(super) limits: CommitLimits,
+    /// Held as long as anything runs in it.
+    pub(super) lock: Lock,
+    /// What refs led to before the running node, where it could move them.
+    pub(super) refs_before: Option<Vec<CommitId>>,
+    /// The newest of the agents' own commits that were kept instead of joined.
+    pub(super) kept_head: Option<CommitId>,
+}
+
+/// The commits a working copy is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyPosition {
+    /// What HEAD and index are at: where the running node began.
+    pub base: CommitId,
+    /// The newest recorded commit, whose files it has.
+    pub tip: CommitId,
+}
+
+impl CopyPosition {
+    /// Everything at one commit.
+    pub fn all(commit: CommitId) -> Self {
+        Self { base: commit, tip: commit }
+    }
+}
+
+impl WorkingCopy {
+    /// A working copy at these commits. Its branch carries commits of turns, or only of steps.
+    pub fn new(
+        repo: Repo,
+        name: RepoName,
+        branch: BranchName,
+        session: SessionId,
+        worktree: Worktree,
+        (carries, at): (Commits, CopyPosition),
+        (limits, lock): (CommitLimits, Lock),
+    ) -> Result<Self, Error> {
+        let watch = GuardWatch::new(&repo)?;
+        let held = HeldFiles::read(worktree.notes(), &session)?;
+        let (seen, settled) = (None, false);
+        let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
+        Ok(Self {
+            repo,
+            name,
+            branch,
+            session,
+            worktree,
+            carries,
+            at,
+            watch,
+            seen,
+            lock,
+            settled,
+            held,
+            undone_before,
+            limits,
+            refs_before,
+            kept_head,
+        })
+    }
+
+    /// What agents must leave alone, as it is now.
+    pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
+        git::worktree::restore_missing_link(&self.worktree)?;
+        self.watch.look(&self.worktree, own, kept)
+    }
+
+    /// The part of it that also a bound agent can change.
+    pub fn look_near(&self) -> Result<Guard, Error> {
+        git::worktree::restore_missing_link(&self.worktree)?;
+        self.watch.look_near(&self.worktree)
+    }
+
+    /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
+    pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
+        self.settled = false;
+        self.worktree.release();
+        let seen = match self.seen.take() {
+            Some(seen) => seen,
+            None => self.look(own, kept)?,
+        };
+        self.refs_before = Some(seen.led_to());
+        Ok(seen)
+    }
+
+    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::release`].
+    pub fn keep_look(&mut self, look: Guard) {
+        self.seen = Some(look);
+    }
+
+    /// Lets others work in it from now on: programs of a node, or the user.
+    pub fn release(&mut self) {
+        self.forget_look();
+        self.refs_before = None;
+        self.worktree.release();
+    }
+
+    /// The programs of a node have ended: only pleach writes there.
+    pub fn acquire(&mut self) {
+        self.worktree.acquire();
+    }
+
+    /// What was seen last is no longer so.
+    pub fn forget_look(&mut self) {
+        self.seen = None;
+        self.settled = false;
+    }
+
+    /// The directory agents work in.
+    pub fn path(&self) -> &Path {
+        self.worktree.root()
+    }
+
+    /// What the repository keeps of this working copy alone: HEAD, index, what is under way.
+    pub fn git_dir(&self) -> &Path {
+        self.worktree.git_dir()
+    }
+
+    /// How many files of it are not committed, though they are new or changed: too large, or no files git can hold.
+    pub fn held_back(&self) -> usize {
+        self.held.files().count()
+    }
+
+    /// What is too much to commit. What the repository had before the running node is not new, whatever that did in
+    /// between.
+    pub(super) fn limits(&self) -> CommitLimits {
+        let past = Past { own: vec![self.at.tip, self.at.base], refs: self.refs_before.clone() };
+        CommitLimits { past: Some(past), ..self.limits.clone() }
+    }
+
+    /// The commits it is at.
+    pub fn at(&self) -> CopyPosition {
+        self.at
+    }
+
+    /// The tree of the newest recorded commit.
+    pub fn tree(&self) -> Result<TreeId, Error> {
+        Ok(self.repo.tree_of(self.at.tip)?)
+    }
+
+    /// Whether the running node has changed anything that is recorded.
+    pub fn has_changed(&self) -> Result<bool, Error> {
+        Ok(self.at.tip != self.at.base && self.repo.tree_of(self.at.base)? != self.repo.tree_of(self.at.tip)?)
+    }
+
+    /// Whether the commits of turns are on the session's branch, where people see them.
+    pub fn carries_turns(&self) -> bool {
+        self.carries == Commits::Turns
+    }
+
+    /// Takes a change as recorded: what comes next is compared with it.
+    pub fn accept(&mut self, change: &TurnChange) -> Result<(), Error> {
+        match change.commit {
+            Some(commit) => self.take(commit, change.tree),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a node: HEAD and index follow to the newest recorded commit.
+    pub fn follow(&mut self) -> Result<(), Error> {
+        let at_base = Some(Head { commit: self.at.base, branch: None });
+        if self.at.base != self.at.tip || git::worktree::agent_head(&self.worktree)? != at_base {
+            git::worktree::follow(&mut self.worktree, self.at.tip)?;
+            self.at.base = self.at.tip;
+        }
+        Ok(())
+    }
+
+    /// Ties the working copy to its repository again, whatever an agent has made of that. Returns where things are that
+    /// had to make way, now or since this was last asked.
+    pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
+        git::worktree::restore_link(&mut self.worktree)?;
+        Ok(self.worktree.take_moved_aside())
+    }
+
+    /// Takes a commit that was prepared here and is recorded by now.
+    pub fn take(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
+        self.at.tip = commit;
+        self.worktree.accept(tree)?;
+        Ok(())
+    }
+
+    /// The user's checkout has followed the branch. What came with it is not a change.
+    pub fn checkout_followed(&mut self) {
+        self.forget_look();
+        self.watch.renew();
+    }
+
+    /// The lock that is held as long as anything runs in it.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Takes a commit whose files it has as its position, while its branch is elsewhere.
+    pub fn place(&mut self, commit: CommitId) {
+        self.at = CopyPosition::all(commit);
+    }
+}

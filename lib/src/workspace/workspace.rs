@@ -1,0 +1,259 @@
+//! The working copies of a context, one per repository.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::change::Author;
+use super::changes::Changes;
+use super::error::Error;
+use super::guard::{Guard, Guards};
+use super::lock::Lock;
+use super::recovery::{self, UndoResult};
+use super::working_copy::WorkingCopy;
+use super::{setup, submodules, turn_change};
+use crate::git::{SubmoduleWork, TreeId};
+use crate::ids::{CommitId, NodeId, RepoName};
+
+/// The trailer by which a commit names those of the same turn in other repositories.
+const WITH: &str = "Pleach-With";
+
+/// The worktrees of a context.
+#[derive(Debug)]
+pub struct Workspace {
+    copies: BTreeMap<RepoName, WorkingCopy>,
+}
+
+impl Workspace {
+    /// The worktrees of some repositories.
+    pub fn new(copies: impl IntoIterator<Item = WorkingCopy>) -> Self {
+        Self { copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect() }
+    }
+
+    /// The worktree of a repository.
+    pub fn copy(&self, repo: &RepoName) -> Option<&WorkingCopy> {
+        self.copies.get(repo)
+    }
+
+    /// The same, to change it.
+    pub fn copy_mut(&mut self, repo: &RepoName) -> Option<&mut WorkingCopy> {
+        self.copies.get_mut(repo)
+    }
+
+    /// All worktrees, by the names of their repositories.
+    pub fn copies(&self) -> impl Iterator<Item = &WorkingCopy> {
+        self.copies.values()
+    }
+
+    /// Takes the worktree of a repository out of it.
+    pub fn take_copy(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
+        self.copies.remove(repo)
+    }
+
+    /// The directory agents work in: the worktree, or the one that holds all of them.
+    pub fn root(&self) -> &Path {
+        let mut paths = self.copies.values().map(WorkingCopy::path);
+        match (paths.next(), paths.next()) {
+            (Some(only), None) => only,
+            (Some(one), Some(_)) => one.parent().unwrap_or(one),
+            (None, _) => Path::new("/"),
+        }
+    }
+
+    /// The locks that are held as long as anything runs in it.
+    pub fn locks(&self) -> Vec<Arc<File>> {
+        self.copies.values().map(|copy| Lock::file(copy.lock())).collect()
+    }
+
+    /// What changed since the newest recorded commits, without commits of it yet. `candidates` are the only paths that can
+    /// have changed, where that is known; none means a scan of everything.
+    pub fn scan(&mut self, candidates: Option<&[PathBuf]>) -> Result<Changes, Error> {
+        let several = self.copies.len() > 1;
+        let mut by_repo = BTreeMap::new();
+        for (repo, copy) in &mut self.copies {
+            let own: Option<Vec<PathBuf>> = candidates.map(|paths| {
+                let is_own = |path: &&PathBuf| !several || path.starts_with(copy.path());
+                paths.iter().filter(is_own).cloned().collect()
+            });
+            by_repo.insert(repo.clone(), turn_change::find_changes(copy, own.as_deref())?);
+        }
+        Ok(Changes { by_repo })
+    }
+
+    /// A change of nothing, for a turn of a node that must not write.
+    pub fn unchanged(&self) -> Result<Changes, Error> {
+        let by_repo = self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), turn_change::unchanged(copy)?)));
+        Ok(Changes { by_repo: by_repo.collect::<Result<_, Error>>()? })
+    }
+
+    /// Makes the commits of a change, in the order of the names, each naming those before it.
+    pub fn commit(&self, author: &Author<'_>, changes: &mut Changes) -> Result<(), Error> {
+        let mut before: Vec<(String, String)> = Vec::new();
+        for (repo, change) in &mut changes.by_repo {
+            let Some(copy) = self.copies.get(repo) else { continue };
+            let trailers = author.trailers.iter().chain(&before).cloned().collect();
+            let author = Author { facts: author.facts.clone(), trailers, at: author.at, message: author.message };
+            turn_change::commit_change(copy, &author, change)?;
+            before.extend(change.commit.map(|commit| (WITH.to_owned(), format!("{repo}@{commit}"))));
+        }
+        Ok(())
+    }
+
+    /// The change as a patch, if there is anything in it. Its objects are on disk then.
+    pub fn patch(&self, changes: &mut Changes) -> Result<Option<String>, Error> {
+        let mut patches = Vec::new();
+        for (repo, change) in &mut changes.by_repo {
+            if let Some(copy) = self.copies.get(repo) {
+                patches.extend(turn_change::patch(copy, change)?);
+            }
+        }
+        Ok((!patches.is_empty()).then(|| patches.concat()))
+    }
+
+    /// Takes a change as recorded: what comes next is compared with it.
+    pub fn accept(&mut self, changes: &Changes) -> Result<(), Error> {
+        for (repo, change) in &changes.by_repo {
+            if let Some(copy) = self.copies.get_mut(repo) {
+                copy.accept(change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The user's checkouts of these repositories have followed the branch.
+    pub fn checkouts_followed(&mut self, repos: &[RepoName]) {
+        for repo in repos {
+            if let Some(copy) = self.copies.get_mut(repo) {
+                copy.checkout_followed();
+            }
+        }
+    }
+
+    /// What agents must leave alone, as it is before a node that may write.
+    pub fn look_before(&mut self, own: &BTreeMap<RepoName, String>, kept: &str) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look_before(own_of(own, &copy.name), kept))
+    }
+
+    /// The same now.
+    pub fn look(&mut self, own: &BTreeMap<RepoName, String>, kept: &str) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look(own_of(own, &copy.name), kept))
+    }
+
+    /// The part of it that also a bound agent can change.
+    pub fn look_near(&mut self) -> Result<Guards, Error> {
+        self.looks(|copy| copy.look_near())
+    }
+
+    fn looks(&mut self, look: impl Fn(&mut WorkingCopy) -> Result<Guard, Error>) -> Result<Guards, Error> {
+        let looks = self.copies.iter_mut().map(|(repo, copy)| Ok((repo.clone(), look(copy)?)));
+        looks.collect::<Result<_, Error>>().map(Guards)
+    }
+
+    /// Keeps a look for the node that comes next.
+    pub fn keep_look(&mut self, look: Guards) {
+        for (repo, look) in look.0 {
+            if let Some(copy) = self.copies.get_mut(&repo) {
+                copy.keep_look(look);
+            }
+        }
+    }
+
+    /// What was seen last is no longer so.
+    pub fn forget_look(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::forget_look);
+    }
+
+    /// Restores removed refs of saved work. Returns their names.
+    pub fn put_back(&self, before: &Guards, after: &Guards, kept: &str) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for copy in self.copies.values() {
+            let (Some(before), Some(after)) = (before.0.get(&copy.name), after.0.get(&copy.name)) else { continue };
+            for (name, id) in before.lost(after, kept) {
+                let now = copy.repo.refs().find(&name)?;
+                copy.repo.refs().swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?;
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Lets others work in it from now on: programs of a node, or the user.
+    pub fn release(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::release);
+    }
+
+    /// The programs of a node have ended: only pleach writes there.
+    pub fn acquire(&mut self) {
+        self.copies.values_mut().for_each(WorkingCopy::acquire);
+    }
+
+    /// Ties the worktrees to their repositories again. Returns where things are that had to make way.
+    pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
+        let tied = self.copies.values_mut().map(WorkingCopy::tie);
+        Ok(tied.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// Notes what is no more of the setup before a node that must not write.
+    pub fn note_setup(&mut self) -> Result<(), Error> {
+        self.copies.values_mut().try_for_each(setup::note_undone_setup)
+    }
+
+    /// Undoes what a node that must not write has written, after saving it.
+    pub fn undo(&mut self, node: &NodeId) -> Result<Vec<UndoResult>, Error> {
+        self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect()
+    }
+
+    /// Whether the running node has changed anything that is recorded.
+    pub fn has_changed(&self) -> Result<bool, Error> {
+        for copy in self.copies.values() {
+            if copy.has_changed()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many files of it are not committed, though they are new or changed.
+    pub fn held_back(&self) -> usize {
+        self.copies.values().map(WorkingCopy::held_back).sum()
+    }
+
+    /// What of it is not committed and not ignored either as it is now, in words.
+    pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
+        let left_out = self.copies.values_mut().map(turn_change::uncommitted_in_words);
+        Ok(left_out.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// What lies in submodules and nowhere else, by worktree.
+    pub fn submodule_work(&mut self) -> Result<Vec<SubmoduleWork>, Error> {
+        self.copies.values_mut().map(submodules::submodule_work).collect()
+    }
+
+    /// Whether the commits of turns are on the session's branch, where people see them.
+    pub fn carries_turns(&self) -> bool {
+        self.copies.values().all(WorkingCopy::carries_turns)
+    }
+
+    /// The trees of the newest recorded commits.
+    pub fn trees(&self) -> Result<BTreeMap<RepoName, TreeId>, Error> {
+        self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), copy.tree()?))).collect()
+    }
+
+    /// Ends a node: HEAD and index follow to the newest recorded commits.
+    pub fn follow(&mut self) -> Result<(), Error> {
+        self.copies.values_mut().try_for_each(WorkingCopy::follow)
+    }
+
+    /// Takes a commit that was prepared here and is recorded by now.
+    pub fn take(&mut self, repo: &RepoName, (commit, tree): (CommitId, TreeId)) -> Result<(), Error> {
+        match self.copies.get_mut(repo) {
+            Some(copy) => copy.take(commit, tree),
+            None => Ok(()),
+        }
+    }
+}
+
+fn own_of<'a>(own: &'a BTreeMap<RepoName, String>, repo: &RepoName) -> &'a str {
+    own.get(repo).map_or("", String::as_str)
+}
