@@ -42,7 +42,7 @@ pub(super) struct Conversations {
     plain: bool,
     /// The models of calls that turned out to be side calls while they were in flight.
     beside: BTreeMap<u64, String>,
-    /// Why the newest call in a conversation has no whole answer, where that is so.
+    /// Why the newest call in a conversation has no complete answer, where that is so.
     unanswered: Option<LlmError>,
 }
 
@@ -180,7 +180,7 @@ impl Conversations {
         Some(MatchedRequest { conversation, flight, ended, tries: self.conversations[conversation].tries })
     }
 
-    /// Why the newest call in a conversation has no whole answer, where that is so.
+    /// Why the newest call in a conversation has no complete answer, where that is so.
     pub(super) fn unanswered(&self) -> Option<LlmError> {
         self.unanswered.clone()
     }
@@ -285,7 +285,7 @@ impl Conversations {
         }
     }
 
-    /// A call will have no whole answer, for this reason. One that its client has asked again meanwhile, or that is
+    /// A call will have no complete answer, for this reason. One that its client has asked again meanwhile, or that is
     /// beside the conversations, tells nothing of them.
     pub(super) fn failed(&mut self, flight: u64, why: LlmError) {
         if self.in_flight(flight).is_some() {
@@ -386,7 +386,7 @@ impl Conversations {
     /// conversation.
     ///
     /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation
-    /// begins and nothing else is under way: the agent has left it, or sends out its first helper, and what it has done
+    /// begins and nothing else is under way: the agent has left it, or starts its first subagent, and what it has done
     /// so far is this exchange's. Parallel subagents are waited for, each until it continues.
     fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
         let (mut over, mut open) = (Vec::new(), Vec::new());

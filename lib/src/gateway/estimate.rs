@@ -29,18 +29,18 @@ pub(super) struct Length {
 /// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off
 /// was counted at its beginning at most.
 pub(super) fn taken(outcome: &AnswerOutcome, length: Option<Length>) -> (Usage, bool) {
-    let (told, is_cut) = match outcome {
+    let (counted, is_cut) = match outcome {
         AnswerOutcome::Whole(response) => (response.usage, false),
         AnswerOutcome::Counted(usage, _) | AnswerOutcome::Unreadable(usage, _) => (*usage, false),
         AnswerOutcome::Cut(usage, _) => (*usage, true),
         AnswerOutcome::Refused(..) => return (Usage::default(), false),
     };
-    let Some(Length { sent, received, unseen }) = length else { return (told, false) };
-    let (mut usage, _) = by_length(told, is_cut, sent, received);
+    let Some(Length { sent, received, unseen }) = length else { return (counted, false) };
+    let (mut usage, _) = by_length(counted, is_cut, sent, received);
     if is_cut {
         usage.output = usage.output.max(unseen);
     }
-    (usage, usage != told)
+    (usage, usage != counted)
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(taken(&whole(usage(7, 1)), LENGTH), (usage(7, 1), false));
         assert_eq!(taken(&whole(usage(0, 0)), LENGTH), (usage(1000, 11), true));
         assert_eq!(taken(&whole(usage(0, 0)), None), (usage(0, 0), false), "it went to nobody");
-        let cut = |told| AnswerOutcome::Cut(told, "the client hung up".into());
+        let cut = |counted| AnswerOutcome::Cut(counted, "the client hung up".into());
         assert_eq!(taken(&cut(usage(7, 1)), LENGTH), (usage(7, 11), true), "the beginning was counted");
         assert_eq!(taken(&cut(usage(7, 20)), LENGTH), (usage(7, 20), false));
         assert_eq!(taken(&cut(usage(0, 0)), LENGTH), (usage(1000, 11), true));

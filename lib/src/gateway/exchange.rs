@@ -121,6 +121,6 @@ pub struct UnreportedCalls {
     pub side_calls: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
-    /// Why the newest call in a conversation has no whole answer, where that is so.
+    /// Why the newest call in a conversation has no complete answer, where that is so.
     pub unanswered: Option<LlmError>,
 }

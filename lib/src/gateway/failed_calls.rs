@@ -1,4 +1,4 @@
-//! Calls in a row that ended without a whole answer.
+//! Calls in a row that ended without a complete answer.
 
 use crate::llm::LlmError;
 
@@ -9,12 +9,12 @@ pub const FEW: u32 = 3;
 /// What becomes of a call that the gateway itself refuses, in a few words.
 pub(super) const NOT_FORWARDED: &str = "the call is not forwarded";
 
-/// Calls that ended without a whole answer, since one in a conversation had it.
+/// Calls that ended without a complete answer, since one in a conversation had it.
 #[derive(Debug, Clone, Default)]
 pub struct FailedCalls {
     /// How many.
     pub calls: u32,
-    /// How many of them were side calls. A whole answer there says nothing of those in them: a program whose titles
+    /// How many of them were side calls. A complete answer there says nothing of those in them: a program whose titles
     /// come has not got on with its work.
     beside: u32,
     /// What the provider does, in two or three words.
@@ -30,7 +30,7 @@ impl FailedCalls {
         *self = Self { calls, beside, words, why: Some(why) };
     }
 
-    /// A call had a whole answer. Says whether that changes anything.
+    /// A call had a complete answer. True if that changes the count.
     pub(super) fn succeed(&mut self, in_conversation: bool) -> bool {
         let before = self.calls;
         match in_conversation {

@@ -159,12 +159,12 @@ impl Gateway {
         self.shared.flights.subscribe()
     }
 
-    /// Tells whenever a call has ended without a whole answer, or one with it after such.
+    /// Tells whenever a call has ended without a complete answer, or one with it after such.
     pub fn failed_calls(&self) -> watched::Receiver<FailedCalls> {
         self.shared.failed_calls.subscribe()
     }
 
-    /// Counts calls without a whole answer from nothing again.
+    /// Counts calls without a complete answer from nothing again.
     pub fn reset_failed_calls(&self) {
         self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }

@@ -37,7 +37,7 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     reported: Option<CallCost>,
-    /// Whether a conversation has got a whole answer by it.
+    /// Whether a conversation has got a complete answer by it.
     is_answer: bool,
     /// Why there is no answer, in a few words and in many.
     failure: Option<(String, LlmError)>,
@@ -199,7 +199,7 @@ impl Flight {
         self.unanswered("the provider's answers cannot be read".to_owned(), why);
     }
 
-    /// Counts the calls that have no whole answer. `in_conversation` says that a conversation waited for this one.
+    /// Counts the calls that have no complete answer. `in_conversation` says that a conversation waited for this one.
     fn count(&mut self, is_whole: bool, in_conversation: bool) {
         let failure = self.failure.take();
         // What costs nothing is no call of a model.

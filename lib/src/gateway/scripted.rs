@@ -106,9 +106,9 @@ fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
         let beside = all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
         let said = message.text();
         let said = said.trim_start();
-        let is_told = message.role == Role::User;
+        let is_user = message.role == Role::User;
         let task = all.iter().rposition(Message::is_prompt);
-        match task.filter(|_| is_told && facts.interruptions.iter().any(|words| said.contains(words))) {
+        match task.filter(|_| is_user && facts.interruptions.iter().any(|words| said.contains(words))) {
             Some(task) => {
                 if let Some(known) = facts.answered {
                     let mut answers = all[task..].iter_mut().filter(|message| message.role == Role::Assistant);
@@ -118,7 +118,7 @@ fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
                 }
                 all.push(remark(message));
             }
-            None if is_told && beside && said.starts_with('<') => all.push(remark(message)),
+            None if is_user && beside && said.starts_with('<') => all.push(remark(message)),
             None => all.push(message.clone()),
         }
     }
@@ -127,8 +127,8 @@ fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
 
 /// How many answers a conversation on record holds to its newest task.
 pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
-    let told = mark_remarks(history, &Facts { interruptions, ..Facts::default() });
-    let after = newest_task(&told).map(|(_, after)| after).unwrap_or_default();
+    let marked = mark_remarks(history, &Facts { interruptions, ..Facts::default() });
+    let after = newest_task(&marked).map(|(_, after)| after).unwrap_or_default();
     after.iter().filter(|message| message.role == Role::Assistant).count()
 }
 
@@ -245,14 +245,14 @@ fn add_item_fields(part: &mut Part, id: &str) {
     let own = |extra: &mut Map<String, Value>, key: &str, fields: Value| {
         let known = extra.entry(Format::Responses.name()).or_insert_with(|| json!({}));
         if let Some(known) = known.as_object_mut() {
-            let permit = if key.is_empty() {
+            let object = if key.is_empty() {
                 Some(known)
             } else {
                 known.entry(key).or_insert_with(|| json!({})).as_object_mut()
             };
-            let Some(permit) = permit else { return };
+            let Some(object) = object else { return };
             for (name, value) in fields.as_object().into_iter().flatten() {
-                permit.entry(name).or_insert_with(|| value.clone());
+                object.entry(name).or_insert_with(|| value.clone());
             }
         }
     };

@@ -262,11 +262,11 @@ impl ReceivedRequest {
         if compression == Compression::None {
             return Ok(self.body.clone());
         }
-        let memory = |permit: &BodyPermit| permit.size().saturating_sub(self.body.len());
-        let mut text = decompress(&compression, &self.body, memory(&self.permit));
+        let available = |permit: &BodyPermit| permit.size().saturating_sub(self.body.len());
+        let mut text = decompress(&compression, &self.body, available(&self.permit));
         if text.is_err() && self.permit.size() < LONGEST {
             self.shared.memory.grow(&mut self.permit).await.map_err(Rejected::Refused)?;
-            text = decompress(&compression, &self.body, memory(&self.permit));
+            text = decompress(&compression, &self.body, available(&self.permit));
         }
         let text = text.map_err(Rejected::Unread)?;
         self.permit.shrink(self.body.len() + text.len());

@@ -62,7 +62,7 @@ pub(super) struct GatewayState {
     pub(super) memory: BodyMemory,
     /// The calls in flight.
     pub(super) flights: Sender<Flights>,
-    /// The calls that ended without a whole answer.
+    /// The calls that ended without a complete answer.
     pub(super) failed_calls: Sender<FailedCalls>,
     /// When a call last came or went, or when it all began.
     pub(super) touched: Mutex<Instant>,

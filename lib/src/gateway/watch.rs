@@ -216,8 +216,8 @@ impl BodyDecoder {
             }
             Self::Body(body) => body.extend_from_slice(bytes),
             Self::Refusal(_, body) => {
-                let memory = REFUSAL.saturating_sub(body.len()).min(bytes.len());
-                body.extend_from_slice(&bytes[..memory]);
+                let room = REFUSAL.saturating_sub(body.len()).min(bytes.len());
+                body.extend_from_slice(&bytes[..room]);
             }
             Self::Opaque(_) => {}
         }

@@ -17,7 +17,7 @@ use crate::config::Environment;
 
 /// What is about to be, or has just been, written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum CrashKind {
     /// One object put into the object store.
     ObjectWrite,
     /// A ref moved.
@@ -32,16 +32,17 @@ pub enum Kind {
 
 /// On which side of the write a point lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum CrashSide {
     /// Nothing is written yet.
     Before,
     /// It is written.
     After,
 }
 
-const KINDS: [Kind; 5] = [Kind::ObjectWrite, Kind::RefSwap, Kind::HeadUpdate, Kind::IndexUpdate, Kind::Landing];
+const KINDS: [CrashKind; 5] =
+    [CrashKind::ObjectWrite, CrashKind::RefSwap, CrashKind::HeadUpdate, CrashKind::IndexUpdate, CrashKind::Landing];
 
-impl fmt::Display for Kind {
+impl fmt::Display for CrashKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ObjectWrite => "object-write",
@@ -53,7 +54,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl fmt::Display for When {
+impl fmt::Display for CrashSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Before => "before",
@@ -64,9 +65,9 @@ impl fmt::Display for When {
 
 /// Where to die: the n-th point of a kind and side, or the n-th of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum CrashTarget {
     /// `KIND:WHEN:N`
-    Point(Kind, When, u64),
+    Point(CrashKind, CrashSide, u64),
     /// `any:N`
     Any(u64),
 }
@@ -78,7 +79,7 @@ pub enum Target {
 )]
 pub struct InvalidTarget(String);
 
-impl FromStr for Target {
+impl FromStr for CrashTarget {
     type Err = InvalidTarget;
 
     fn from_str(text: &str) -> Result<Self, InvalidTarget> {
@@ -89,7 +90,7 @@ impl FromStr for Target {
             ["any", n] => Ok(Self::Any(number(n)?)),
             [kind, when, n] => {
                 let kind = KINDS.into_iter().find(|k| k.to_string() == *kind).ok_or_else(invalid)?;
-                let when = [When::Before, When::After].into_iter().find(|w| w.to_string() == *when);
+                let when = [CrashSide::Before, CrashSide::After].into_iter().find(|w| w.to_string() == *when);
                 Ok(Self::Point(kind, when.ok_or_else(invalid)?, number(n)?))
             }
             _ => Err(invalid()),
@@ -98,7 +99,7 @@ impl FromStr for Target {
 }
 
 struct CrashPlan {
-    target: Option<Target>,
+    target: Option<CrashTarget>,
     trace: Option<PathBuf>,
     /// Points passed, per kind and side.
     passed: [AtomicU64; KINDS.len() * 2],
@@ -122,14 +123,14 @@ pub fn install(environment: &Environment) -> Result<(), InvalidTarget> {
 
 /// A place where the process may be told to die.
 #[inline]
-pub fn point(kind: Kind, when: When) {
+pub fn point(kind: CrashKind, when: CrashSide) {
     if ON.load(Ordering::Relaxed) {
         pass(kind, when);
     }
 }
 
 #[cold]
-fn pass(kind: Kind, when: When) {
+fn pass(kind: CrashKind, when: CrashSide) {
     let Some(plan) = PLAN.get() else { return };
     let Ok(mut total) = plan.turnstile.lock() else { return };
     *total += 1;
@@ -143,8 +144,8 @@ fn pass(kind: Kind, when: When) {
             .and_then(|mut file| file.write_all(format!("{} {kind}:{when}:{count}\n", *total).as_bytes()));
     }
     let dies = match plan.target {
-        Some(Target::Any(n)) => n == *total,
-        Some(Target::Point(k, w, n)) => k == kind && w == when && n == count,
+        Some(CrashTarget::Any(n)) => n == *total,
+        Some(CrashTarget::Point(k, w, n)) => k == kind && w == when && n == count,
         None => false,
     };
     if dies {
@@ -158,13 +159,19 @@ mod tests {
 
     #[test]
     fn targets_are_read_as_they_are_written() {
-        assert_eq!("ref-swap:after:3".parse::<Target>().unwrap(), Target::Point(Kind::RefSwap, When::After, 3));
-        assert_eq!("any:17".parse::<Target>().unwrap(), Target::Any(17));
+        assert_eq!(
+            "ref-swap:after:3".parse::<CrashTarget>().unwrap(),
+            CrashTarget::Point(CrashKind::RefSwap, CrashSide::After, 3)
+        );
+        assert_eq!("any:17".parse::<CrashTarget>().unwrap(), CrashTarget::Any(17));
         for kind in KINDS {
-            assert_eq!(format!("{kind}:before:1").parse::<Target>().unwrap(), Target::Point(kind, When::Before, 1));
+            assert_eq!(
+                format!("{kind}:before:1").parse::<CrashTarget>().unwrap(),
+                CrashTarget::Point(kind, CrashSide::Before, 1)
+            );
         }
         for bad in ["", "any", "any:0", "any:x", "ref-swap:3", "ref-swap:during:3", "swap:after:1", "any:1:2"] {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
+            assert!(bad.parse::<CrashTarget>().is_err(), "{bad}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::crash::{self, Kind, When};
+use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
@@ -176,7 +176,7 @@ pub fn fast_forward_within(
     let drops = verify::check_between(repo, from, to).map_err(damaged)?;
     let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
     let begun = Instant::now();
-    crash::point(Kind::Landing, When::Before);
+    crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
         let is_last = begun.elapsed() >= patience;
         match landing.attempt()? {
@@ -187,7 +187,7 @@ pub fn fast_forward_within(
             Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
         }
     }
-    crash::point(Kind::Landing, When::After);
+    crash::point(CrashKind::Landing, CrashSide::After);
     Ok(())
 }
 
@@ -204,7 +204,7 @@ struct FastForward<'a> {
 impl FastForward<'_> {
     /// Inspects the branch and its checkouts, and moves them if nothing is in the way; otherwise returns the obstacle.
     fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
-        let mut step = branch::decide(self.sight()?);
+        let mut step = branch::decide(self.inspect()?);
         let mut last = None;
         loop {
             step = match step {
@@ -213,15 +213,15 @@ impl FastForward<'_> {
                 BranchStep::Refuse(in_the_way) => return Err(self.refusal(in_the_way)),
                 BranchStep::Swap => branch::after_swap(self.swap()?),
                 BranchStep::FastForward { checkout, adopted } => {
-                    let said = self.merge(&checkout, &mut last)?;
-                    branch::after_merge(said, checkout, adopted)
+                    let reply = self.merge(&checkout, &mut last)?;
+                    branch::after_merge(reply, checkout, adopted)
                 }
                 BranchStep::Adopt { checkout, paths } => {
                     let others =
                         landing_conflicts::stage_matching_files(self.repo, &checkout, &paths, (self.from, self.to))?;
                     branch::after_adopting(others, checkout)
                 }
-                BranchStep::LookAgain(obstacle) => branch::decide_again(self.sight()?, obstacle),
+                BranchStep::LookAgain(obstacle) => branch::decide_again(self.inspect()?, obstacle),
                 BranchStep::Report { checkout } => {
                     let (finished, begun) = last.take().expect("git ran before it could fail");
                     let failure = GitOutput::failure(finished);
@@ -251,7 +251,7 @@ impl FastForward<'_> {
     }
 
     /// Inspects the branch and its checkouts. Removes a lock that a killed pleach left.
-    fn sight(&self) -> Result<BranchSight, Error> {
+    fn inspect(&self) -> Result<BranchSight, Error> {
         match self.repo.refs().find(&self.name)? {
             None => return Ok(BranchSight::Gone),
             Some(tip) if tip == self.from && tip != self.to => {}
@@ -329,9 +329,9 @@ impl FastForward<'_> {
         // What an earlier call has left counts as well.
         let begun = last.take().map_or_else(clock::now, |(_, begun)| begun);
         let finished = program.run(checkout, self.arguments())?;
-        let said = self.said(&finished, checkout)?;
+        let reply = self.classify_reply(&finished, checkout)?;
         *last = Some((finished, begun));
-        Ok(said)
+        Ok(reply)
     }
 
     /// Everything that could have git do something else than move forward and touch nothing else is switched off.
@@ -363,7 +363,7 @@ impl FastForward<'_> {
     }
 
     /// What git says. Its words are the only thing that tells: the codes are few and shared.
-    fn said(&self, finished: &GitOutput, checkout: &Path) -> Result<MergeReply, Error> {
+    fn classify_reply(&self, finished: &GitOutput, checkout: &Path) -> Result<MergeReply, Error> {
         if finished.code == Some(0) {
             return Ok(MergeReply::Done);
         }

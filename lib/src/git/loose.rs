@@ -16,7 +16,7 @@ use gix::odb::pack::{Bundle, cache};
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
-use super::crash::{self, Kind, When};
+use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::pack_index::{Indices, PackIndexes};
@@ -177,12 +177,12 @@ impl<'r> LooseStore<'r> {
         sync(files, durability)?;
         let mut gone = Vec::new();
         for (temporary, path, object) in new {
-            crash::point(Kind::ObjectWrite, When::Before);
+            crash::point(CrashKind::ObjectWrite, CrashSide::Before);
             match temporary.move_to(&path) {
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => gone.push(object),
                 moved => moved?,
             }
-            crash::point(Kind::ObjectWrite, When::After);
+            crash::point(CrashKind::ObjectWrite, CrashSide::After);
         }
         Ok(gone)
     }

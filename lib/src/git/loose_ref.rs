@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gix::lock::acquire::Fail;
 
-use super::crash::{self, Kind, When};
+use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::id::from_gix;
@@ -50,11 +50,11 @@ pub(super) fn swap(common: &Path, step: &RefUpdate, why: &str, durability: Durab
         if durability == Durability::Fsync { file.sync_all() } else { Ok(()) }
     })
     .at("write", &path)?;
-    crash::point(Kind::RefSwap, When::Before);
+    crash::point(CrashKind::RefSwap, CrashSide::Before);
     // As git does it: a log may tell of a move that was not made, but none is made that it does not tell of.
     tell(&log, (old, new), why)?;
     lock.commit().map_err(|error| error.error).at("move", &path)?;
-    crash::point(Kind::RefSwap, When::After);
+    crash::point(CrashKind::RefSwap, CrashSide::After);
     Ok(true)
 }
 

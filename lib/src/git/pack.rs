@@ -10,7 +10,7 @@ use gix::ObjectId;
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::data;
 
-use super::crash::{self, Kind, When};
+use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _, LibraryContext as _};
 use super::loose::{Temporary, deflated, loose_path, sync};
@@ -122,9 +122,9 @@ impl Packed {
             let mut file = created.at("create", &temporary.0)?;
             file.write_all(bytes).at("write", &temporary.0)?;
             sync(vec![(file, temporary.0.clone())], durability)?;
-            crash::point(Kind::ObjectWrite, When::Before);
+            crash::point(CrashKind::ObjectWrite, CrashSide::Before);
             temporary.move_to(&place)?;
-            crash::point(Kind::ObjectWrite, When::After);
+            crash::point(CrashKind::ObjectWrite, CrashSide::After);
         }
         sync(vec![(std::fs::File::open(dir).at("open", dir)?, dir.to_owned())], durability)?;
         Ok(path)

@@ -61,19 +61,19 @@ impl ProgressMeter {
         let Some(ProgressListener { patience, listener }) = listening else { return Self(None) };
         let (end, ended) = mpsc::channel();
         let work = move || {
-            let tell = |is_over| {
+            let report = |is_over| {
                 let (files, of) = count();
                 listener(FileProgress { doing, files, of, is_over });
             };
             let mut wait = patience;
-            let mut is_told = false;
+            let mut is_reported = false;
             while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                tell(false);
-                (is_told, wait) = (true, EVERY);
+                report(false);
+                (is_reported, wait) = (true, EVERY);
             }
             // Without patience everything is reported.
-            if is_told || patience.is_zero() {
-                tell(true);
+            if is_reported || patience.is_zero() {
+                report(true);
             }
         };
         // Without a thread nothing is reported.
@@ -112,9 +112,9 @@ impl gix::Count for Counter {
     }
 }
 
-/// The newest count of updated files in git's output: `Updating files:  50% (2/4)`.
-pub(super) fn updated(told: &[u8]) -> (u64, u64) {
-    let text = String::from_utf8_lossy(told);
+/// The newest count of updated_files files in git's output: `Updating files:  50% (2/4)`.
+pub(super) fn updated_files(output: &[u8]) -> (u64, u64) {
+    let text = String::from_utf8_lossy(output);
     let counts = |line: &str| {
         let (done, of) = line.split_once('(')?.1.split_once(')')?.0.split_once('/')?;
         Some((done.parse().ok()?, of.parse().ok()?))
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn the_newest_count_of_git_is_read() {
-        assert_eq!(updated(b""), (0, 0));
-        assert_eq!(updated(b"Updating files:  25% (1/4)\rUpdating files:  50% (2/4)\rUpdating fi"), (2, 4));
-        assert_eq!(updated(b"Updating files: 100% (4/4)\rUpdating files: 100% (4/4), done.\n"), (4, 4));
-        assert_eq!(updated(b"fatal: it is (9/9)\n"), (0, 0));
+        assert_eq!(updated_files(b""), (0, 0));
+        assert_eq!(updated_files(b"Updating files:  25% (1/4)\rUpdating files:  50% (2/4)\rUpdating fi"), (2, 4));
+        assert_eq!(updated_files(b"Updating files: 100% (4/4)\rUpdating files: 100% (4/4), done.\n"), (4, 4));
+        assert_eq!(updated_files(b"fatal: it is (9/9)\n"), (0, 0));
     }
 }

@@ -15,7 +15,7 @@ use gix::refs::file::transaction::prepare::{MustNotExist, ReferenceOutOfDate};
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use gix::refs::{Category, FullName, Target};
 
-use super::crash::{self, Kind, When};
+use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock};
 use super::id::{from_gix, to_gix};
@@ -172,7 +172,7 @@ impl<'r> Refs<'r> {
                 sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
             }
         }
-        crash::point(Kind::RefSwap, When::Before);
+        crash::point(CrashKind::RefSwap, CrashSide::Before);
         let mut time = gix::date::parse::TimeBuf::default();
         let signature = gix::actor::Signature {
             name: NAME.into(),
@@ -182,7 +182,7 @@ impl<'r> Refs<'r> {
         let done = transaction
             .commit(signature.to_ref(&mut time))
             .map_err(|error| SwapError::Other(Error::library("move a ref", error)))?;
-        crash::point(Kind::RefSwap, When::After);
+        crash::point(CrashKind::RefSwap, CrashSide::After);
         self.sync_refs(&paths)?;
         refuse_equal(&done, moves)
     }

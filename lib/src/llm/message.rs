@@ -135,7 +135,7 @@ const FAILED: &str = "failed";
 /// The field that marks an answer of a program's model that broke off.
 const BROKEN_OFF: &str = "broken_off";
 
-/// The field that marks what is said in a helper's conversation, with its number.
+/// The field that marks what is said in a subagent's conversation, with its number.
 const CONVERSATION: &str = "talk";
 
 impl Message {
@@ -200,7 +200,7 @@ impl Message {
         self.role == Role::Assistant && self.tool_calls().next().is_none() && whole
     }
 
-    /// Which of its agent's conversations it belongs to: 0 is the agent's own, the others are its helpers'.
+    /// Which of its agent's conversations it belongs to: 0 is the agent's own, the others are its subagents'.
     pub fn conversation(&self) -> usize {
         let number = self.extra.get(CONVERSATION).and_then(Value::as_u64).unwrap_or_default();
         usize::try_from(number).unwrap_or_default()

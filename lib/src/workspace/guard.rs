@@ -124,7 +124,7 @@ fn mark(file: &Path) -> String {
 
 impl Guard {
     /// The commits refs pointed to, except pleach's own.
-    pub fn led_to(&self) -> Vec<CommitId> {
+    pub fn ref_targets(&self) -> Vec<CommitId> {
         self.refs.iter().filter(|(name, _)| !name.starts_with(OWN)).map(|(_, id)| *id).collect()
     }
 

@@ -119,7 +119,7 @@ impl WorkingCopy {
             Some(seen) => seen,
             None => self.look(own, kept)?,
         };
-        self.refs_before = Some(seen.led_to());
+        self.refs_before = Some(seen.ref_targets());
         Ok(seen)
     }
 

@@ -307,7 +307,7 @@ impl AcpClient {
         if answer.protocol_version != VERSION {
             let theirs = answer.protocol_version;
             return Err(failed(format!(
-                "the agent speaks version {theirs} of the Agent AcpClient Protocol, pleach speaks {VERSION}; use a release of it \
+                "the agent speaks version {theirs} of the Agent Client Protocol, pleach speaks {VERSION}; use a release of it \
              that matches"
             )));
         }

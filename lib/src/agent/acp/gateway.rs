@@ -42,10 +42,10 @@ pub(super) async fn run(
     job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
     let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.task(&job) };
     let command = agent.command(job, variables, arguments, Some(gateway_run.meter()));
-    let told = TurnSink::State(gateway_run.state());
+    let sink = TurnSink::State(gateway_run.state());
     let seen = gateway_run
         .run(turns, cancel, |own| async move {
-            session::run(&agent.spawner, command, AcpClient::new(ask), told, &own).await
+            session::run(&agent.spawner, command, AcpClient::new(ask), sink, &own).await
         })
         .await;
     let undone = seen.why_unfinished(&agent.name());

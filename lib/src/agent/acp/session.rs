@@ -45,7 +45,7 @@ pub(super) async fn run(
     spawner: &Spawner,
     command: CommandSpec,
     (client, hello): (AcpClient, Vec<u8>),
-    told: TurnSink<'_>,
+    sink: TurnSink<'_>,
     cancel: &Cancel,
 ) -> EndedSession {
     let (say, input) = unbounded_channel();
@@ -63,7 +63,7 @@ pub(super) async fn run(
         spawner.talk(command, input, &door, &mut on_output).await
     };
     let session =
-        AcpSession { client, say, lines, unread: Arc::clone(&unread), killer, told, cancel, is_stopping: false };
+        AcpSession { client, say, lines, unread: Arc::clone(&unread), killer, sink, cancel, is_stopping: false };
     let (output, (client, ended)) = tokio::join!(running, session.run(hello));
     EndedSession { client, ended, output }
 }
@@ -75,7 +75,7 @@ struct AcpSession<'a> {
     lines: UnboundedReceiver<OutputLine>,
     unread: Arc<AtomicUsize>,
     killer: Canceller,
-    told: TurnSink<'a>,
+    sink: TurnSink<'a>,
     cancel: &'a Cancel,
     is_stopping: bool,
 }
@@ -121,7 +121,7 @@ impl AcpSession<'_> {
             }
             if !had_prompted && self.client.has_prompted() {
                 deadline = None;
-                if let (TurnSink::State(known), Some(state)) = (&self.told, self.client.state()) {
+                if let (TurnSink::State(known), Some(state)) = (&self.sink, self.client.state()) {
                     known.set(state);
                 }
             }
@@ -145,7 +145,7 @@ impl AcpSession<'_> {
                 AcpAction::Say(said) => self.send(said),
                 AcpAction::End(ended) => return Some(ended),
                 AcpAction::Turn(turn) => {
-                    let TurnSink::Turns(turns, unbilled) = self.told else { continue };
+                    let TurnSink::Turns(turns, unbilled) = self.sink else { continue };
                     let verdict = turns.report(Turn { unbilled, ..*turn }).await;
                     if verdict == TurnVerdict::Stop || self.is_stopping {
                         self.cancel_prompt();

@@ -30,7 +30,7 @@ pub struct CliSettings {
     pub timeout: Option<u64>,
     /// Seconds it may go without a sign of life.
     pub idle_timeout: Option<u64>,
-    /// How many calls of its model in a row may end without a whole answer.
+    /// How many calls of its model in a row may end without a complete answer.
     pub max_failed_calls: Option<u32>,
     /// The models behind short names.
     pub models: BTreeMap<String, String>,

@@ -116,7 +116,7 @@ impl WaitingHook {
         calls.filter_map(|call| call.get("tool_use_id")?.as_str().map(str::to_owned)).collect()
     }
 
-    /// Whether the agent's own call is over, and not one of its helpers'.
+    /// Whether the agent's own call is over, and not one of its subagents'.
     pub fn is_of_agent(&self) -> bool {
         self.event.get("agent_id").is_none_or(Value::is_null)
     }

@@ -1,7 +1,7 @@
 //! Programs behind the gateway: every model call of theirs ends a turn before it is forwarded.
 //!
 //! ```text
-//! program ──call n+1──▶ gateway ──arrival──▶ turn n is reported, recorded, committed, paid for
+//! program ──call n+1──▶ gateway ──HeldCall──▶ turn n is reported, recorded, committed, paid for
 //!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
 //! ```
 
@@ -59,7 +59,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// answered.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
-/// How many calls in a row may end without a whole answer, where the settings do not say.
+/// How many calls in a row may end without a complete answer, where the settings do not say.
 const MAX_FAILED_CALLS: u32 = 10;
 
 /// A program that is going to work behind a gateway.
@@ -105,7 +105,7 @@ pub struct RunOutcome<T> {
     pub answered: bool,
     /// Why it was ended, where its calls could not continue.
     pub given_up: Option<AgentError>,
-    /// Why its newest call in a conversation has no whole answer, where that is so.
+    /// Why its newest call in a conversation has no complete answer, where that is so.
     pub unanswered: Option<LlmError>,
     /// Whether a script was there for its work, and was asked for none of it.
     pub unscripted: bool,
@@ -181,7 +181,7 @@ impl GatewayRun {
         Ok(Self { gateway, held_calls, replay, state, max_failed_calls: MAX_FAILED_CALLS })
     }
 
-    /// The same with so many calls in a row that may end without a whole answer, where that is said.
+    /// The same with so many calls in a row that may end without a complete answer, where that is said.
     #[must_use]
     pub fn with_max_failed_calls(self, max_failed_calls: Option<u32>) -> Self {
         Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
@@ -334,7 +334,7 @@ struct TurnLog<'a> {
     given_up: Option<AgentError>,
     /// It is to stop: the next call is refused.
     is_stopping: bool,
-    /// How many calls in a row may end without a whole answer.
+    /// How many calls in a row may end without a complete answer.
     max_failed_calls: u32,
     /// Calls that are held, oldest first.
     waiting: VecDeque<HeldCall>,
@@ -468,8 +468,8 @@ impl<'a> TurnLog<'a> {
         self.give_up(unanswered_error(why.class, message));
     }
 
-    /// Reports what more than a few calls without a whole answer have cost and brought, at once: the next turn may be
-    /// far. Whatever tools have written meanwhile belongs to another.
+    /// Reports what more than a few calls without a complete answer have cost and brought, at once: the next turn may
+    /// be far. Whatever tools have written meanwhile belongs to another.
     async fn report_failures(&mut self, gateway: &Gateway) {
         match gateway.failed_calls().borrow().calls {
             0 => return self.turns.stop_waiting(),

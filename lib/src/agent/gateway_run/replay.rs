@@ -17,8 +17,8 @@ struct RecordedConversation {
 /// What is on record of an agent's conversations.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    replay: Vec<RecordedConversation>,
-    /// The tape of each conversation now; none for those that are new.
+    conversations: Vec<RecordedConversation>,
+    /// The record of each live conversation; none for those that are new.
     playing: BTreeMap<usize, Option<usize>>,
     /// The newest answer given in each, for when it is asked for again.
     given: BTreeMap<usize, Message>,
@@ -37,7 +37,7 @@ impl Replay {
                 _ => {}
             }
         }
-        Self { replay: replay.into_values().collect(), ..Self::default() }
+        Self { conversations: replay.into_values().collect(), ..Self::default() }
     }
 
     /// The recorded answer to a call, if there is one. `tries` says how often this very call came.
@@ -60,22 +60,23 @@ impl Replay {
                 recorded
             }
         };
-        let message = self.replay[recorded?].answers.pop_front()?;
+        let message = self.conversations[recorded?].answers.pop_front()?;
         self.given.insert(conversation, message.clone());
         Some(response(message))
     }
 
-    /// The tape of a conversation that begins: one that began alike; for the agent's own, its own.
+    /// The record of a conversation that begins: one that began alike; for the agent's own, its own.
     fn find(&mut self, conversation: usize, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let free = |recorded: &RecordedConversation| !recorded.taken;
-        let found = self.replay.iter().position(|recorded| free(recorded) && recorded.opening == opening);
-        let found = found.or_else(|| (conversation == 0 && self.replay.first().is_some_and(free)).then_some(0))?;
-        self.replay[found].taken = true;
+        let found = self.conversations.iter().position(|recorded| free(recorded) && recorded.opening == opening);
+        let found =
+            found.or_else(|| (conversation == 0 && self.conversations.first().is_some_and(free)).then_some(0))?;
+        self.conversations[found].taken = true;
         Some(found)
     }
 
-    /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do,
+    /// The record of a conversation that begins without tools: one that began alike and has none. Nothing less will do,
     /// or a title would be answered with the agent's own answer.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
@@ -83,16 +84,16 @@ impl Replay {
             recorded.answers.iter().all(|answer| answer.tool_calls().next().is_none())
         };
         let found = self
-            .replay
+            .conversations
             .iter()
             .position(|recorded| !recorded.taken && recorded.opening == opening && plain(recorded))?;
-        self.replay[found].taken = true;
+        self.conversations[found].taken = true;
         Some(found)
     }
 
     /// Whether nothing recorded is left to say.
     pub(super) fn is_over(&self) -> bool {
-        self.replay.iter().all(|recorded| recorded.answers.is_empty())
+        self.conversations.iter().all(|recorded| recorded.answers.is_empty())
     }
 }
 

@@ -343,8 +343,8 @@ fn an_unreadable_answer_is_a_turn_with_a_warning() {
 
 #[test]
 fn google_gives_calls_no_ids() {
-    let call = |permit: &str| {
-        let mut part = Part::tool_call(format!("call_{permit}"), "write", json!({"path": "x"}));
+    let call = |number: &str| {
+        let mut part = Part::tool_call(format!("call_{number}"), "write", json!({"path": "x"}));
         if let Part::ToolCall { extra, .. } = &mut part {
             extra.insert("gemini".into(), json!({"no_id": true}));
         }

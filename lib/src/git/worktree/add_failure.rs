@@ -48,7 +48,7 @@ pub enum AddCause {
 impl AddFailure {
     /// Why git failed, by what it said and by the room that is left there, in bytes, where that is known.
     pub(super) fn new(path: PathBuf, stderr: &str, room: Option<u64>) -> Self {
-        Self { path, cause: AddCause::of(stderr, room), lines: telling(stderr) }
+        Self { path, cause: AddCause::of(stderr, room), lines: relevant_lines(stderr) }
     }
 }
 
@@ -109,7 +109,7 @@ impl AddCause {
 }
 
 /// The lines that say what went wrong, the last of them in any case: git ends with it.
-fn telling(stderr: &str) -> Vec<String> {
+fn relevant_lines(stderr: &str) -> Vec<String> {
     let all: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let is_error = |line: &&str| ["fatal:", "error:"].iter().any(|word| line.starts_with(word));
     let errors: Vec<&str> = all.iter().copied().filter(is_error).collect();

@@ -15,10 +15,10 @@ use super::metadata::Notes;
 use super::registration::Registration;
 use super::sparse_rules::SparseRules;
 use super::{Worktree, open, remove, sanitize};
-use crate::git::crash::{self, Kind, When};
+use crate::git::crash::{self, CrashKind, CrashSide};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::program::{GitOutput, Program};
-use crate::git::progress::{FileOperation, ProgressMeter, updated};
+use crate::git::progress::{FileOperation, ProgressMeter, updated_files};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
 use crate::process::sink;
@@ -49,7 +49,7 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
 /// Checks out the files of a worktree that is being created, except those that exist.
 fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
     check_out(repo, path, made, rules, &marker)?;
-    crash::point(Kind::HeadUpdate, When::After);
+    crash::point(CrashKind::HeadUpdate, CrashSide::After);
     // Files and index are equally new, so git would read them all at every status until this is done once.
     refresh(repo, path)?;
     let notes = Notes::of(repo.common_dir(), made);
@@ -82,7 +82,7 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     let args = args.map(OsStr::new).into_iter().chain([named.as_os_str(), OsStr::new(&id)]);
     let _alone = lock_worktrees(common)?;
     sanitize::remove_blocking_files(common)?;
-    crash::point(Kind::HeadUpdate, When::Before);
+    crash::point(CrashKind::HeadUpdate, CrashSide::Before);
     check_added(path, repo.shared.program.run(common, args)?)?;
     repo.shared.whole.add(commit);
     std::fs::rename(&named, path).at("move the worktree to", path)?;
@@ -132,10 +132,11 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], marker:
     };
     let settings = ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"];
     let args = settings.iter().chain(sparse).chain(&["read-tree", "--reset", "-u", "-v", "HEAD"]);
-    let told = Arc::new(sink().at("write", git_dir)?);
-    let count = told.clone();
-    let _meter = ProgressMeter::start(repo.listening(), FileOperation::CheckOut, move || updated(&last_bytes(&count)));
-    check_added(path, program.run_long(path, args, marker.lock(), told)?)
+    let progress = Arc::new(sink().at("write", git_dir)?);
+    let count = progress.clone();
+    let _meter =
+        ProgressMeter::start(repo.listening(), FileOperation::CheckOut, move || updated_files(&last_bytes(&count)));
+    check_added(path, program.run_long(path, args, marker.lock(), progress)?)
 }
 
 /// Checks that git has created the worktree.

@@ -8,7 +8,7 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use super::valid_head::read_valid_head;
 use super::{Worktree, index_file, relink, sanitize};
 use crate::confined_fs::ConfinedDir;
-use crate::git::crash::{self, Kind, When};
+use crate::git::crash::{self, CrashKind, CrashSide};
 use crate::git::error::{Error, IoContext as _, held_lock};
 use crate::git::head::Head;
 use crate::git::id::to_gix;
@@ -84,7 +84,7 @@ pub fn detach(worktree: &mut Worktree) -> Result<(), Error> {
 pub(super) fn set_head(worktree: &Worktree, commit: CommitId, why: &str) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
     worktree.last_head.take();
-    crash::point(Kind::HeadUpdate, When::Before);
+    crash::point(CrashKind::HeadUpdate, CrashSide::Before);
     let edit = RefEdit {
         change: Change::Update {
             log: LogChange { mode: RefLog::AndReference, force_create_reflog: false, message: why.into() },
@@ -108,7 +108,7 @@ pub(super) fn set_head(worktree: &Worktree, commit: CommitId, why: &str) -> Resu
             None => Error::library("move HEAD of a worktree", error),
         }
     })?;
-    crash::point(Kind::HeadUpdate, When::After);
+    crash::point(CrashKind::HeadUpdate, CrashSide::After);
     worktree.repo.shared.whole.add(commit);
     if worktree.is_agents {
         worktree.last_head.replace(Some(Head { commit, branch: None }));
