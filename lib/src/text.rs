@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_text_hides_nothing() {
+    fn nothing_hides_in_what_is_made_visible() {
         assert_eq!(visible("a\tb \u{1b}[8m\u{202e}\u{feff}\u{e4}\n"), "a\tb \\u{1b}[8m\\u{202e}\\u{feff}\u{e4}\\u{a}");
     }
 

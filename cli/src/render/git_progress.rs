@@ -1,4 +1,4 @@
-//! FileProgress of git between nodes: files that are checked out, scanned or restored.
+//! Progress of git between nodes: files that are checked out, scanned or restored.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ pub use item::{TrustItem, for_inputs, for_planner};
 pub use scope::TrustScope;
 pub(crate) use scope::commands;
 
-use crate::git::{self, checksum};
+use crate::git::{self, HashCollision, checksum};
 
 /// Why approval cannot be asked for.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum Error {
         /// Where it is.
         place: String,
         /// What gives it away.
-        source: git::HashCollision,
+        source: HashCollision,
     },
 }
 

@@ -1,4 +1,4 @@
-//! Two contexts of one session: they run at once, outlive a kill, and are begun again from what their parent says.
+//! Two contexts of one session: they run at once, outlive a kill, and are started again from what their parent says.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ async fn two_contexts_of_a_session_run_at_once() {
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
 
-/// Nothing is left for `b2` while `a` still works: the session pauses when that has come to a stop, and not under it.
+/// Nothing is left for `b2` while `a` still works: the session pauses when that has reached a stop, and not under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();

@@ -95,7 +95,7 @@ impl World {
         assert!(!self.sandbox.path(checkout).join("run.sh").exists());
     }
 
-    /// Opens the repository anew with a git that runs `script` before it does what it is called for. The script knows
+    /// Opens the repository again with a git that runs `script` before it does what it is called for. The script knows
     /// `$command`, its number `$n` among those of the command, `$repo`, and the real `$git`.
     fn with_git_that(mut self, script: &str) -> Self {
         let variables = self.sandbox.variables();
@@ -294,7 +294,7 @@ fn a_directory_in_place_of_a_file_counts_by_content() {
         fs::remove_file(world.sandbox.path("repo/a.txt")).unwrap();
         world
     };
-    // What git has come to write of it, and what it was about to.
+    // What git has written of it so far, and what it was about to.
     for written in [&[][..], &["one"], &["in/two"], &["one", "in/two"]] {
         let world = begun();
         fs::create_dir_all(world.sandbox.path("repo/a.txt/in")).unwrap();
@@ -748,7 +748,7 @@ fn loose(world: &World, revision: &str) -> PathBuf {
     world.sandbox.path(&format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]))
 }
 
-/// Puts another blob in the place of an object.
+/// Puts another blob in place of an object.
 fn overwrite(world: &World, place: &Path) {
     world.sandbox.write("evil", "evil\n");
     let evil = world.sandbox.path("evil");

@@ -7,7 +7,7 @@ use pleach::ids::{CommitId, TaskId};
 use super::land::advance;
 use super::{Sandbox, names};
 
-/// The message, author, committer and dates of a commit: all that makes it the same step wherever it stands.
+/// The message, author, committer and dates of a commit: all that makes it the same step wherever it is.
 fn identity(sandbox: &Sandbox, commit: CommitId) -> String {
     sandbox.git("repo", &["log", "-1", "--format=%an|%ae|%ad|%cn|%ce|%cd|%B", "--date=raw", &commit.to_string()])
 }

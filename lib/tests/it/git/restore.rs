@@ -147,7 +147,7 @@ fn spared_files_stay_uncommitted() {
     assert_eq!((names(&done.written), names(&done.removed)), (vec!["run.sh".into()], vec!["deep/er".into()]));
     assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "held back");
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n?? new");
-    // What stands where the tree has a directory has to go.
+    // What is where the tree has a directory has to go.
     fs::remove_dir_all(root.join("src")).unwrap();
     fs::write(root.join("src"), "held back").unwrap();
     let scan = git::worktree::scan_all(&mut worktree).unwrap();
@@ -196,7 +196,7 @@ fn files_in_a_submodule_directory_are_spared_or_removed() {
         (vec!["dir/sm".into()], vec!["dir".into(), "sm/f".into()])
     );
     assert!(root.join("sm").is_dir() && root.join("dir/sm").is_dir());
-    // Where nothing else is to be brought back, the places alone are.
+    // Where nothing else is to be restored, the places alone are.
     fs::remove_dir_all(root.join("sm")).unwrap();
     fs::remove_dir_all(root.join("dir")).unwrap();
     fs::write(root.join("dir"), "in the way").unwrap();

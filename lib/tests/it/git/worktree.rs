@@ -500,7 +500,7 @@ fn submodule_links_are_left_alone() {
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
     );
-    // The place of one that is removed can be brought back; its files are git's to fetch.
+    // The place of one that is removed can be restored; its files are git's to fetch.
     fs::remove_dir_all(root.join("lib")).unwrap();
     let gone = record(&repo, &mut worktree);
     assert_eq!(
@@ -511,7 +511,7 @@ fn submodule_links_are_left_alone() {
     assert!(git::worktree::scan_all(&mut worktree).unwrap().is_empty() && root.join("lib").is_dir());
 }
 
-/// What is told of held back files that lie where submodules belong.
+/// What is reported held back files that lie where submodules belong.
 fn in_the_place(files: &[&str]) -> Vec<String> {
     let why = "it is in the directory of a submodule, whose recorded commit does not change";
     files.iter().map(|file| format!("file-held-back: `{file}` is not committed: {why}")).collect()
