@@ -112,7 +112,7 @@ pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
     for (end, _) in branch.match_indices('/') {
         let above = &branch[..end];
         if repo.refs().find(&format!("refs/heads/{above}"))?.is_some() {
-            return Err(Error::Name(format!("git allows no branch `{branch}` beside your branch `{above}`")));
+            return Err(Error::Name(format!("git cannot have a branch `{branch}` beside your branch `{above}`")));
         }
     }
     Ok(())

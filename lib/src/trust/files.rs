@@ -26,7 +26,7 @@ pub(super) struct Files<'a> {
 }
 
 /// What a path leads to, links followed.
-enum ResolvedPath {
+enum FollowedPath {
     /// There is nothing.
     Nothing,
     File {
@@ -59,42 +59,42 @@ impl Files<'_> {
     pub fn content_at(&self, path: &str) -> Result<Option<(String, String)>, Error> {
         let target = self.resolve(path.as_bytes())?;
         let (leads_to, text) = match &target {
-            ResolvedPath::Nothing => return Ok(None),
-            ResolvedPath::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
-            ResolvedPath::Directory { path: dir, id } => (dir, self.listing(path, dir, *id)?),
-            ResolvedPath::Submodule { path, .. } | ResolvedPath::Away { link: path, .. } => {
+            FollowedPath::Nothing => return Ok(None),
+            FollowedPath::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
+            FollowedPath::Directory { path: dir, id } => (dir, self.listing(path, dir, *id)?),
+            FollowedPath::Submodule { path, .. } | FollowedPath::Away { link: path, .. } => {
                 (path, self.described(&target))
             }
         };
-        let linked = leads_to != path.as_bytes() && !matches!(target, ResolvedPath::Away { .. });
+        let linked = leads_to != path.as_bytes() && !matches!(target, FollowedPath::Away { .. });
         let through = if linked { format!(", which leads to `{}`", shown(leads_to)) } else { String::new() };
         Ok(Some((format!("`{path}` in the repository{through}"), text)))
     }
 
     /// Follows a path, and the links on it, as the system does in a checkout.
-    fn resolve(&self, path: &[u8]) -> Result<ResolvedPath, Error> {
+    fn resolve(&self, path: &[u8]) -> Result<FollowedPath, Error> {
         let mut ahead: Vec<Vec<u8>> = split(path);
         let mut here: Vec<Vec<u8>> = Vec::new();
         // The links whose own paths are not gone to their end yet, with how many names lie behind each.
         let mut open: Vec<(usize, Vec<u8>, Vec<u8>)> = Vec::new();
         let mut links = 0;
-        let mut target = ResolvedPath::Directory { path: Vec::new(), id: self.tree };
+        let mut target = FollowedPath::Directory { path: Vec::new(), id: self.tree };
         let away = |mut open: Vec<(usize, Vec<u8>, Vec<u8>)>, why| match open.pop() {
-            Some((_, link, to)) => ResolvedPath::Away { link, to, why },
-            None => ResolvedPath::Nothing,
+            Some((_, link, to)) => FollowedPath::Away { link, to, why },
+            None => FollowedPath::Nothing,
         };
         while let Some(name) = ahead.pop() {
             open.retain(|(behind, ..)| *behind <= ahead.len());
             match (name.as_slice(), &target) {
                 (b"." | b"", _) => continue,
-                (b"..", ResolvedPath::Directory { .. }) => {
+                (b"..", FollowedPath::Directory { .. }) => {
                     if here.pop().is_none() {
                         return Ok(away(open, OUTSIDE));
                     }
                 }
-                (_, ResolvedPath::Directory { .. }) => here.push(name),
+                (_, FollowedPath::Directory { .. }) => here.push(name),
                 // What another repository holds is not in this commit.
-                (_, ResolvedPath::Submodule { .. }) => return Ok(target),
+                (_, FollowedPath::Submodule { .. }) => return Ok(target),
                 _ => return Ok(away(open, NOWHERE)),
             }
             let place = here.join(&b'/');
@@ -104,16 +104,16 @@ impl Files<'_> {
             }
             let Some(entry) = self.entry(&place)? else { return Ok(away(open, NOWHERE)) };
             target = match entry.kind {
-                EntryKind::File => ResolvedPath::File { path: place, id: entry.id, executable: false },
-                EntryKind::Executable => ResolvedPath::File { path: place, id: entry.id, executable: true },
-                EntryKind::Directory => ResolvedPath::Directory { path: place, id: tree_id(entry.id) },
-                EntryKind::Submodule => ResolvedPath::Submodule { path: place, id: entry.id },
+                EntryKind::File => FollowedPath::File { path: place, id: entry.id, executable: false },
+                EntryKind::Executable => FollowedPath::File { path: place, id: entry.id, executable: true },
+                EntryKind::Directory => FollowedPath::Directory { path: place, id: tree_id(entry.id) },
+                EntryKind::Submodule => FollowedPath::Submodule { path: place, id: entry.id },
                 EntryKind::Link => {
                     let to = self.blob(entry.id)?;
                     links += 1;
                     let outside = to.starts_with(b"/");
                     if outside || links > LINKS {
-                        return Ok(ResolvedPath::Away {
+                        return Ok(FollowedPath::Away {
                             link: place,
                             to,
                             why: if outside { OUTSIDE } else { NOWHERE },
@@ -131,10 +131,10 @@ impl Files<'_> {
     }
 
     /// A directory that was gone into, by the names on the way.
-    fn directory(&self, names: &[Vec<u8>]) -> Result<ResolvedPath, Error> {
+    fn directory(&self, names: &[Vec<u8>]) -> Result<FollowedPath, Error> {
         let path = names.join(&b'/');
         let id = if names.is_empty() { Some(self.tree) } else { self.entry(&path)?.map(|entry| tree_id(entry.id)) };
-        Ok(id.map_or(ResolvedPath::Nothing, |id| ResolvedPath::Directory { path, id }))
+        Ok(id.map_or(FollowedPath::Nothing, |id| FollowedPath::Directory { path, id }))
     }
 
     fn entry(&self, path: &[u8]) -> Result<Option<TreeEntry>, Error> {
@@ -157,7 +157,7 @@ impl Files<'_> {
         let mut room = DIRECTORY_SHOWN;
         for (path, target) in found.iter().take(NAMED) {
             let path = shown(path);
-            let ResolvedPath::File { id, .. } = target else {
+            let FollowedPath::File { id, .. } = target else {
                 text.push_str(&format!("{path}: {}\n", self.described(target)));
                 continue;
             };
@@ -189,7 +189,7 @@ impl Files<'_> {
         dir: &[u8],
         id: TreeId,
         seen: &mut BTreeSet<Vec<u8>>,
-        found: &mut Vec<(Vec<u8>, ResolvedPath)>,
+        found: &mut Vec<(Vec<u8>, FollowedPath)>,
     ) -> Result<(), Error> {
         seen.insert(dir.to_owned());
         for entry in self.repo.tree_entries(id)? {
@@ -197,11 +197,11 @@ impl Files<'_> {
             let at = [named, name].join(&b'/');
             let target = self.resolve(&[dir, name].join(&b'/'))?;
             match &target {
-                ResolvedPath::Directory { path, id } if !seen.contains(path) => {
+                FollowedPath::Directory { path, id } if !seen.contains(path) => {
                     let (path, id) = (path.clone(), *id);
                     self.collect(&at, &path, id, seen, found)?;
                 }
-                ResolvedPath::Nothing => {}
+                FollowedPath::Nothing => {}
                 _ => found.push((at, target)),
             }
         }
@@ -209,9 +209,9 @@ impl Files<'_> {
     }
 
     /// What is found at a path, in a word that changes when it does.
-    fn manifest(&self, target: &ResolvedPath) -> String {
+    fn manifest(&self, target: &FollowedPath) -> String {
         match target {
-            ResolvedPath::File { id, executable, .. } => {
+            FollowedPath::File { id, executable, .. } => {
                 format!("{} {id}", if *executable { "program" } else { "file" })
             }
             other => self.described(other),
@@ -219,16 +219,16 @@ impl Files<'_> {
     }
 
     /// What is found at a path that cannot be shown.
-    fn described(&self, target: &ResolvedPath) -> String {
+    fn described(&self, target: &FollowedPath) -> String {
         match target {
-            ResolvedPath::Nothing => String::new(),
-            ResolvedPath::File { path, .. } | ResolvedPath::Directory { path, .. } => {
+            FollowedPath::Nothing => String::new(),
+            FollowedPath::File { path, .. } | FollowedPath::Directory { path, .. } => {
                 format!("`{}`, named here already", shown(path))
             }
-            ResolvedPath::Submodule { path, id } => {
+            FollowedPath::Submodule { path, id } => {
                 format!("`{}` is another repository, at its commit {id}", shown(path))
             }
-            ResolvedPath::Away { link, to, why } => format!("`{}` is a link to `{}`, {why}", shown(link), shown(to)),
+            FollowedPath::Away { link, to, why } => format!("`{}` is a link to `{}`, {why}", shown(link), shown(to)),
         }
     }
 

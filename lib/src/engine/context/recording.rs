@@ -148,8 +148,8 @@ pub(in crate::engine) fn fold(
 /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
 pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<String>, Error> {
     Ok(context.recorder.repair_ref()?.map(|kept| {
-        let kept = kept.map(|name| format!("; what stood there is kept at {name}")).unwrap_or_default();
-        format!("the session's own record was moved or removed, and put back{kept}")
+        let kept = kept.map(|name| format!("; what was there is kept at {name}")).unwrap_or_default();
+        format!("the session's own record was moved or removed, and restored{kept}")
     }))
 }
 
