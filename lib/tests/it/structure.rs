@@ -1,6 +1,6 @@
 //! What ARCHITECTURE.md promises about the shape of the code, held by tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::repository::{code, files, quoted, read, root, sources, test_names};
@@ -323,4 +323,26 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod trust;
     pub mod workspace;
     ");
+}
+
+/// A search for a name leads to one type. `Error` is each module's own.
+#[test]
+fn no_two_types_have_one_name() {
+    let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+    for tree in ["lib/src", "cli/src"] {
+        let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for path in sources(tree).iter().filter(|path| !path.ends_with("/tests.rs")) {
+            let text = read(path);
+            let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for line in product.lines() {
+                let shown = line.strip_prefix("pub ").unwrap_or(line);
+                let shown =
+                    shown.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map_or(shown, |(_, rest)| rest);
+                let name = kinds.iter().find_map(|kind| shown.strip_prefix(kind)).and_then(first_word);
+                name.into_iter().for_each(|name| drop(places.entry(name).or_default().insert(path.clone())));
+            }
+        }
+        let twice: Vec<_> = places.iter().filter(|(name, places)| places.len() > 1 && *name != "Error").collect();
+        assert!(twice.is_empty(), "types of one name in {tree}: {twice:#?}");
+    }
 }
