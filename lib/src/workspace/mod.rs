@@ -19,7 +19,6 @@ mod stop_request;
 mod submodules;
 mod turn_change;
 mod working_copy;
-#[expect(clippy::module_inception, reason = "the file of the type")]
 mod workspace;
 
 pub use change::{Author, ObservedBranch, TurnChange};

@@ -339,7 +339,9 @@ fn no_two_types_have_one_name() {
                 let shown =
                     shown.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map_or(shown, |(_, rest)| rest);
                 let name = kinds.iter().find_map(|kind| shown.strip_prefix(kind)).and_then(first_word);
-                name.into_iter().for_each(|name| drop(places.entry(name).or_default().insert(path.clone())));
+                if let Some(name) = name {
+                    places.entry(name).or_default().insert(path.clone());
+                }
             }
         }
         let twice: Vec<_> = places.iter().filter(|(name, places)| places.len() > 1 && *name != "Error").collect();

@@ -74,7 +74,6 @@ mod tree_paths;
 mod untracked;
 mod valid_head;
 mod walk;
-#[expect(clippy::module_inception, reason = "the file of the type")]
 mod worktree;
 
 pub use add_failure::{AddCause, AddFailure};
