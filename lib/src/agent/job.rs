@@ -62,7 +62,7 @@ pub struct Job {
     /// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes
     /// it. It stays until the session is removed.
     pub home: PathBuf,
-    /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`].
+    /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`](super::Turn::state_ref).
     pub resume: Option<Value>,
     /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
     /// again, as far as it goes.

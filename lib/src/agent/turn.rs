@@ -132,7 +132,7 @@ impl Turns {
         Self { waits, ..self }
     }
 
-    /// Says what the agent waits for, until [`Turns::go_on`].
+    /// Says what the agent waits for, until [`Turns::stop_waiting`].
     pub fn wait(&self, why: &str) {
         self.waits.iter().for_each(|listener| listener.tell(Some(why)));
     }

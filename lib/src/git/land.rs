@@ -155,7 +155,7 @@ pub fn blocked(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Er
     })
 }
 
-/// As [`Repo::fast_forward`], with another limit to the waiting.
+/// As [`fast_forward`], with another limit to the waiting.
 pub fn fast_forward_within(
     repo: &Repo,
     target: &BranchName,

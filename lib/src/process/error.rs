@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`].
+/// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`](super::Exit).
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The command has no words.

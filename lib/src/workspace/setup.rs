@@ -13,12 +13,12 @@ pub fn snapshot_setup(copy: &mut WorkingCopy, is_changed: bool) -> Result<Vec<(R
     Ok(git::worktree::snapshot_setup(&mut copy.worktree, is_changed)?)
 }
 
-/// As [`WorkingCopy::begin_here`] where the setup has run once more.
+/// As [`snapshot_setup`] where the setup has run once more.
 pub fn snapshot_setup_again(copy: &mut WorkingCopy, before: &ScanResult) -> Result<Vec<(RepoPath, bool)>, Error> {
     Ok(git::worktree::snapshot_setup_again(&mut copy.worktree, before)?)
 }
 
-/// What is changed already where the setup is about to run once more, for [`WorkingCopy::begin_again`].
+/// What is changed already where the setup is about to run once more, for [`snapshot_setup_again`].
 pub fn scan_before_setup(copy: &mut WorkingCopy) -> Result<ScanResult, Error> {
     Ok(git::worktree::scan_all(&mut copy.worktree)?)
 }
@@ -34,7 +34,7 @@ pub fn note_undone_setup(copy: &mut WorkingCopy) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves out what these rules say, where the working copy was made with others. Only after [`WorkingCopy::recover`]:
+/// Leaves out what these rules say, where the working copy was made with others. Only after [`recover`](super::recover):
 /// nothing in it must be uncommitted. Returns whether it was.
 pub fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool, Error> {
     Ok(git::worktree::apply_sparse_rules(&mut copy.worktree, rules, copy.at.base)?)

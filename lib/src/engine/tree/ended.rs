@@ -45,6 +45,6 @@ pub enum TreeEnded {
     },
     /// NodeFinished work could not land and waits on its branch, or new work could not have its branch.
     Refused(Refusal),
-    /// It came to a task with something nobody was asked about. Ask about what [`TreeRun::brought`] gives, and go on.
+    /// It came to a task with something nobody was asked about. Ask about what [`super::pending_trust`] gives, and run it again.
     Unasked,
 }

@@ -13,7 +13,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::trust::{Error, TrustItem, TrustScope, commands};
 
 /// What somebody has to agree to before this run works with its plan and with what was brought here, as
-/// [`TreeRun::open`] and [`TreeRun::brought`] give it. `environment` is what agents and commands get.
+/// [`super::open`] and [`super::pending_trust`] give it. `environment` is what agents and commands get.
 pub fn to_trust(
     run: &TreeRun,
     resolved: &Resolved,

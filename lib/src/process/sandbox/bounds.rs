@@ -65,7 +65,7 @@ pub struct Availability {
     /// The version of the kernel's Landlock, if it has one and it is switched on.
     pub landlock_abi: Option<u32>,
     /// The program bubblewrap, if it is installed. That it is there does not say that it may be used:
-    /// [`bubblewrap_works`] tries.
+    /// `bubblewrap_works` tries.
     pub bubblewrap: Option<PathBuf>,
     /// Whether system calls can be filtered, without which no network is closed and other processes can be slowed down.
     pub filters: bool,
