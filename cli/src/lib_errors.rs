@@ -252,7 +252,7 @@ fn of_target_lock(error: &LockError) -> Failure {
     plain(Code::TreeLocked, error).hint(hint)
 }
 
-/// A failure of a run whose repository is gone, whatever it met first: nothing of it can be gone on with.
+/// A failure of a run whose repository is gone, whatever it met first: nothing of it can be resumed.
 pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Path>) -> Failure {
     let files = copy.map(|copy| format!("; files as they were last are in {}", copy.display())).unwrap_or_default();
     let message =

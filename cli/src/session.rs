@@ -420,7 +420,7 @@ fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failur
             out.line(format!("update:  git -C {} merge --ff-only {tip}", shell_word(checkout)))
         }
         None => {
-            out.line(format!("         somebody has moved it to {at}; only the session's record has {tip}"))?;
+            out.line(format!("         it was moved to {at}; only the session's record has {tip}"))?;
             out.line(format!("merge:   git switch {} && git merge {tip}", shell_word(branch)))
         }
     }

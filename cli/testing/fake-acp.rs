@@ -29,7 +29,7 @@
 //! complain TEXT        a line on standard error
 //! fail CODE TEXT       answers the task with an error
 //! exit CODE            ends
-//! hang                 goes on only when it is called off; then it answers that
+//! hang                 goes on only when it is cancelled; then it answers that
 //! stop REASON          answers the task for this reason; `end_turn` if the steps end before
 //! ```
 

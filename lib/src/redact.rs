@@ -101,7 +101,7 @@ const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
 pub const TOKEN: &str = "token";
 
 /// Whether a variable of this name holds a secret, judged by the name alone.
-pub fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     if name == "PWD" || name == "OLDPWD" {
         return false;
@@ -122,7 +122,7 @@ static SHAPES_ALONE: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", "
 
 /// Whether a variable of this value holds a secret, judged by the value alone: a token of a known shape, or an address with
 /// a password in it. A path is none, whatever its directories are called.
-pub fn is_secret_value(value: &str) -> bool {
+pub(crate) fn is_secret_value(value: &str) -> bool {
     !value.starts_with('/') && (SHAPES_ALONE.name_in(value).is_some() || LOGIN.is_match(value))
 }
 

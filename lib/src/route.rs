@@ -309,7 +309,7 @@ fn lookup(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, ke
 }
 
 /// A context value as conditions and prompts see it.
-pub fn text_of(value: &Value) -> String {
+pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

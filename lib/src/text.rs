@@ -29,7 +29,7 @@ pub fn tail(text: &str, max: usize) -> &str {
 pub const LONGEST_SECRET: usize = 512;
 
 /// The last `max` characters, without a word that is cut in two: a secret would not be known by its second part.
-pub fn last_words(text: &str, max: usize) -> &str {
+pub(crate) fn last_words(text: &str, max: usize) -> &str {
     let end = tail(text, max);
     if end.len() == text.len() {
         return text;
@@ -62,7 +62,7 @@ pub fn shell_word(word: impl std::fmt::Display) -> String {
 
 /// A path as git shows it: as it is, or between quotation marks with what would end a line or steer a terminal escaped. As
 /// with `core.quotePath=false`, letters of every language stay; bytes that are no text are octal numbers.
-pub fn quoted_path(path: &[u8]) -> String {
+pub(crate) fn quoted_path(path: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -104,7 +104,7 @@ pub fn named(names: &[impl std::fmt::Display]) -> String {
 
 /// A text without how long things took, as test runners print it (`0.12s`, `3.5 ms`): two runs that differ in nothing else
 /// say the same. Whole seconds stay, for they are also what is waited for.
-pub fn without_durations(text: &str) -> String {
+pub(crate) fn without_durations(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {

@@ -27,7 +27,7 @@ const SCISSORS: &str = "------------------------ >8 ------------------------";
 const COPIED: &str = "(cherry picked from commit ";
 
 /// A message without what `git cherry-pick -x` has added to it.
-pub fn before_copied(message: &[u8]) -> &[u8] {
+pub(crate) fn before_copied(message: &[u8]) -> &[u8] {
     let mut before = message;
     loop {
         let text = before.trim_ascii_end();

@@ -286,7 +286,7 @@ fn details(
         fields.push(("choices", show::plain(&asked.choices_in_words())));
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
     }
-    fields.extend(resume_hint.map(|command| ("go on", command)));
+    fields.extend(resume_hint.map(|command| ("resume", command)));
     fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         fields.push(("branch", format!("{branch}{stands}")));

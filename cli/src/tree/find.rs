@@ -41,7 +41,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
     let place = match asked {
         Some(path) => dir.join(path),
         None => search(repo.workdir().ok_or_else(|| {
-            let message = format!("`{}` is a bare repository, so no tree lies in it", repo.git_dir().display());
+            let message = format!("`{}` is a bare repository and has no files", repo.git_dir().display());
             Failure::new(Code::NoTree, message).hint("name the file of the tree with --tree")
         })?)?,
     };

@@ -50,7 +50,7 @@ pub(super) fn says_what_was_done(intent: &str) -> bool {
 
 /// The message of a commit that a command made. The command stands in it as it was written, indented and never wrapped:
 /// it may be copied from there.
-pub fn command_message(command: &str, paths: &[RepoPath], are_new: bool) -> String {
+pub(crate) fn command_message(command: &str, paths: &[RepoPath], are_new: bool) -> String {
     let command = visible(command.trim());
     let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
     let whole = format!("Run `{words}`");

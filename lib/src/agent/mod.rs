@@ -27,11 +27,12 @@ use serde_json::Value;
 use crate::llm::{Pricing, Unusable};
 use crate::process::Cancel;
 
-pub use acp::AcpAgent;
+pub(crate) use acp::AcpAgent;
 pub use builtin::Builtin;
 pub use cli::{CliAgent, Introduction, Preset, Versions, find_program, hook_main};
 pub use command::CommandAgent;
-pub use commit_message::{command_message, commit_message};
+pub(crate) use commit_message::command_message;
+pub use commit_message::commit_message;
 pub use gateway_run::{GatewayRun, RunOutcome, StateRef};
 pub use job::{Job, Steering};
 pub use message_writer::{MessageInput, MessageWriter, WrittenMessage};
@@ -52,7 +53,7 @@ pub trait Agent: Send + Sync {
     /// Whether an interrupted job resumes after its last recorded turn. Others restart.
     fn can_continue(&self) -> bool;
 
-    /// Whether a conversation can be gone on with from what one of its turns left as [`Turn::state_ref`], although its
+    /// Whether a conversation can be resumed from what one of its turns left as [`Turn::state_ref`], although its
     /// messages are not enough. Without a state the question is whether it ever can.
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let _ = (state, home);

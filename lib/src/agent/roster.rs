@@ -421,7 +421,7 @@ impl Roster {
                 let models = self.models(&preset, Some(&upstream));
                 agent.behind(preset, upstream, &self.environment, models)
             }
-            _ => agent.as_known(&self.environment),
+            _ => agent.with_known_program(&self.environment),
         };
         Ok(Arc::new(agent.with_profile(profile).with_settings(settings)))
     }

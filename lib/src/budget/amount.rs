@@ -155,7 +155,7 @@ impl Spent {
 }
 
 /// The day of a moment, in UTC.
-pub fn day_of(at: Timestamp) -> Date {
+pub(crate) fn day_of(at: Timestamp) -> Date {
     at.to_zoned(TimeZone::UTC).date()
 }
 

@@ -7,6 +7,7 @@ mod amount;
 mod costs;
 mod limits;
 
-pub use amount::{Amount, Spent, day_of, dollars};
+pub(crate) use amount::day_of;
+pub use amount::{Amount, Spent, dollars};
 pub use costs::{By, Costs};
 pub use limits::{Account, Allowance, BudgetLimits, Exceeded, Limit};

@@ -42,4 +42,5 @@ pub use provider::{
 };
 pub use read::SettingKey;
 pub use record::RecordedConfigError;
-pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};
+pub use supplied::{Supplied, SuppliedKind};
+pub(crate) use supplied::{supplied, supplied_inputs};

@@ -86,7 +86,7 @@ const ADDRESS_ENDINGS: [&str; 4] = ["_API_BASE", "_BASE_URL", "_ENDPOINT", "_API
 
 /// Everything of the configuration and the `.env` file that needs trust. What the user gave (flags, environment, user
 /// configuration) is not in it.
-pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied> {
+pub(crate) fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied> {
     let mut found = Vec::new();
     let mut add = |kind: SuppliedKind, key: String, text: Option<String>| {
         let source = resolved.source(&key);
@@ -255,7 +255,10 @@ fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
 
 /// The inputs of a session. Each needs trust, whatever its name: it takes the place of the user's own variable, and commands
 /// are written to use it.
-pub fn supplied_inputs<'a>(inputs: &'a BTreeMap<String, String>, source: &'a Source) -> impl Iterator<Item = Supplied> {
+pub(crate) fn supplied_inputs<'a>(
+    inputs: &'a BTreeMap<String, String>,
+    source: &'a Source,
+) -> impl Iterator<Item = Supplied> {
     inputs.iter().map(|(name, value)| Supplied {
         kind: SuppliedKind::Input,
         key: name.clone(),

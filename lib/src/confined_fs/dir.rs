@@ -23,7 +23,7 @@ pub const FEW_LINES: u64 = 64 * 1024;
 
 /// A directory below which nothing is reached by a link.
 #[derive(Debug)]
-pub struct ConfinedDir {
+pub(crate) struct ConfinedDir {
     root: OwnedFd,
 }
 

@@ -23,7 +23,7 @@ pub(super) fn open_root(root: &Path) -> io::Result<OwnedFd> {
 }
 
 /// What a thing is, in words.
-pub fn describe_kind(kind: FileType) -> &'static str {
+pub(crate) fn describe_kind(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
         FileType::Directory => "a directory",

@@ -15,7 +15,8 @@ mod entry;
 mod jail;
 mod remove;
 
-pub use dir::{ConfinedDir, FEW_LINES, read, unlock};
-pub use entry::describe_kind;
+pub(crate) use dir::ConfinedDir;
+pub use dir::{FEW_LINES, read, unlock};
+pub(crate) use entry::describe_kind;
 pub(crate) use jail::Jail;
-pub use remove::remove_all;
+pub(crate) use remove::remove_all;

@@ -13,7 +13,7 @@ use super::entry::{DEEPEST, TRIES, entries, kind_at, open_directory, open_root};
 
 /// Removes a file, a link or a directory with all in it, also where directories were made read-only and where it is
 /// deeper than any path is long. What is not there is no error.
-pub fn remove_all(place: &Path) -> io::Result<()> {
+pub(crate) fn remove_all(place: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };

@@ -1,4 +1,4 @@
-//! Calling a session off that another process may be working on.
+//! Cancelling a session that another process may be working on.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 /// not know the signal dies of it, which a session survives.
 pub const LOOK: i32 = Signal::USR1.as_raw();
 
-/// Calls a session off. A process that works on it is told so first: it finishes its turn and records the end
+/// Cancels a session. A process that works on it is told so first: it finishes its turn and records the end
 /// itself. After `grace` it is told once more, so that it kills its agents. When it does not let go even then, or
 /// runs on another machine, this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
 pub fn cancel_session(
@@ -76,9 +76,9 @@ pub fn cancel_session(
     }
 }
 
-/// Calls off a session on a task that nobody works on, also one that only waits to land: the task has been decided
+/// Cancels a session on a task that nobody works on, also one that only waits to land: the task has been decided
 /// otherwise. `worktree` is the working copy of its target's tasks, where this process holds it.
-pub fn abandon_session(
+pub(crate) fn abandon_session(
     repo: &Repo,
     redactor: &Redactor,
     id: &SessionId,
@@ -92,7 +92,7 @@ pub fn abandon_session(
     record(repo, redactor, id, found).map(drop)
 }
 
-/// Records that a session no process works on is called off.
+/// Records that a session no process works on is cancelled.
 fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
     let (_locks, found) = Locks::take(repo, id)?.with(|| find(repo, id))?;
     record(repo, redactor, id, found)

@@ -14,7 +14,7 @@ pub enum SessionEnded {
         /// Why.
         reason: String,
     },
-    /// It was called off.
+    /// It was cancelled.
     Cancelled,
     /// It stopped and can be resumed.
     Paused(Pause),

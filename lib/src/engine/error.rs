@@ -99,7 +99,7 @@ pub enum Error {
         /// The session, which can be resumed.
         session: SessionId,
     },
-    /// The session was called off before it began to work. Who called it off records that.
+    /// The session was cancelled before it began to work. Who called it off records that.
     #[error("session {session} was cancelled while its worktree was set up")]
     Cancelled {
         /// The session.

@@ -114,7 +114,7 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
             return Ok(ForkOrigin { record: record.commit, told: told.clone(), state });
         }
     }
-    let why = format!("context `{}` is told of by no record", fork.context);
+    let why = format!("context `{}` is in no record", fork.context);
     Err(Error::Worker { node: fork.node_id.clone(), why })
 }
 

@@ -9,7 +9,7 @@
 //! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `recorded` both read from its record |
 //! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and the wish to stop |
 //! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that begin from another |
-//! | Where does a turn become a commit? | `worker/agent` builds the commit's objects, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
+//! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` what is folded and not yet written |
 //! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `known` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
 //! | What is an agent told? | `preamble` the run so far, by fidelity; `task/asked` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
@@ -62,7 +62,7 @@ mod worker;
 pub use broadcast::{Broadcast, Subscription};
 pub use budget::spending::overspent;
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
-pub use cancel::{LOOK, abandon_session, cancel_session};
+pub use cancel::{LOOK, cancel_session};
 pub use ended::{Pause, SessionEnded};
 pub use engine::Engine;
 pub use error::Error;
@@ -79,14 +79,15 @@ pub use human::{
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, OrphanPlaces, orphans};
 pub use pause::pause_session;
-pub use recorded::{recorded_pipeline, recorded_state};
+pub use recorded::recorded_pipeline;
+pub(crate) use recorded::recorded_state;
 pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
 pub use resume::resume_session;
 pub use run::{run_session, spawn_session};
 pub use session::Session;
-pub use session_plan::SessionPlan;
+pub(crate) use session_plan::SessionPlan;
 pub use spawned::SpawnedRun;
-pub use start::{OnOpen, start_session};
+pub use start::start_session;
 pub use start_request::{StartRequest, TaskStart};
 pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};

@@ -6,7 +6,7 @@ use crate::engine::context::recording;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::record::Batch;
 
-/// Records that the run stops here and can be resumed, or not any more when it was called off.
+/// Records that the run stops here and can be resumed, or not any more when it was cancelled.
 pub(super) fn pause(session: &mut Session, reason: PauseReason) -> Result<(), Error> {
     let why = pause_reason(session).filter(|_| reason == PauseReason::OverBudget);
     pause_because(session, reason, why)
@@ -25,7 +25,7 @@ pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Opt
     recording::record(session.root_mut(), Batch { summary, ..Batch::default() }, vec![event], clock::now())
 }
 
-/// How to go on with a run that waits because of this limit.
+/// How to resume a run that waits because of this limit.
 pub(in crate::engine) fn pause_reason(session: &Session) -> Option<String> {
     let over = session.over.as_ref()?;
     let again = match session.plan.started.task {

@@ -45,7 +45,7 @@ pub fn thread(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node, from: Optio
 
 /// The newest result of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NodeResult {
+pub(crate) struct NodeResult {
     /// The node.
     pub id: NodeId,
     /// What people call it.
@@ -111,7 +111,7 @@ fn does_something(node: &Node) -> bool {
 
 /// How an agent is told of the run so far.
 #[derive(Debug, Clone, Copy)]
-pub struct Telling<'a> {
+pub(crate) struct Telling<'a> {
     /// The session.
     pub session: &'a SessionId,
     /// How much it is told.

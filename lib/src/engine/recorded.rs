@@ -23,7 +23,7 @@ pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
 }
 
 /// The state of a session, folded from its record.
-pub fn recorded_state(history: &History, pipeline: &Pipeline) -> Result<State, Error> {
+pub(crate) fn recorded_state(history: &History, pipeline: &Pipeline) -> Result<State, Error> {
     let mut state = match &history.kept {
         Some(kept) => kept.clone(),
         None => State::new(start_node(pipeline)?),

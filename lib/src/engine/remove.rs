@@ -179,7 +179,7 @@ pub(super) struct KeptWork {
 pub struct Removal {
     /// The session.
     pub session: SessionId,
-    /// A run over a tree would go on with it: it works on a task and was not called off.
+    /// A run over a tree would resume it: it works on a task and was not cancelled.
     pub goes_on: bool,
     /// What speaks against it.
     pub obstacles: Vec<Obstacle>,

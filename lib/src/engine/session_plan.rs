@@ -18,7 +18,7 @@ use crate::workspace::agent_home;
 
 /// What a session is about: the same for all its contexts.
 #[derive(Debug)]
-pub struct SessionPlan {
+pub(crate) struct SessionPlan {
     /// The session.
     pub id: SessionId,
     /// What it was started with.

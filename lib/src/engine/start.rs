@@ -18,7 +18,7 @@ use crate::state::{Phase, State};
 use crate::workspace::{branch_ref, new_session_id};
 
 /// Is told of a session that is on record and about to get its files, which may take long.
-pub type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
+pub(crate) type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
 
 /// Starts a session. Nothing of it runs yet. `opened` is told of it once it is on record, before it gets its files.
 pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Session, Error> {

@@ -33,7 +33,7 @@ pub fn to_the_millisecond<S: Serializer>(at: &Timestamp, serializer: S) -> Resul
 impl Serialize for Recorded {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct PreEncoded<'a> {
+        struct EnvelopeRef<'a> {
             #[serde(rename = "type")]
             kind: &'a str,
             version: u32,
@@ -41,7 +41,7 @@ impl Serialize for Recorded {
             at: Timestamp,
             data: &'a Event,
         }
-        PreEncoded { kind: self.event.kind(), version: VERSION, at: self.at, data: &self.event }.serialize(serializer)
+        EnvelopeRef { kind: self.event.kind(), version: VERSION, at: self.at, data: &self.event }.serialize(serializer)
     }
 }
 

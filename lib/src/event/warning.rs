@@ -75,8 +75,8 @@ codes! {
     // What a node leaves.
     FileHeldBack "file-held-back" "a file is not committed: a limit, its name or a filter holds it back"
     FilterMissing "filter-missing" "a file is committed without the git filter it asks for, which is not installed"
-    NestedRepository "nested-repository" "a directory is a repository of its own and is not committed"
-    SubmoduleChanged "submodule-changed" "a submodule was moved, removed or replaced; its link is left alone"
+    NestedRepository "nested-repository" "a directory is a nested repository and is not committed"
+    SubmoduleChanged "submodule-changed" "a submodule was moved, removed or replaced; its recorded commit does not change"
     SubmoduleWork "submodule-work" "work is only in a submodule; no commit of the session has it"
     SubmodulesUnreadable "submodules-unreadable" "submodules could not be checked for work"
     FileUnreadable "file-unreadable" "something git cannot read was removed from the worktree"

@@ -52,7 +52,8 @@ use crate::llm::wire::Format;
 
 pub use self::exchange::{CallCost, CallDecision, Exchange, HeldCall, Outstanding, UnreportedCalls};
 pub use self::failed_calls::{FEW, FailedCalls};
-pub use self::scripted::{Facts, answers_on_record, is_beside_the_script};
+pub use self::scripted::Facts;
+pub(crate) use self::scripted::{answers_on_record, is_beside_the_script};
 pub use self::state::{Flights, UsageMeter};
 pub use self::upstream::Upstream;
 

@@ -126,7 +126,7 @@ fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
 }
 
 /// How many answers a conversation on record holds to its newest task.
-pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
+pub(crate) fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
     let marked = mark_remarks(history, &Facts { interruptions, ..Facts::default() });
     let after = newest_task(&marked).map(|(_, after)| after).unwrap_or_default();
     after.iter().filter(|message| message.role == Role::Assistant).count()
@@ -136,7 +136,7 @@ pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static 
 const BESIDE: &str = "beside_the_script";
 
 /// Whether the script was not asked for an answer.
-pub fn is_beside_the_script(response: &Response) -> bool {
+pub(crate) fn is_beside_the_script(response: &Response) -> bool {
     response.extra.contains_key(BESIDE)
 }
 

@@ -368,7 +368,7 @@ impl PendingDecision {
             Ok(CallDecision::Forward) => return ControlFlow::Continue(flight),
             Ok(CallDecision::Answer(response)) => answer(format, shape, *response, flight),
             Ok(CallDecision::Refuse(reason)) => refuse(format, &reason, flight),
-            Err(_) => refuse(format, "nobody records the agent's turns any more", flight),
+            Err(_) => refuse(format, "the agent's turns are no longer recorded", flight),
         })
     }
 }

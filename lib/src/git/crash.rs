@@ -65,7 +65,7 @@ impl fmt::Display for CrashSide {
 
 /// Where to die: the n-th point of a kind and side, or the n-th of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CrashTarget {
+pub(crate) enum CrashTarget {
     /// `KIND:WHEN:N`
     Point(CrashKind, CrashSide, u64),
     /// `any:N`

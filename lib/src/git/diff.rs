@@ -91,7 +91,12 @@ pub fn patch(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Resul
 }
 
 /// The same with a summary per file before it: the summary, then the patch.
-pub fn patch_with_stat(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<(String, String), Error> {
+pub(crate) fn patch_with_stat(
+    repo: &Repo,
+    old: TreeId,
+    new: TreeId,
+    paths: &[RepoPath],
+) -> Result<(String, String), Error> {
     let bytes = diff_tree(repo, &["--patch-with-stat"], old, new, paths)?;
     let text = String::from_utf8_lossy(&bytes);
     let at = text.find("\ndiff --git ").map_or(text.len(), |at| at + 1);

@@ -52,10 +52,10 @@ pub struct CommitText {
 }
 
 /// A predicate on the message of a commit.
-pub type MessagePredicate<'a> = &'a dyn Fn(&[u8]) -> bool;
+pub(crate) type MessagePredicate<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// Which commits keep their text, and of which merges only the first parent is walked.
-pub type HistoryFilter<'a> = (MessagePredicate<'a>, MessagePredicate<'a>);
+pub(crate) type HistoryFilter<'a> = (MessagePredicate<'a>, MessagePredicate<'a>);
 
 /// How many commits are looked at for their subjects.
 const SUBJECTS_LOOKED_AT: usize = 300;

@@ -77,7 +77,7 @@ pub(crate) use disk::remove_directory;
 pub use durability::Durability;
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use head::Head;
-pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryFilter, HistoryParent, MessagePredicate};
+pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryParent};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};
@@ -91,7 +91,8 @@ pub use repo::Repo;
 pub use skipped_hooks::{SkippedHooks, skipped};
 pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
-    AddCause, AddFailure, BuiltTree, CheckDepth, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes,
-    Past, Restored, ScanResult, SubmoduleWork, UnpublishedCommits, Worktree, are_ignore_rules,
+    AddCause, AddFailure, BuiltTree, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes, Past,
+    Restored, ScanResult, SubmoduleWork, UnpublishedCommits, Worktree,
 };
+pub(crate) use worktree::{CheckDepth, are_ignore_rules};
 pub use writer::{CommitSpec, TreeEdit, Writer};

@@ -43,7 +43,7 @@ pub fn pack_remaining(repo: &Repo) {
 }
 
 /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
-pub fn remove_temporary_objects(repo: &Repo) {
+pub(crate) fn remove_temporary_objects(repo: &Repo) {
     super::loose::remove_temporary_objects(&repo.common_dir().join("objects"));
 }
 

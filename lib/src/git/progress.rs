@@ -112,7 +112,7 @@ impl gix::Count for Counter {
     }
 }
 
-/// The newest count of updated_files files in git's output: `Updating files:  50% (2/4)`.
+/// The newest count of updated files in git's output: `Updating files:  50% (2/4)`.
 pub(super) fn updated_files(output: &[u8]) -> (u64, u64) {
     let text = String::from_utf8_lossy(output);
     let counts = |line: &str| {

@@ -47,7 +47,7 @@ const PROXY_ANSWER: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// The address is invalid.
     #[error("`{address}` is not the address of a server: {why}")]
     Address {
@@ -100,7 +100,7 @@ pub enum HttpError {
 
 /// The address of a server: `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ServerUrl {
+pub(crate) struct ServerUrl {
     tls: bool,
     host: String,
     port: u16,
@@ -278,7 +278,7 @@ impl Sender {
 
 /// Calls one server; clones share its connections.
 #[derive(Debug, Clone)]
-pub struct HttpClient(Arc<ClientInner>);
+pub(crate) struct HttpClient(Arc<ClientInner>);
 
 #[derive(Debug)]
 struct ClientInner {
@@ -302,7 +302,7 @@ impl std::fmt::Debug for TlsStore {
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
-pub struct HttpAnswer {
+pub(crate) struct HttpAnswer {
     /// The status.
     pub status: u16,
     /// The headers.

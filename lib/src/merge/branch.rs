@@ -135,7 +135,7 @@ pub enum LandingObstacle {
 
 /// What a swap of the ref has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SwapReply {
+pub(crate) enum SwapReply {
     /// It is there.
     Done,
     /// A lock was in the way.
@@ -146,7 +146,7 @@ pub enum SwapReply {
 
 /// What git says that was to move a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MergeReply {
+pub(crate) enum MergeReply {
     /// It has.
     Done,
     /// It would overwrite these.
@@ -176,7 +176,7 @@ pub fn decide(sight: BranchSight) -> BranchStep {
 }
 
 /// The same once more, after something that has moved it or was outrun.
-pub fn decide_again(sight: BranchSight, obstacle: LandingObstacle) -> BranchStep {
+pub(crate) fn decide_again(sight: BranchSight, obstacle: LandingObstacle) -> BranchStep {
     match sight {
         BranchSight::Ready { .. } => BranchStep::Wait(obstacle),
         other => decide(other),
@@ -184,7 +184,7 @@ pub fn decide_again(sight: BranchSight, obstacle: LandingObstacle) -> BranchStep
 }
 
 /// What follows a swap.
-pub fn after_swap(swapped: SwapReply) -> BranchStep {
+pub(crate) fn after_swap(swapped: SwapReply) -> BranchStep {
     match swapped {
         SwapReply::Done => BranchStep::Landed,
         SwapReply::Locked(lock) => BranchStep::Wait(LandingObstacle::Locked(lock)),
@@ -193,7 +193,7 @@ pub fn after_swap(swapped: SwapReply) -> BranchStep {
 }
 
 /// What follows what git says.
-pub fn after_merge(said: MergeReply, checkout: PathBuf, adopted: bool) -> BranchStep {
+pub(crate) fn after_merge(said: MergeReply, checkout: PathBuf, adopted: bool) -> BranchStep {
     match said {
         MergeReply::Done => BranchStep::LookAgain(LandingObstacle::OtherGit(checkout)),
         MergeReply::WouldOverwrite(paths) if !adopted => BranchStep::Adopt { checkout, paths },
@@ -206,7 +206,7 @@ pub fn after_merge(said: MergeReply, checkout: PathBuf, adopted: bool) -> Branch
 }
 
 /// What follows once files in the way were looked at: these have other content.
-pub fn after_adopting(others: Vec<RepoPath>, checkout: PathBuf) -> BranchStep {
+pub(crate) fn after_adopting(others: Vec<RepoPath>, checkout: PathBuf) -> BranchStep {
     match others.is_empty() {
         true => BranchStep::FastForward { checkout, adopted: true },
         false => BranchStep::Refuse(InTheWay::LocalChanges { checkout, paths: others }),

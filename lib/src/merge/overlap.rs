@@ -7,7 +7,7 @@ use crate::ids::RepoPath;
 
 /// What is to be taken over, and what the index of the checkout has.
 #[derive(Debug)]
-pub struct Overlap<'a> {
+pub(crate) struct Overlap<'a> {
     /// Files with the content that lands, each as the index would have it.
     pub same: Vec<(RepoPath, Vec<u8>)>,
     /// Directories, here and where it lands, in place of a file.

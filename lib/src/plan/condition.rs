@@ -93,7 +93,7 @@ const MAX_DEPTH: usize = 64;
 const PATTERN_LIMIT: usize = 1 << 20;
 
 /// The spelling of an outcome this engine uses: other engines say `succeeded` and `failed`.
-pub fn canonical_outcome(text: &str) -> &str {
+pub(crate) fn canonical_outcome(text: &str) -> &str {
     match text {
         "succeeded" => "success",
         "failed" => "fail",

@@ -103,7 +103,7 @@ pub fn flatten(document: &Document) -> (Option<Graph>, Vec<Diagnostic>) {
 }
 
 /// The class a subgraph's label gives its nodes: `Loop A` is `loop-a`.
-pub fn class_of_label(label: &str) -> Option<String> {
+pub(crate) fn class_of_label(label: &str) -> Option<String> {
     let keep = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let class: String = label.to_lowercase().replace(' ', "-").chars().filter(|c| keep(*c)).collect();
     (!class.is_empty()).then_some(class)

@@ -62,7 +62,7 @@ pub fn prompt(files: &[(String, String)]) -> String {
 }
 
 /// What the planner is asked when its answer was not a tree.
-pub fn retry_prompt(errors: &[TreeError]) -> String {
+pub(crate) fn retry_prompt(errors: &[TreeError]) -> String {
     let errors: String = errors.iter().map(|error| format!("- {error}\n")).collect();
     format!(
         "That plan cannot be used. What is wrong with it:\n\n{errors}\nFix all of it and give the whole plan again. \
@@ -97,7 +97,7 @@ pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<Tre
 }
 
 /// A warning where a plan has fewer tasks than the planner reports.
-pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
+pub(crate) fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
     let Ok(Json::Object(entries)) = object(reply) else { return None };
     let said = entries.into_iter().find_map(|(key, value)| match value {
         Json::Scalar(value) if key == "total_tasks_found" => value.as_u64(),

@@ -6,14 +6,14 @@ const PROPERTIES: [(&str, &str); 3] =
 
 /// A parsed stylesheet: rules in the order they were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stylesheet {
+pub(crate) struct Stylesheet {
     /// The rules.
     pub rules: Vec<Rule>,
 }
 
 /// One `selector { property: value; }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// The nodes it is for.
     pub selector: Selector,
     /// What it sets, in the order it was written.
@@ -35,7 +35,7 @@ pub enum Selector {
 
 /// An error in a stylesheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StyleError {
+pub(crate) struct StyleError {
     /// What is wrong.
     pub message: String,
     /// The byte it is wrong at.

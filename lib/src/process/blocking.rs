@@ -119,7 +119,7 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
 /// A file without a name for a program to write to. A pipe would end it with this process: nobody can write to one that
 /// nobody reads, and a git that is about to change files shows how far it has come, as filters of the user's may.
 #[cfg(target_os = "linux")]
-pub fn sink() -> io::Result<File> {
+pub(crate) fn sink() -> io::Result<File> {
     let file = rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?;
     // Where somebody opens it anew, as `/dev/stderr`, what comes after that still follows what is there.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
@@ -127,7 +127,7 @@ pub fn sink() -> io::Result<File> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn sink() -> io::Result<File> {
+pub(crate) fn sink() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = std::env::temp_dir().join(format!("pleach-output-{:016x}", fastrand::u64(..)));
     let file = File::options().read(true).append(true).create_new(true).mode(0o600).open(&path)?;

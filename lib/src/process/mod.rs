@@ -35,7 +35,8 @@ mod wire;
 
 use std::io;
 
-pub use blocking::{Blocking, BlockingOutput, run_blocking, sink};
+pub(crate) use blocking::sink;
+pub use blocking::{Blocking, BlockingOutput, run_blocking};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{CommandLimits, CommandSpec, Output, Signs};

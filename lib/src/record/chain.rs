@@ -6,12 +6,12 @@ use crate::ids::CommitId;
 use crate::trailer::CommitMessage;
 
 /// Reads every commit and every file of a chain of records, from its newest on; what a record speaks of is not read.
-pub fn check_chain(repo: &Repo, tip: CommitId) -> Result<(), Error> {
+pub(crate) fn check_chain(repo: &Repo, tip: CommitId) -> Result<(), Error> {
     records(repo, tip).try_for_each(|record| repo.read_files(record?.0))
 }
 
 /// The commits of work a chain leads to, newest first, as far back as it can be read.
-pub fn work_commits(repo: &Repo, tip: CommitId) -> impl Iterator<Item = CommitId> {
+pub(crate) fn work_commits(repo: &Repo, tip: CommitId) -> impl Iterator<Item = CommitId> {
     records(repo, tip).map_while(Result::ok).filter_map(|(_, work)| work)
 }
 

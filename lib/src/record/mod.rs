@@ -10,7 +10,7 @@ mod reader;
 mod turns;
 mod writer;
 
-pub use chain::{check_chain, work_commits};
+pub(crate) use chain::{check_chain, work_commits};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
 pub use turns::AgentTurns;

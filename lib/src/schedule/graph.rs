@@ -32,7 +32,7 @@ pub(super) struct ScheduleNode {
 
 /// A run over a tree: what it may do, and what happened in it.
 #[derive(Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     pub(super) tree: Arc<TaskTree>,
     pub(super) limits: ScheduleOptions,
     pub(super) index: BTreeMap<TaskId, usize>,

@@ -24,7 +24,7 @@ use crate::step::AttemptNumber;
 use crate::text::listed;
 
 pub use attempts::{AfterFailure, AttemptFailure, EndedAttempt, GiveUpReason, after};
-pub use graph::Schedule;
+pub(crate) use graph::Schedule;
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

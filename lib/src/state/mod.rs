@@ -348,7 +348,7 @@ impl Phase {
 }
 
 /// The identity of a reached limit: one that was raised can be reached again.
-pub fn limit_mark(data: &BudgetExceeded) -> String {
+pub(crate) fn limit_mark(data: &BudgetExceeded) -> String {
     let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     format!("{}{node} {} {}", data.scope, data.limit, data.of)
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::Counts;
 
 pub use failing_tests::failing;
-pub use test_output::TestOutput;
+pub(crate) use test_output::TestOutput;
 
 impl Counts {
     /// The sum of two runs.

@@ -83,7 +83,7 @@ fn heading(feedback: &Feedback) -> String {
 
 /// The feedback from failed commands: their output, the `log` with the rest, and the failed tests. The names come last,
 /// where cutting the text never takes them away.
-pub fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
+pub(crate) fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
     let log = log.filter(|_| output.chars().count() + ROOM_FOR_NAMES > text::FEEDBACK);
     let mut below = log.map(|log| format!("\n\nThe whole output is in {log}\n")).unwrap_or_default();
     if !failing.is_empty() {
@@ -134,7 +134,7 @@ pub const LAST_LINE: &str = "End with the verdict on a last line of its own: eit
                          reason.\n";
 
 /// Asks a reviewer once more whose reply held no verdict.
-pub fn review_again() -> String {
+pub(crate) fn review_again() -> String {
     format!("Your reply does not end with a verdict that can be read.\n{LAST_LINE}")
 }
 

@@ -14,7 +14,7 @@ const STAMP: &str = "%Y%m%dT%H%M%S";
 
 /// What became of a task, for programs that read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReportJson {
+pub(crate) struct ReportJson {
     /// The task.
     pub task_id: TaskId,
     /// Whether it was completed.
@@ -40,7 +40,7 @@ pub struct ReportJson {
 /// How a task ended. One that was given up leaves no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TaskResult {
+pub(crate) enum TaskResult {
     /// Complete.
     Pass,
 }
@@ -64,7 +64,7 @@ impl ReportJson {
 }
 
 /// The name of a step's log.
-pub fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
+pub(crate) fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
     format!("{task}_{step}_{}.log", stamp(at))
 }
 
@@ -117,7 +117,7 @@ pub fn streams(log: &str) -> Vec<(&str, &str)> {
 }
 
 /// The log of a test step: what every command said, in order.
-pub fn test_log(ran: &[RanTest]) -> String {
+pub(crate) fn test_log(ran: &[RanTest]) -> String {
     let titled = |test: &RanTest| ["stdout", "stderr"].map(|stream| format!("{} {stream}", test.kind));
     let titles: Vec<[String; 2]> = ran.iter().map(titled).collect();
     log(ran

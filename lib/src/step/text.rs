@@ -111,7 +111,7 @@ pub fn tests(ran: &[RanTest]) -> Body {
 }
 
 /// What the headings of a test command's output start with.
-pub fn test_heading(kind: TestKind) -> String {
+pub(crate) fn test_heading(kind: TestKind) -> String {
     format!("Test ({kind})")
 }
 
@@ -129,20 +129,20 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
 }
 
 /// Adds a line that says how a command ended.
-pub fn add_end(stderr: &mut String, how: &str) {
+pub(crate) fn add_end(stderr: &mut String, how: &str) {
     let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     stderr.push_str(&format!("{end}[{how}]\n"));
 }
 
 /// Adds that nothing ran after a failed setup, and returns the message for a person.
-pub fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
+pub(crate) fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
     let why = format!("{THE_SETUP}{setup}` failed ({how}){NOT_RUN}");
     add_end(stderr, &why);
     why
 }
 
 /// What a setup that failed complained about, without what [`add_failed_setup`] put below.
-pub fn of_failed_setup<'t>(heading: &str, said: &'t str) -> Option<&'t str> {
+pub(crate) fn of_failed_setup<'t>(heading: &str, said: &'t str) -> Option<&'t str> {
     let said = said.trim_end().strip_suffix(']')?.strip_suffix(NOT_RUN)?;
     let is_setup = heading.starts_with(&test_heading(TestKind::Setup));
     is_setup.then(|| said.rsplit_once(&format!("[{THE_SETUP}")).map_or("", |(said, _)| said))

@@ -12,7 +12,7 @@ pub fn of(text: &str, chars: usize) -> String {
 
 /// The excerpts of several texts that share so many characters. What a short one leaves goes to the long ones: none crowds
 /// out another.
-pub fn of_each(texts: &[&str], chars: usize) -> Vec<String> {
+pub(crate) fn of_each(texts: &[&str], chars: usize) -> Vec<String> {
     let lengths: Vec<usize> = texts.iter().map(|text| text.chars().count()).collect();
     let mut shortest_first: Vec<usize> = (0..texts.len()).collect();
     shortest_first.sort_by_key(|index| lengths[*index]);

@@ -29,20 +29,21 @@ pub use follower::{BranchFollower, LaggingBranch};
 pub use guard::{Guard, GuardWatch, Guards, Violations};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
+pub(crate) use names::{agent_home, agent_homes, branch_key, session_branch, task_branches};
 pub use names::{
-    agent_home, agent_homes, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id,
-    phase_branch, phase_branches, repo_name, session_branch, target_of, task_branch, task_branches,
+    branch_ref, default_worktree_base, new_session_id, phase_branch, phase_branches, repo_name, target_of, task_branch,
 };
-pub use own_files::{non_directory_at, remove_file, write_file};
-pub use recovery::{UndoResult, hand_over, overlay_tree, rebase_to, recover, restoring_commit, undo};
+pub(crate) use own_files::non_directory_at;
+pub use own_files::{remove_file, write_file};
+pub use recovery::{UndoResult, undo};
+pub(crate) use recovery::{hand_over, overlay_tree, rebase_to, recover, restoring_commit};
 pub use scratch::{OrphanScratch, Scratch};
-pub use settings::{WorktreeSettings, make_base};
-pub use setup::{
-    absent_file_warnings, apply_exclusions, has_lost_setup, note_undone_setup, scan_before_setup, snapshot_setup,
-    snapshot_setup_again,
-};
+pub use settings::WorktreeSettings;
+pub(crate) use settings::make_base;
+pub(crate) use setup::{absent_file_warnings, apply_exclusions, scan_before_setup};
+pub use setup::{has_lost_setup, snapshot_setup, snapshot_setup_again};
 pub use stop_request::StopRequest;
-pub use submodules::{refuse_submodule_work, submodule_work};
-pub use turn_change::{commit_change, find_changes, patch, prepare_commit, unchanged, uncommitted_in_words};
+pub(crate) use submodules::refuse_submodule_work;
+pub use turn_change::{patch, prepare_commit, unchanged};
 pub use working_copy::{CopyPosition, WorkingCopy};
 pub use workspace::Workspace;

@@ -12,7 +12,11 @@ pub fn new_session_id() -> SessionId {
 }
 
 /// The branch a session's turns are committed on.
-pub fn session_branch(prefix: &str, pipeline: &PipelineName, session: &SessionId) -> Result<BranchName, InvalidId> {
+pub(crate) fn session_branch(
+    prefix: &str,
+    pipeline: &PipelineName,
+    session: &SessionId,
+) -> Result<BranchName, InvalidId> {
     BranchName::new(format!("{prefix}{pipeline}/{session}"))
 }
 
@@ -22,12 +26,12 @@ pub fn branch_ref(branch: &BranchName) -> String {
 }
 
 /// A branch as one component of a path or ref: `/` is `%2F`, `%` is `%25`.
-pub fn branch_key(branch: &BranchName) -> String {
+pub(crate) fn branch_key(branch: &BranchName) -> String {
     branch.as_str().replace('%', "%25").replace('/', "%2F")
 }
 
 /// The branch of a key, if it is one.
-pub fn branch_of_key(key: &str) -> Option<BranchName> {
+pub(crate) fn branch_of_key(key: &str) -> Option<BranchName> {
     let branch = BranchName::new(key.replace("%2F", "/").replace("%25", "%")).ok()?;
     (branch_key(&branch) == key).then_some(branch)
 }
@@ -43,7 +47,7 @@ pub fn phase_branch(prefix: &str, target: &BranchName, phase: &TaskId) -> Result
 }
 
 /// What the names of all task branches of a target begin with.
-pub fn task_branches(prefix: &str, target: &BranchName) -> String {
+pub(crate) fn task_branches(prefix: &str, target: &BranchName) -> String {
     format!("{prefix}tasks/{}/", branch_key(target))
 }
 
@@ -79,12 +83,12 @@ pub fn default_worktree_base(state_dir: &Path, common_dir: &Path, name: &RepoNam
 
 /// Where the agents of a session keep what is theirs: logins made up for them, native sessions. Copies of a repository
 /// on one machine have sessions of the same name, so the repository is part of it.
-pub fn agent_home(state_dir: &Path, common_dir: &Path, session: &SessionId) -> PathBuf {
+pub(crate) fn agent_home(state_dir: &Path, common_dir: &Path, session: &SessionId) -> PathBuf {
     state_dir.join("agents").join(format!("{session}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
 }
 
 /// The directories agents of a repository's sessions have, in order.
-pub fn agent_homes(state_dir: &Path, common_dir: &Path) -> Vec<(SessionId, PathBuf)> {
+pub(crate) fn agent_homes(state_dir: &Path, common_dir: &Path) -> Vec<(SessionId, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(state_dir.join("agents")) else { return Vec::new() };
     let session = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse::<SessionId>().ok();
     let paths = entries.flatten().map(|entry| entry.path());

@@ -28,7 +28,7 @@ pub fn remove_file(copy: &mut WorkingCopy, path: &RepoPath) -> Result<(), Error>
 
 /// What is in the way of a directory of pleach's own, at its path or a parent, and is not a directory: in `tree`, or
 /// only on disk, where git may ignore it or be unable to hold it.
-pub fn non_directory_at(copy: &WorkingCopy, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn non_directory_at(copy: &WorkingCopy, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
     if let Some(entry) = copy.repo.no_directory(tree, &RepoPath::from(dir))? {
         return Ok(Some(PathBuf::from(OsStr::from_bytes(entry.path.as_bytes()))));
     }

@@ -39,7 +39,7 @@ pub struct UndoResult {
 
 /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
 /// has is saved for the session before. Returns the ref it was saved under.
-pub fn hand_over(
+pub(crate) fn hand_over(
     copy: &mut WorkingCopy,
     session: SessionId,
     branch: BranchName,
@@ -70,7 +70,7 @@ pub fn hand_over(
 
 /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
 /// saving first what is not committed. Returns the ref it was saved under.
-pub fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
+pub(crate) fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
     let is_recorded = is_at_recorded_step(copy)?;
     let (reason, spared) = ("resume after a crash", spared(copy)?);
     let kept = match is_recorded {
@@ -105,7 +105,7 @@ pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<UndoResult, Error> 
 }
 
 /// Makes `commit`, which is recorded, the base and the files of the working copy.
-pub fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> {
+pub(crate) fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> {
     copy.at = CopyPosition::all(commit);
     let spared = spared(copy)?;
     git::worktree::reset_sparing(&mut copy.worktree, commit, copy.repo.tree_of(commit)?, &spared)?;
@@ -113,7 +113,7 @@ pub fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> 
 }
 
 /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
-pub fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
+pub(crate) fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
     copy.settled = false;
     let spared = spared(copy)?;
     git::worktree::restore_sparing(&mut copy.worktree, tree, &spared)?;
@@ -122,7 +122,11 @@ pub fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
 
 /// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to
 /// start over. None when nothing was committed since the base.
-pub fn restoring_commit(copy: &WorkingCopy, node: &NodeId, at: Timestamp) -> Result<Option<(Writer, CommitId)>, Error> {
+pub(crate) fn restoring_commit(
+    copy: &WorkingCopy,
+    node: &NodeId,
+    at: Timestamp,
+) -> Result<Option<(Writer, CommitId)>, Error> {
     if copy.at.tip == copy.at.base {
         return Ok(None);
     }

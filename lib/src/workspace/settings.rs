@@ -88,7 +88,7 @@ impl WorktreeSettings {
 }
 
 /// Creates the directory worktrees are created in.
-pub fn make_base(base: &Path) -> Result<(), Error> {
+pub(crate) fn make_base(base: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(base).map_err(|source| Error::NoBase { path: base.to_owned(), source })
 }
 

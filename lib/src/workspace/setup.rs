@@ -19,7 +19,7 @@ pub fn snapshot_setup_again(copy: &mut WorkingCopy, before: &ScanResult) -> Resu
 }
 
 /// What is changed already where the setup is about to run once more, for [`snapshot_setup_again`].
-pub fn scan_before_setup(copy: &mut WorkingCopy) -> Result<ScanResult, Error> {
+pub(crate) fn scan_before_setup(copy: &mut WorkingCopy) -> Result<ScanResult, Error> {
     Ok(git::worktree::scan_all(&mut copy.worktree)?)
 }
 
@@ -29,20 +29,20 @@ pub fn has_lost_setup(copy: &WorkingCopy) -> bool {
 }
 
 /// Notes what is no more of the setup before a node that must not write, so that it is not taken for that node's doing.
-pub fn note_undone_setup(copy: &mut WorkingCopy) -> Result<(), Error> {
+pub(crate) fn note_undone_setup(copy: &mut WorkingCopy) -> Result<(), Error> {
     copy.undone_before = git::worktree::undone_setup(&copy.worktree)?;
     Ok(())
 }
 
 /// Leaves out what these rules say, where the working copy was made with others. Only after [`recover`](super::recover):
 /// nothing in it must be uncommitted. Returns whether it was.
-pub fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool, Error> {
+pub(crate) fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool, Error> {
     Ok(git::worktree::apply_sparse_rules(&mut copy.worktree, rules, copy.at.base)?)
 }
 
 /// What a person should know of files that are not in it: those of their own sparse checkout, and entries of
 /// `worktrees.exclude` that leave nothing out.
-pub fn absent_file_warnings(copy: &mut WorkingCopy, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
+pub(crate) fn absent_file_warnings(copy: &mut WorkingCopy, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
     let sparse = git::worktree::inherited_sparse(&mut copy.worktree)?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
         WarningCode::SparseCheckout.with(format!(
             "agents work in your sparse checkout: {absent} of {of} files are not in their worktree; `git sparse-checkout list` shows its rules"

@@ -5,12 +5,12 @@ use super::working_copy::WorkingCopy;
 use crate::git::{self, CheckDepth, SubmoduleWork};
 
 /// Work that exists only in submodules.
-pub fn submodule_work(copy: &mut WorkingCopy) -> Result<SubmoduleWork, Error> {
+pub(crate) fn submodule_work(copy: &mut WorkingCopy) -> Result<SubmoduleWork, Error> {
     Ok(git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Quick)?)
 }
 
 /// Refuses work in submodules that another session would find there and that cannot be saved.
-pub fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
+pub(crate) fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
     let work = git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Thorough)?;
     match work.is_empty() {
         true => Ok(()),

@@ -28,7 +28,7 @@ pub fn prepare_commit(
 }
 
 /// What changed, without a commit of it yet.
-pub fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> Result<TurnChange, Error> {
+pub(crate) fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]>) -> Result<TurnChange, Error> {
     let (agent_head, branch) = agent_commit(copy)?;
     if agent_head.is_some() {
         git::pack::remove_temporary_objects(&copy.repo);
@@ -78,7 +78,7 @@ pub fn unchanged(copy: &WorkingCopy) -> Result<TurnChange, Error> {
 }
 
 /// Makes the commit of a change, if there is anything in it.
-pub fn commit_change(copy: &WorkingCopy, author: &Author<'_>, change: &mut TurnChange) -> Result<(), Error> {
+pub(crate) fn commit_change(copy: &WorkingCopy, author: &Author<'_>, change: &mut TurnChange) -> Result<(), Error> {
     if is_change(copy, change)? { commit(copy, author, change) } else { Ok(()) }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn hold_back(copy: &mut WorkingCopy) -> Result<BuiltTree, Error> {
 }
 
 /// What of it is not committed and not ignored either as it is now, in words.
-pub fn uncommitted_in_words(copy: &mut WorkingCopy) -> Result<Vec<String>, Error> {
+pub(crate) fn uncommitted_in_words(copy: &mut WorkingCopy) -> Result<Vec<String>, Error> {
     if copy.held.is_empty() {
         return Ok(Vec::new());
     }

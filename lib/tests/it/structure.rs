@@ -78,7 +78,7 @@ fn imports_point_one_way() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `lib/src/plan/dot.rs` belongs to `plan`, `lib/src/event.rs` to `event`.
+/// `lib/src/plan/dot/mod.rs` belongs to `plan`, `lib/src/route.rs` to `route`.
 fn module_of(path: &str) -> &str {
     let below = path.strip_prefix("lib/src/").unwrap_or(path);
     below.split('/').next().unwrap_or(below).trim_end_matches(".rs")
@@ -347,4 +347,26 @@ fn no_two_types_have_one_name() {
         let twice: Vec<_> = places.iter().filter(|(name, places)| places.len() > 1 && *name != "Error").collect();
         assert!(twice.is_empty(), "types of one name in {tree}: {twice:#?}");
     }
+}
+
+/// What the library offers: no more than the command line, the chores, tests and what these name in turn need. An item
+/// that nobody outside names is `pub(crate)`.
+#[test]
+fn the_public_items_are_those_listed() {
+    let kinds = ["fn ", "async fn ", "const fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
+    let mut items = BTreeSet::new();
+    for path in sources("lib/src") {
+        let module = path.trim_start_matches("lib/src/").trim_end_matches(".rs").trim_end_matches("/mod");
+        for shown in read(&path).lines().filter_map(|line| line.strip_prefix("pub ").map(str::to_owned)) {
+            let name = kinds.iter().find_map(|kind| shown.strip_prefix(kind)).and_then(first_word);
+            items.extend(name.map(|name| format!("{}::{name}", module.replace('/', "::"))));
+        }
+    }
+    let listed: BTreeSet<String> = read("lib/tests/golden/public-items.txt").lines().map(str::to_owned).collect();
+    let new: Vec<&String> = items.difference(&listed).collect();
+    let gone: Vec<&String> = listed.difference(&items).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "lib/tests/golden/public-items.txt lacks {new:#?} and still has {gone:#?}"
+    );
 }

@@ -82,7 +82,7 @@ fn an_id_picks_a_task_or_a_session() {
     let session = env.session();
     let ran = env.pleach(&["status", &session]).expect(0);
     assert!(ran.stdout.contains("T001 Add one (task-tree.json on main)"), "{ran}");
-    assert!(!ran.stdout.contains("git merge") && !ran.stdout.contains("go on"), "it has landed: {ran}");
+    assert!(!ran.stdout.contains("git merge") && !ran.stdout.contains("resume"), "it has landed: {ran}");
     assert_eq!(env.pleach(&["status", "T001"]).expect(0).stdout, env.pleach(&["inspect", "T001"]).expect(0).stdout);
     let ran = env.pleach(&["status", "T009"]).expect(2);
     ran.fails_with("no-such-session").naming("`T009`");

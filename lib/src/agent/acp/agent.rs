@@ -27,7 +27,7 @@ const OUTPUT: usize = 64 << 10;
 
 /// A program that speaks the Agent Client Protocol.
 #[derive(Debug, Clone)]
-pub struct AcpAgent {
+pub(crate) struct AcpAgent {
     pub(super) argv: Vec<OsString>,
     pub(super) spawner: Spawner,
     pub(super) profile: Profile,
@@ -86,7 +86,7 @@ impl AcpAgent {
     /// when it is run by its name. A program is known by its bare name, as PATH finds it: a repository with another one
     /// does not get at keys by giving it that name.
     #[must_use]
-    pub fn as_known(mut self, environment: &Environment) -> Self {
+    pub fn with_known_program(mut self, environment: &Environment) -> Self {
         let Some(preset) = self.argv.first().and_then(|program| known(program.to_str()?)) else { return self };
         let keys = preset.keys.iter().filter_map(|key| Some((key.into(), Some(environment.get_os(key)?.to_owned()))));
         self.env.extend(keys);

@@ -29,7 +29,7 @@ use super::{Agent, AgentError, AgentReply, BoxFuture, Introduction, Job, Turns};
 use crate::llm::Unusable;
 use crate::process::Cancel;
 
-pub use self::agent::AcpAgent;
+pub(crate) use self::agent::AcpAgent;
 pub(super) use self::agent::known;
 
 impl Agent for AcpAgent {

@@ -469,7 +469,9 @@ fn known_agents_are_recognized_by_bare_name() {
 #[test]
 fn a_sandboxed_agent_gets_no_sandbox_of_its_own() {
     let environment = Environment::default();
-    let agent = |program: &str| AcpAgent::new([program], Spawner::new(Vec::new(), &environment)).as_known(&environment);
+    let agent = |program: &str| {
+        AcpAgent::new([program], Spawner::new(Vec::new(), &environment)).with_known_program(&environment)
+    };
     let job = |is_held: bool| {
         let mut job = Job::new(NodeId::new("n").unwrap(), "Work", "/r", "/s/status.json");
         job.sandbox = is_held.then(|| Arc::new(Sandbox::default()));

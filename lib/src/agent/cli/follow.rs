@@ -40,7 +40,7 @@ impl StreamFollower<'_> {
             let mut on_output = |stream: OutputStream, bytes: &[u8]| {
                 if stream == OutputStream::Stdout {
                     // The other end is in this function.
-                    reader.feed(bytes).into_iter().for_each(|events| drop(sender.send(events)));
+                    reader.feed(bytes).into_iter().for_each(|event| drop(sender.send(event)));
                 }
             };
             let agent = self.agent;

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hooks are listened to.
 #[derive(Debug)]
-pub struct HookListener {
+pub(crate) struct HookListener {
     waiting: mpsc::UnboundedReceiver<WaitingHook>,
     accepting: AbortHandle,
     path: PathBuf,
@@ -35,7 +35,7 @@ pub struct HookListener {
 
 /// A hook that waits.
 #[derive(Debug)]
-pub struct WaitingHook {
+pub(crate) struct WaitingHook {
     /// What the agent sent it.
     pub event: Value,
     stream: tokio::net::UnixStream,

@@ -30,7 +30,7 @@ pub(super) struct ProgramRun {
 
 /// What is known of a run that ended.
 #[derive(Debug, Clone)]
-pub struct EndedRun<'a> {
+pub(crate) struct EndedRun<'a> {
     /// The program.
     pub program: &'a str,
     /// How it ended.

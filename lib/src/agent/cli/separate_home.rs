@@ -32,7 +32,7 @@ pub(in crate::agent) fn kept_paths(preset: &Preset, environment: &Environment, h
 pub(in crate::agent) fn writable_paths(preset: &Preset, environment: &Environment) -> Vec<PathBuf> {
     let kept = if is_separate(preset) { Vec::new() } else { preset.kept_in(environment) };
     // Only what is there can be let through, and the agent could not make it. Without it the agent has no conversation
-    // to go on with, and works all the same. The files among them it makes beside the directories.
+    // to resume, and works all the same. The files among them it makes beside the directories.
     let missing = kept.iter().filter(|kept| kept.extension().is_none());
     missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
     // A login that is renewed must be written down, or the old one is all that is left, and is not valid.

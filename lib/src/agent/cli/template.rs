@@ -7,11 +7,11 @@ const LONGEST_ARGUMENT: usize = 96 << 10;
 
 /// What placeholders stand for. One that is not here stays as it is written; one without a value makes its word go.
 #[derive(Debug, Clone, Default)]
-pub struct Values(BTreeMap<&'static str, Option<String>>);
+pub(crate) struct Values(BTreeMap<&'static str, Option<String>>);
 
 /// Why arguments cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
+pub(crate) enum TemplateError {
     /// The task does not fit into an argument.
     #[error("the task has {0} bytes, too many for an argument; use {{prompt_file}}, or `stdin: prompt`")]
     TooLong(usize),

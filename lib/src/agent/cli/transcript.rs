@@ -8,7 +8,7 @@ use crate::llm::{Message, Role};
 
 /// What a run's stream has said so far, and how much of it was reported.
 #[derive(Debug, Default)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     /// The task, until it was part of a turn.
     prompt: Option<Message>,
     /// Calls that are part of no turn yet.

@@ -42,7 +42,7 @@ const OVER: &str = "pleach: this program's work is over";
 pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked on your task.";
 
 /// The prompt that continues a task in a new conversation.
-pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what \
+pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The worktree holds what \
                                                has been done so far; go on until the task is done.";
 
 /// What some versions of Claude Code put into a conversation before that, with a made-up answer.
@@ -134,7 +134,7 @@ impl<T> RunOutcome<T> {
 
 /// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever
 /// it made of it.
-pub fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
+pub(crate) fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
     let why = unanswered_error(*class, format!("agent `{program}` got no answer from its model: {message}"));
     match (&error, &why) {

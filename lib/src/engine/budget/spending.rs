@@ -43,8 +43,7 @@ pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<All
 }
 
 /// Looks whether a limit is reached, or nobody could know because a model has no price, and records once what a person
-/// should know. Answers with the widest limit that
-/// was reached, unless a warning is all that follows.
+/// should know. Answers with the widest limit that was reached, unless a warning is all that follows.
 pub(in crate::engine) fn over_budget(
     session: &mut Session,
     node: &Node,

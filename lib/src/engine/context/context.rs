@@ -17,7 +17,7 @@ use crate::workspace::{self, BranchFollower, Lock, WorkingCopy, Workspace};
 
 /// One chain of records this process may write to.
 #[derive(Debug)]
-pub struct Context {
+pub(crate) struct Context {
     /// Its name in the session.
     pub id: ContextId,
     /// What has become of it. Whoever carries a node out has what it was when that was started.

@@ -1,4 +1,4 @@
-//! What is recorded of a node: its start, its turns, its end.
+//! The end of a node: what is recorded of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

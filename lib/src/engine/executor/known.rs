@@ -33,7 +33,7 @@ pub(in crate::engine) struct RecordedFacts {
 pub(in crate::engine) struct Transcripts {
     /// What each node answered or printed in its newest visit, with the number of the message.
     pub answers: BTreeMap<NodeId, (Option<u64>, String)>,
-    /// The conversations nodes with full fidelity go on with.
+    /// The conversations nodes with full fidelity resume.
     pub threads: BTreeMap<String, Vec<Message>>,
 }
 

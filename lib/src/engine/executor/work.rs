@@ -56,7 +56,7 @@ pub struct AgentWork {
     pub continues: bool,
     /// It was interrupted after its answer: nothing is left to do.
     pub answered: bool,
-    /// What the agent said it needs to go on with the conversation.
+    /// What the agent said it needs to resume the conversation.
     pub resume: Option<Value>,
     /// What is on record, when the node starts over with an agent that is answered from it.
     pub recorded: Option<Recording>,

@@ -25,7 +25,7 @@ pub(super) struct KnownWork {
     /// Where a task that is complete, or what the tests of a phase say, has landed. It may have been built anew on the way;
     /// one that failed has left its code behind.
     pub landed: Option<CommitId>,
-    /// A run over a tree would go on with it.
+    /// A run over a tree would resume it.
     pub goes_on: bool,
     /// The files that were copied into the working copy from the user's checkout, where they still are.
     pub copied_in: Vec<RepoPath>,

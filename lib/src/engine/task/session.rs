@@ -265,7 +265,7 @@ impl TaskSession {
             tokio::task::block_in_place(|| {
                 workspace::hand_over(copy, id, copy.branch.clone(), CopyPosition::all(commit))
             })?;
-            let why = "What the agent tested was built anew since, on what had landed meanwhile.";
+            let why = "What the agent tested was rebuilt since, on what landed meanwhile.";
             let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
         }

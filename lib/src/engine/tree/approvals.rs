@@ -86,7 +86,7 @@ fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(Bran
     gathered.filter(is_of_use).filter_map(stands).collect()
 }
 
-/// What a task would go on with: the session it was left in, or what its branch has.
+/// What a task would resume: the session it was left in, or what its branch has.
 fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<(), Error> {
     if let Some(left) = would_take_up(run, task)? {
         run.state.approved.commits.extend(&left.at);
@@ -114,7 +114,7 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
     Ok(())
 }
 
-/// The session a task would go on with as things stand.
+/// The session a task would resume as things stand.
 fn would_take_up(run: &TreeRun, task: &TaskId) -> Result<Option<OpenSession>, Error> {
     let Some(Unfinished { id, first, .. }) = run.state.unfinished.get(task) else { return Ok(None) };
     let Some(node) = run.plan.tree.node(task) else { return Ok(None) };

@@ -30,7 +30,7 @@ pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves a session that goes on once somebody has agreed to what it would go on with.
+/// Leaves a session that goes on once somebody has agreed to what it would resume.
 pub(super) fn leave(run: &mut TreeRun, session: TaskSession) -> Result<(), Error> {
     let (task, id) = (session.task().id.clone(), session.id().clone());
     spending::take_back(run, session);

@@ -23,7 +23,7 @@ pub enum TreeEnded {
         /// Why, in one line.
         reason: Option<String>,
     },
-    /// The session of a task, or of the tests of a phase, was called off. The next run goes on with the task.
+    /// The session of a task, or of the tests of a phase, was cancelled. The next run goes on with the task.
     Cancelled(TaskId),
     /// The tests of a phase fail.
     GateRed {
@@ -43,7 +43,7 @@ pub enum TreeEnded {
         /// Which limit was reached, and how to go on.
         why: String,
     },
-    /// NodeFinished work could not land and waits on its branch, or new work could not have its branch.
+    /// Finished work could not land and waits on its branch, or new work could not have its branch.
     Refused(Refusal),
     /// It came to a task with something nobody was asked about. Ask about what [`super::pending_trust`] gives, and run it again.
     Unasked,

@@ -33,7 +33,7 @@ pub enum Error {
     /// A task would be worked with something that nobody was asked about.
     #[error("{0} changed after you approved this run; approve it again to continue")]
     Unasked(TaskId),
-    /// NodeFinished work could not land.
+    /// Finished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),
     /// An object a task's work needs is not what its id says.

@@ -25,7 +25,7 @@ pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[
         };
         all.extend(by_record.unwrap_or_else(|| found.feedback().into_iter().collect()));
     }
-    // SessionRecords and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
+    // Records and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
     let bounded = |feedback: Feedback| {
         let text = cut(&redactor.text(&feedback.text), FEEDBACK);
         Feedback { text, ..feedback }

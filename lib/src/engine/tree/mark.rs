@@ -56,7 +56,7 @@ pub struct PreparedMark {
     pub run_start: Option<CommitMessage>,
     /// What its commit says.
     pub message: CommitMessage,
-    /// The session that would be called off.
+    /// The session that would be cancelled.
     pub session: Option<SessionId>,
     /// The branch that would be removed, because nobody can read it.
     pub removed: Option<BranchName>,
@@ -69,7 +69,7 @@ pub struct Marked {
     pub commit: CommitId,
     /// What the commit says.
     pub message: CommitMessage,
-    /// The session that worked on the task, or had it wait to land, and is called off.
+    /// The session that worked on the task, or had it wait to land, and is cancelled.
     pub session: Option<SessionId>,
     /// The branch of the task that nobody could read, with where it stood. It is removed.
     pub removed: Option<(BranchName, CommitId)>,

@@ -11,7 +11,7 @@ use crate::ids::{BranchName, CommitId, TaskId};
 /// What was brought here that a run may work with.
 #[derive(Debug, Default)]
 pub struct PendingTrust {
-    /// The sessions it may go on with.
+    /// The sessions it may resume.
     pub left: Vec<OpenSession>,
     /// What agents may begin with elsewhere.
     pub starts: Vec<TaskBase>,

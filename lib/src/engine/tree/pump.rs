@@ -339,7 +339,7 @@ impl<'a> TreePump<'a> {
                 Ok(())
             }
             tried => {
-                // What has landed cannot be called off any more.
+                // What has landed cannot be cancelled any more.
                 let is_stopped = session.is_stopped();
                 let worked = land::landed(self.run, session, tried);
                 self.finish(task, worked)?;

@@ -26,7 +26,7 @@ pub(super) struct OpeningSession {
     pub resumed: bool,
 }
 
-/// Why a session is not gone on with.
+/// Why a session is not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// Its task has been worked on since, or decided about.
@@ -82,7 +82,7 @@ pub(super) fn resume_unfinished(
     Ok(Some(OpeningSession { session, resumed: true }))
 }
 
-/// What a session would be worked by, or why it is not gone on with.
+/// What a session would be worked by, or why it is not resumed.
 pub(super) fn resumable(
     run: &TreeRun,
     task: &TaskNode,
@@ -99,7 +99,7 @@ pub(super) fn resumable(
     Ok(if has_changed_settings(run, task, history, state) { Err(SkipReason::SettingsChanged) } else { Ok(left) })
 }
 
-/// Says that a session is not gone on with, and where what it has done is.
+/// Says that a session is not resumed, and where what it has done is.
 fn warn_session_abandoned(
     run: &TreeRun,
     task: &TaskId,

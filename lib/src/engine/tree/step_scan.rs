@@ -19,7 +19,7 @@ pub type Runs = Arc<BTreeSet<CommitId>>;
 
 /// What is known about a target's history up to some commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepScan {
+pub(crate) struct StepScan {
     /// That commit.
     pub tip: CommitId,
     /// All step commits made for the target, whichever their tree, oldest first.
@@ -54,7 +54,7 @@ impl Cut {
 
 /// Where in a history steps of the older form count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ScanScope {
+pub(crate) enum ScanScope {
     /// There are none.
     Unneeded,
     /// Everywhere: the target is the base branch itself, or has nothing in common with it.
@@ -65,7 +65,7 @@ pub enum ScanScope {
 
 /// The steps of a part of a history.
 #[derive(Debug)]
-pub struct ScannedSteps {
+pub(crate) struct ScannedSteps {
     /// The steps, oldest first, each with its place in that part.
     pub steps: Vec<(usize, CandidateStep)>,
     /// The starts of runs the last commit has in its history, itself included.
@@ -91,7 +91,7 @@ impl<'t> Names<'t> {
 }
 
 /// Whether a message may be that of a step made for a target: a look at its first bytes, because nearly all are not.
-pub fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
+pub(crate) fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
     let Some(rest) = message.trim_ascii_start().strip_prefix(b"task(") else { return false };
     let is_named = |name: &str| rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
     let named = is_named(target.branch) || target.short_id.is_some_and(is_named);
@@ -100,7 +100,7 @@ pub fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
 
 /// Whether a message is that of a turn. What such a commit was made on is its first parent; the other is what an agent
 /// committed itself, and whatever that says, it is no step.
-pub fn is_turn(message: &[u8]) -> bool {
+pub(crate) fn is_turn(message: &[u8]) -> bool {
     turn(message).is_some()
 }
 

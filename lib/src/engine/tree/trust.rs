@@ -74,7 +74,7 @@ fn obeyed_at_starts(
     Ok(items)
 }
 
-/// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
+/// What the pipelines of sessions bring along that are resumed, and what their agents would find to obey. Their
 /// records may have been fetched; all else they are worked with is this clone's.
 fn supplied_by_sessions(workplace: &TrustScope<'_>, left: &[OpenSession]) -> Result<Vec<TrustItem>, Error> {
     let mut items = Vec::new();

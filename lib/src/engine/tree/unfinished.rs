@@ -1,4 +1,4 @@
-//! The sessions runs before this one left: which there are, and which can be gone on with.
+//! The sessions runs before this one left: which there are, and which can be resumed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
 
-/// A session a run may go on with, and what it would be worked by: the pipeline it was started with, which may be none of
+/// A session a run may resume, and what it would be worked by: the pipeline it was started with, which may be none of
 /// this clone's.
 #[derive(Debug)]
 pub struct OpenSession {
@@ -31,7 +31,7 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or go on with.
+    /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or resume.
     pub(super) fn of(history: &History, state: &State) -> Option<Self> {
         let started = &history.started;
         let task = started.task.as_ref().filter(|_| !is_gate(started))?.id.clone();
@@ -67,7 +67,7 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Er
     Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
-/// The session a task was left in, if it has not landed and was not called off.
+/// The session a task was left in, if it has not landed and was not cancelled.
 pub(super) fn open_session_of(
     repo: &Repo,
     target: &BranchName,
@@ -77,13 +77,13 @@ pub(super) fn open_session_of(
     Ok(open_histories(repo, target, tree)?.remove(task).map(|history| history.session))
 }
 
-/// The sessions a run over a tree could go on with, for whoever has not taken the target: a run that has finds fewer.
+/// The sessions a run over a tree could resume, for whoever has not taken the target: a run that has finds fewer.
 pub fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<OpenSession>, Error> {
     let open = open_histories(repo, target, tree)?;
     Ok(open.values().filter_map(|history| OpenSession::of(history, &state_of(history).ok()?)).collect())
 }
 
-/// The sessions the tasks of a tree were left in that have not landed and were not called off.
+/// The sessions the tasks of a tree were left in that have not landed and were not cancelled.
 fn open_histories(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
     let open = Before::of(repo, target, |_| true)?.open.into_iter().filter(|history| is_of(history, tree)).collect();
     newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
@@ -123,7 +123,7 @@ impl Before {
     pub(super) fn of(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Self, Error> {
         let mut before = Self { open: Vec::new(), landed: Vec::new() };
         for id in History::sessions(repo)?.into_iter().filter(wanted) {
-            // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
+            // A session nobody can read is none a run could resume; its own commands say what is wrong with it.
             let Ok(Some(summary)) = History::task_summary(repo, &id) else { continue };
             if summary.landed.is_some() {
                 before.landed.push((summary.task, id));

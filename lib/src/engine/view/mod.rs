@@ -48,7 +48,7 @@ pub enum SessionStatus {
     },
     /// Reached its exit.
     Done,
-    /// SessionEnded without reaching its goal.
+    /// Ended without reaching its goal.
     Failed {
         /// Why.
         reason: String,
@@ -70,7 +70,7 @@ impl SessionStatus {
         }
     }
 
-    /// Whether `pleach resume` can go on with it.
+    /// Whether `pleach resume` can resume it.
     pub fn can_resume(&self) -> bool {
         matches!(self, Self::Dead | Self::Paused { .. } | Self::Failed { .. })
     }

@@ -53,7 +53,7 @@ fn says_nothing_to_do(answer: &str) -> bool {
 /// Says what the agent has spent beyond the turns it has reported up to now.
 type Unreported<'a> = &'a (dyn Fn() -> Amount + Sync);
 
-/// A conversation: what was said, and what else the agent needs to go on with it.
+/// A conversation: what was said, and what else the agent needs to resume it.
 struct Spoken {
     messages: Vec<Message>,
     state: Option<Value>,

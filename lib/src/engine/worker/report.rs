@@ -14,7 +14,7 @@ use crate::workspace::{Changes, Error};
 
 /// A turn to be recorded.
 #[derive(Debug)]
-pub struct TurnReport {
+pub(crate) struct TurnReport {
     /// The turn; its message numbers are filled in when it is recorded.
     pub turn: AgentTurn,
     /// When it ended.
@@ -27,7 +27,7 @@ pub struct TurnReport {
 
 /// What the loop answers once a turn is on disk.
 #[derive(Debug)]
-pub struct TurnAnswer {
+pub(crate) struct TurnAnswer {
     /// The changes, to be taken as the new state of the worktrees.
     pub changes: Changes,
     /// Whether to go on.
@@ -40,7 +40,7 @@ pub struct TurnAnswer {
 
 /// What a worker tells the loop.
 #[derive(Debug)]
-pub enum WorkerReport {
+pub(crate) enum WorkerReport {
     /// A turn ended. The worker waits for the answer.
     Turn(Box<TurnReport>),
     /// The node ended.
@@ -51,7 +51,7 @@ pub enum WorkerReport {
 
 /// How a node ended.
 #[derive(Debug)]
-pub struct NodeFinished {
+pub(crate) struct NodeFinished {
     /// The outcome, or why there is none.
     pub result: Result<Outcome, Stopped>,
     /// What goes into the record with it.
@@ -104,7 +104,7 @@ pub enum Stopped {
 
 /// What goes into the record of a node's end.
 #[derive(Debug, Default)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Nothing further.
     #[default]
     None,
@@ -118,7 +118,7 @@ pub enum Effect {
 
 /// A command that ran, and what it changed.
 #[derive(Debug)]
-pub struct ToolEffect {
+pub(crate) struct ToolEffect {
     /// The run; its message number is filled in when it is recorded.
     pub tool: ToolExecution,
     /// Its output, as a message.

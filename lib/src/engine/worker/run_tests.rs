@@ -121,7 +121,7 @@ fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Coll
     command::finish_command(worker, run, outcome, end)
 }
 
-/// Runs one command. When it is called off because the time of the node `is_up`, it has failed.
+/// Runs one command. When it is cancelled because the time of the node `is_up`, it has failed.
 async fn run_test(
     worker: &mut Worker,
     test: &TestCommand,

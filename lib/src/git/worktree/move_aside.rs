@@ -11,7 +11,7 @@ pub(super) fn move_aside(found: &Path, worktree: &Path, what: &str) -> Result<Pa
     loop {
         let place = sibling(worktree, &format!("{what}-{number}"));
         if place.symlink_metadata().is_err() {
-            std::fs::rename(found, &place).at("put aside", found)?;
+            std::fs::rename(found, &place).at("move aside", found)?;
             return Ok(place);
         }
         number += 1;

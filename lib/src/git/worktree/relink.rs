@@ -11,7 +11,7 @@ use crate::confined_fs::ConfinedDir;
 use crate::git::error::{Error, IoContext as _};
 
 /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
-pub fn restore_missing_link(worktree: &Worktree) -> Result<(), Error> {
+pub(crate) fn restore_missing_link(worktree: &Worktree) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
     if worktree.access.get() == Access::Tied {
         return Ok(());

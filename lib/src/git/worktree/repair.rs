@@ -22,7 +22,7 @@ use crate::ids::CommitId;
 /// The worktree at `path`: opened, repaired where its git directory is broken or missing, or created as by
 /// [`add_sparse`](super::add_sparse). Files the repository does not know are adopted when they `belong` to it, and moved
 /// aside otherwise.
-pub fn open_or_repair(
+pub(crate) fn open_or_repair(
     repo: &Repo,
     path: &Path,
     commit: CommitId,
@@ -76,7 +76,7 @@ pub fn open_or_repair(
 /// Moves a worktree of pleach's own to `path` from elsewhere, where its path ends in the same `name`: its repository was
 /// moved, or the settings changed. The old path comes from a note no agent can write.
 /// Returns the path of one that stays, and why: it belongs to another copy of the repository, or cannot be moved.
-pub fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
+pub(crate) fn relocate(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
     if CreationMarker::exists(path) || !is_free(path) {
         return Ok(None);
     }

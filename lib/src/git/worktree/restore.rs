@@ -39,7 +39,11 @@ pub fn restore(worktree: &mut Worktree, tree: TreeId) -> Result<Restored, Error>
 
 /// As [`restore`], but for some files that are in no tree and stay as they are: see
 /// [`untouched_files`](super::untouched_files).
-pub fn restore_sparing(worktree: &mut Worktree, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
+pub(crate) fn restore_sparing(
+    worktree: &mut Worktree,
+    tree: TreeId,
+    spared: &BTreeSet<RepoPath>,
+) -> Result<Restored, Error> {
     relink::restore_link(worktree)?;
     worktree.accept(tree)?;
     let mut scan = scan::scan_all(worktree)?;

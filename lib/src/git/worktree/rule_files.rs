@@ -22,6 +22,6 @@ fn is_special(kind: FileType) -> bool {
 }
 
 /// Whether a path is that of a file that says what is ignored.
-pub fn are_ignore_rules(path: &[u8]) -> bool {
+pub(crate) fn are_ignore_rules(path: &[u8]) -> bool {
     path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
 }

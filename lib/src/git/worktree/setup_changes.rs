@@ -15,7 +15,7 @@ use crate::git::error::Error;
 use crate::ids::RepoPath;
 
 /// Whether the worktree is set up.
-pub fn is_set_up(worktree: &Worktree) -> bool {
+pub(crate) fn is_set_up(worktree: &Worktree) -> bool {
     worktree.notes.has(NOTE)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn setup_content(worktree: &Worktree, path: &BStr) -> Option<Option<C
 
 /// What of the setup is no more, and no scan tells of: new files of it that are removed, and files of the tree that
 /// are again as the tree has them.
-pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
+pub(crate) fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
     let mut undone = BTreeSet::new();
     let mut filters = None;
     for path in worktree.setup_files.keys() {

@@ -35,7 +35,7 @@ fn file_at(worktree: &Worktree, path: &BStr) -> Option<FileStamp> {
 
 /// Takes files out of a scan that are to stay as they are, in no commit, or to stay gone; and submodules that they
 /// leave no room for.
-pub fn spare_files(worktree: &mut Worktree, scan: &mut ScanResult, files: &BTreeSet<RepoPath>) {
+pub(crate) fn spare_files(worktree: &mut Worktree, scan: &mut ScanResult, files: &BTreeSet<RepoPath>) {
     let files = files.iter().map(|path| BString::from(path.as_bytes()));
     let mut spared: BTreeSet<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
     worktree.cache.forget_stats(&spared);

@@ -39,7 +39,7 @@ pub fn apply_sparse_rules(worktree: &mut Worktree, rules: &[String], base: Commi
 }
 
 /// Of each of these rules, whether it leaves anything of the tree out.
-pub fn have_effect(worktree: &mut Worktree, rules: &[String]) -> Result<Vec<bool>, Error> {
+pub(crate) fn have_effect(worktree: &mut Worktree, rules: &[String]) -> Result<Vec<bool>, Error> {
     if rules.is_empty() {
         return Ok(Vec::new());
     }
@@ -52,7 +52,7 @@ pub fn have_effect(worktree: &mut Worktree, rules: &[String]) -> Result<Vec<bool
 }
 
 /// How many files the user's own sparse checkout leaves out, and of how many; none where there is no such checkout.
-pub fn inherited_sparse(worktree: &mut Worktree) -> Result<Option<(usize, usize)>, Error> {
+pub(crate) fn inherited_sparse(worktree: &mut Worktree) -> Result<Option<(usize, usize)>, Error> {
     if worktree.rules.own.is_none() {
         return Ok(None);
     }

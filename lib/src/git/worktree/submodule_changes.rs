@@ -41,7 +41,7 @@ const DEEPEST: usize = 16;
 
 /// How thoroughly files are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckDepth {
+pub(crate) enum CheckDepth {
     /// The index of a submodule is trusted.
     Quick,
     /// All files are read: an agent can write that index as well.
@@ -92,7 +92,7 @@ struct SubmoduleScan {
 }
 
 /// Work that exists only in submodules. What the setup left there does not count.
-pub fn unpublished_work(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleWork, Error> {
+pub(crate) fn unpublished_work(worktree: &mut Worktree, care: CheckDepth) -> Result<SubmoduleWork, Error> {
     Ok(look_into_all(worktree, care)?.found)
 }
 

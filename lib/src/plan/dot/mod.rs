@@ -151,7 +151,7 @@ pub fn read_duration(text: &str) -> Option<Duration> {
 }
 
 /// The shortest spelling [`read_duration`] reads back as the same length.
-pub fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     if millis != 0 {
         return format!("{}ms", duration.as_millis());

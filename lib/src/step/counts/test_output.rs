@@ -10,7 +10,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// The test results in one stream of a test command.
 #[derive(Debug, Clone)]
-pub struct TestOutput {
+pub(crate) struct TestOutput {
     /// The line that has not ended yet.
     line: Vec<u8>,
     counting: Counting,

@@ -5,7 +5,7 @@ use crate::llm::{Message, Role};
 
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum StreamEvent {
+pub(crate) enum StreamEvent {
     /// The conversation has this id.
     Session(String),
     /// A model call has ended, and so have the tools it asked for.
@@ -24,7 +24,7 @@ pub enum StreamEvent {
 
 /// One model call and the tools it asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct StreamedCall {
+pub(crate) struct StreamedCall {
     /// The model, where the stream names it.
     pub model: Option<String>,
     /// The messages: the model's, then the tools'.
@@ -47,7 +47,7 @@ impl StreamedCall {
 
 /// What a whole run has cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Total {
+pub(crate) struct Total {
     /// In tokens, without what earlier runs of the same conversation used.
     pub usage: Usage,
     /// The same with them, where the agent counts so: what the next run of the conversation must take off.
@@ -58,7 +58,7 @@ pub struct Total {
 
 /// The result of a run, as the agent reports it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// Its last words; empty where the stream has them in a call.
     pub text: String,
     /// Why it failed, if it did.
@@ -67,7 +67,7 @@ pub struct Claim {
 
 /// A failure as the agent tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentFailure {
+pub(crate) struct AgentFailure {
     /// Why.
     pub why: String,
     /// What that means for another try.
@@ -76,7 +76,7 @@ pub struct AgentFailure {
 
 /// Whether trying again helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AgentFailureKind {
+pub(crate) enum AgentFailureKind {
     /// It may.
     Transient,
     /// It does not.

@@ -19,13 +19,13 @@ use self::open_call::StreamParser;
 use crate::config::ParserName;
 use crate::event::Usage;
 
-pub use self::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, StreamedCall, Total};
+pub(crate) use self::event::{AgentFailure, AgentFailureKind, Claim, StreamEvent, StreamedCall, Total};
 
 /// A line longer than this is not kept.
 const LONGEST_LINE: usize = 64 << 20;
 
 /// Reads a stream, chunk by chunk.
-pub struct StreamReader {
+pub(crate) struct StreamReader {
     parse: Option<Box<dyn StreamParser>>,
     line: Vec<u8>,
     too_long: bool,
