@@ -12,13 +12,13 @@
 //! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` what is folded and not yet written |
 //! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `known` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
-//! | What is an agent told? | `preamble` the run so far, by fidelity; `task/asked` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
+//! | What is an agent told? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
 //! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` what follows, `ledger` what sessions spent, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` what is recorded verbatim may hold no secret |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How is a task of a tree worked? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the run over a tree; `landing` the commits a landing brings |
 //! | What do sessions of a process share? | `engine` what runs need from outside, `supervisor`; `broadcast` events to subscribers, nobody is waited for; `spawned` a run in the background |
-//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause` of another process; `remove`; `orphans` what dead sessions left; `pool` worktrees of finished ones; `locks` |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` what dead sessions left; `pool` worktrees of finished ones; `locks` |
 
 mod bounds;
 mod broadcast;
@@ -36,7 +36,7 @@ mod human;
 pub mod landing;
 mod locks;
 mod orphans;
-mod pause;
+mod pause_request;
 mod pausing;
 mod pool;
 mod preamble;
@@ -78,7 +78,7 @@ pub use human::{
 };
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, OrphanPlaces, orphans};
-pub use pause::pause_session;
+pub use pause_request::pause_session;
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
 pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};

@@ -15,7 +15,7 @@ use crate::agent::Agent;
 use crate::engine::human::Question;
 use crate::engine::preamble::{self, NodeResult, Telling};
 use crate::engine::session_plan::SessionPlan;
-use crate::engine::task::asked;
+use crate::engine::task::prompts;
 use crate::engine::{Engine, Error, Handler, HandlerContext, Recording};
 use crate::event::{Outcome, Status};
 use crate::ids::NodeId;
@@ -215,11 +215,11 @@ impl WorkBuilder<'_> {
 
     fn prompt(&self, known: &RecordedFacts) -> Result<(String, Vec<Offered>), Error> {
         let (plan, state, node) = (self.plan, &known.state, self.node);
-        if let Some(asked) = asked::step_prompt(plan, state, node)? {
+        if let Some(asked) = prompts::step_prompt(plan, state, node)? {
             return Ok((asked, Vec::new()));
         }
         let (told, offered) = self.told(known);
-        let lessons = asked::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
+        let lessons = prompts::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
         let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
         let asked = format!("{}{lessons}{verdict}", node.prompt);
         Ok((if told.is_empty() { asked } else { format!("{told}\n{asked}") }, offered))

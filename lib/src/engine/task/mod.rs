@@ -3,8 +3,8 @@
 //! Each attempt is a pass through the task's pipeline. A node that stands for a step ends with a step commit, which is
 //! what the branch carries; what became of the task is read from those commits alone.
 
-pub(super) mod asked;
 mod job;
+pub(super) mod prompts;
 mod report;
 mod session;
 mod shared_worktree;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::changed::{self, last_unverified_step};
-use super::refuse::begins_anew;
+use super::foreign_commits::{self, last_unverified_step};
+use super::refusal_reasons::begins_anew;
 use super::run::TreeRun;
 use super::{Error, kept, phase, steps};
 use crate::clock;
@@ -45,7 +45,7 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
         run.state.approved.require(task, tip)?;
         let task_base = own_base(run, task, tip, base)?.unwrap_or(base);
-        let (behind, newest) = match changed::has_changed_since(run, state, tip, base)? {
+        let (behind, newest) = match foreign_commits::has_changed_since(run, state, tip, base)? {
             true => {
                 run.engine.warn(WarningCode::CodeNewerThanSteps.with(format!(
                     "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
@@ -155,7 +155,7 @@ pub(super) fn last_budget(
     {
         return Ok(Some(kept.clone()));
     }
-    let left = changed::left_at(run, newest)?;
+    let left = foreign_commits::left_at(run, newest)?;
     Ok(kept::kept_at(run, task, left)?.map(|name| (left, name)))
 }
 

@@ -8,7 +8,7 @@ use super::ended::TreeEnded;
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::testing::{self, without_tests};
-use super::{Error, delete_branches, kept, refuse, spending, start, steps};
+use super::{Error, delete_branches, kept, refusal_reasons, spending, start, steps};
 use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
@@ -478,7 +478,7 @@ fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRefusal) -> R
         RefusalReason::Gone => LandError::Gone { target: on, from: run.seen }.to_string(),
         RefusalReason::Conflict(error) => format!(
             "{error}; {}; or `pleach reset {task}` to have it done again on what is there now",
-            refuse::merged_by_hand(run, &on, &branch)
+            refusal_reasons::merged_by_hand(run, &on, &branch)
         ),
         RefusalReason::Overwritten(error) => format!("{error}; then `pleach reset {task}` to have it done again"),
         RefusalReason::NoTests => without_tests(task),

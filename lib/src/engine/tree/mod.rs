@@ -4,13 +4,13 @@
 //! | question | where |
 //! |---|---|
 //! | What is a run given, what does it know? | `plan` tree and settings, `open` taking the target, `run` and `run_state` what it knows, `start` its opening commit, `pump` the loop: start what may start, take in results; `ended` |
-//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `changed` commits others put on a task's branch, `kept` what a branch had before it moved |
+//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` what others put on a task's branch, `kept` what a branch had before it moved |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` gathers what that one is told |
-//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refuse` why work waits and what to do, `delete_branches` afterwards |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refusal_reasons` why work waits and what to do, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
-//! | What do people decide? | `mark` skip and reset, `loop_guard` nothing twice in a run for the same reason, `edited` and `stamp` the tree's file changed |
+//! | What do people decide? | `skip_reset`, `loop_guard` nothing twice in a run for the same reason, `edited` and `stamp` the tree's file changed |
 //! | Who plans a tree? | `planning` calls a planner |
 
 mod approvals;
@@ -18,7 +18,6 @@ mod attempts;
 mod base;
 mod begin;
 mod bookkeeping;
-mod changed;
 mod delete_branches;
 mod earlier_runs;
 mod edited;
@@ -26,11 +25,11 @@ mod ended;
 mod error;
 mod failed_attempts;
 mod feedback;
+mod foreign_commits;
 mod kept;
 mod land;
 mod logs;
 mod loop_guard;
-mod mark;
 mod open;
 mod pending_trust;
 mod phase;
@@ -40,10 +39,11 @@ mod planning;
 pub mod progress;
 mod pump;
 mod refusal;
-mod refuse;
+mod refusal_reasons;
 mod resume;
 mod run;
 mod run_state;
+mod skip_reset;
 mod spending;
 mod stamp;
 mod start;
@@ -60,7 +60,6 @@ pub use ended::TreeEnded;
 pub use error::Error;
 pub use feedback::feedback;
 pub use logs::{TaskLog, logs, report};
-pub use mark::{Mark, Marked, Marking, PreparedMark};
 pub use open::{check_target, open, target_lock};
 pub use pending_trust::{PendingTrust, TaskBase};
 pub use phase::as_merged_now;
@@ -69,6 +68,7 @@ pub use planning::{PlanError, Planner, planner_node};
 pub use pump::{run_tree, spawn};
 pub use refusal::{First, Refusal, RefusalCode};
 pub use run::TreeRun;
+pub use skip_reset::{Mark, Marked, Marking, PreparedMark};
 pub use stamp::Stamp;
 pub use start::restart_warnings;
 pub use trust::to_trust;

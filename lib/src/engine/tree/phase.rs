@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::refusal::{Refusal, RefusalCode};
-use super::refuse::{self, begins_anew};
+use super::refusal_reasons::{self, begins_anew};
 use super::run::{TreeRun, target_tip};
 use super::testing::{self, without_tests};
 use super::unfinished::state_of;
@@ -127,7 +127,7 @@ fn lacked<'r>(
 
 /// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
 fn lacks(run: &TreeRun, task: &TaskId, needed: &TaskId, on: BranchName) -> Result<Error, Error> {
-    let by_hand = refuse::merged_by_hand(run, &run.plan.target, &on);
+    let by_hand = refusal_reasons::merged_by_hand(run, &run.plan.target, &on);
     let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
     let finished = run.progress.waiting_to_land().contains(&task);
     let branch = if finished { run.branch_of(task)? } else { on };
@@ -175,7 +175,7 @@ fn phase_waits(run: &TreeRun, phase: &TaskId, why: RefusalReason) -> Result<Refu
     let (branch, code) = (branch_of_phase(run, phase)?, RefusalCode::of(&why));
     let why = match why {
         RefusalReason::Conflict(conflict) => {
-            format!("{conflict}; {}", refuse::merged_by_hand(run, &run.plan.target, &branch))
+            format!("{conflict}; {}", refusal_reasons::merged_by_hand(run, &run.plan.target, &branch))
         }
         RefusalReason::Overwritten(error) => landed_again(&branch, &error),
         RefusalReason::Gone => return Err(Error::NoTarget(run.plan.target.clone())),

@@ -12,7 +12,7 @@ use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
 use super::phase::{self, PhaseMerge};
 use super::resume::OpeningSession;
 use super::run::TreeRun;
-use super::{Error, begin, earlier_runs, loop_guard, refuse, spending, start, testing};
+use super::{Error, begin, earlier_runs, loop_guard, refusal_reasons, spending, start, testing};
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
 use crate::engine::task::{Retested, TaskJob, TaskSession};
@@ -153,9 +153,9 @@ impl<'a> TreePump<'a> {
             }
             NextAction::Stalled(blocked) => TreeEnded::Stalled(blocked),
             NextAction::GateRed(gate) => land::gate_red(run, gate),
-            NextAction::Stranded(stray) => TreeEnded::Refused(refuse::unsettled(run, stray)?),
-            NextAction::OtherTree(taken) => TreeEnded::Refused(refuse::taken(run, taken)?),
-            NextAction::Unreadable(unread) => TreeEnded::Refused(refuse::unread(run, unread)),
+            NextAction::Stranded(stray) => TreeEnded::Refused(refusal_reasons::unsettled(run, stray)?),
+            NextAction::OtherTree(taken) => TreeEnded::Refused(refusal_reasons::taken(run, taken)?),
+            NextAction::Unreadable(unread) => TreeEnded::Refused(refusal_reasons::unread(run, unread)),
         };
         self.end(Ok(ended));
         Ok(())

@@ -3,7 +3,7 @@
 use super::edited::was_edited;
 use super::ended::TreeEnded;
 use super::run::{TreeRun, target_tip};
-use super::{Error, bookkeeping, delete_branches, failed_attempts, refuse};
+use super::{Error, bookkeeping, delete_branches, failed_attempts, refusal_reasons};
 use crate::clock;
 use crate::config::Isolation;
 use crate::event::{RunStarted, Warning, WarningCode};
@@ -21,8 +21,10 @@ use crate::workspace::phase_branch;
 pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
     if run.begins_now() {
         match schedule::next(&run.plan.tree, &run.progress.anew(), &run.plan.limits) {
-            NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(refuse::taken(run, taken)?))),
-            NextAction::Unreadable(unread) => return Ok(Some(TreeEnded::Refused(refuse::unread(run, unread)))),
+            NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(refusal_reasons::taken(run, taken)?))),
+            NextAction::Unreadable(unread) => {
+                return Ok(Some(TreeEnded::Refused(refusal_reasons::unread(run, unread))));
+            }
             _ => {}
         }
         restart_warnings(&run.progress).into_iter().for_each(|warning| run.engine.warn(warning));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cancel::NodeCancel;
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::simulation::{self, is_simulated};
 use super::worker::{NAMED, block, some};
 use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};

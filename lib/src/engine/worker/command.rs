@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::cancel::NodeCancel;
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::step::{self, Said};
 use super::worker::{block, millis, some};
 use super::{Effect, Stopped, ToolEffect, Worker, output_message};

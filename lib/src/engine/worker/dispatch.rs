@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::worker::{block, changed_settings};
 use super::{NodeFinished, Stopped, Worker, agent, command, human, run_tests};
 use crate::engine::executor::Work;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::{Effect, Stopped, Worker};
 use crate::engine::Engine;
 use crate::engine::human::{GateAnswer, GateReply, Question};

@@ -2,9 +2,9 @@
 
 pub(super) mod agent;
 mod cancel;
+mod collected;
 pub(super) mod command;
 pub(super) mod dispatch;
-mod gathered;
 mod human;
 mod report;
 mod run_tests;

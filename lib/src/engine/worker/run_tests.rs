@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
+use super::collected::Collected;
 use super::command::{self, CommandRun};
-use super::gathered::Collected;
 use super::worker::block;
 use super::{Stopped, Worker};
 use crate::engine::task::StepReport;

@@ -1,6 +1,6 @@
 //! Nodes that stand for a step of a task: what their end tells of it.
 
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::report::output_message;
 use super::{Effect, Worker};
 use crate::engine::task::StepReport;

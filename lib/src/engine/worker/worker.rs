@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::cancel::NodeCancel;
-use super::gathered::Collected;
+use super::collected::Collected;
 use super::{Stopped, TurnAnswer, WorkerReport};
 use crate::agent::WaitListener;
 use crate::budget::Allowance;

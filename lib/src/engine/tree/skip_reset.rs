@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::open::{check_target, target_lock};
 use super::progress::ProgressReader;
-use super::refuse::begins_anew;
+use super::refusal_reasons::begins_anew;
 use super::start::{run_start, start_message};
 use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
