@@ -1,4 +1,4 @@
-//! The working copy as the only place file tools can reach.
+//! The worktree as the only place file tools can reach.
 //!
 //! Paths are walked one component at a time, each opened relative to the descriptor of its parent and never through a
 //! symbolic link; links are read and walked the same way. What was checked is therefore what is used, also when a

@@ -6,7 +6,7 @@ use crate::process::Sandbox;
 use crate::process::sandbox::{SandboxPolicy, SandboxScope};
 use crate::workspace::Workspace;
 
-/// The bounds of what works in a working copy, before it is known who.
+/// The bounds of what works in a worktree, before it is known who.
 #[derive(Debug)]
 pub(super) struct SandboxBounds<'a> {
     pub(super) policy: &'a SandboxPolicy,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_told_is_heard_once_the_next_is_asked_for() {
+    async fn an_event_counts_as_heard_at_the_next_request() {
         let broadcast = Broadcast::default();
         let mut listener = broadcast.subscribe();
         broadcast.is_heard().await;

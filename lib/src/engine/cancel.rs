@@ -77,7 +77,7 @@ pub fn cancel_session(
 }
 
 /// Cancels a session on a task that nobody works on, also one that only waits to land: the task has been decided
-/// otherwise. `worktree` is the working copy of its target's tasks, where this process holds it.
+/// otherwise. `worktree` is the worktree of its target's tasks, where this process holds it.
 pub(crate) fn abandon_session(
     repo: &Repo,
     redactor: &Redactor,

@@ -29,7 +29,7 @@ use crate::workspace::{self, Scratch, Workspace, WorktreeSettings, default_workt
 pub struct Engine {
     /// What this session or tree shares with others of the process.
     pub supervisor: Arc<Supervisor>,
-    /// How working copies are made.
+    /// How worktrees are made.
     pub worktrees: WorktreeSettings,
     /// Finds the agent of a node.
     pub agents: Roster,
@@ -123,13 +123,13 @@ impl Engine {
         Some(SandboxBounds { policy, workspace, own })
     }
 
-    /// Sees that a working copy can be made before there is a session that would need one.
+    /// Sees that a worktree can be made before there is a session that would need one.
     pub(super) fn check_place(&self, repo: &Repo, name: &RepoName) -> Result<(), Error> {
         repo.check_trusted()?;
         Ok(workspace::make_base(&self.worktree_base(repo, name))?)
     }
 
-    /// Where the working copies of a repository live.
+    /// Where the worktrees of a repository live.
     pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
         let base = self.worktrees.base.clone();
         base.unwrap_or_else(|| default_worktree_base(&self.supervisor.state_dir, repo.common_dir(), name))

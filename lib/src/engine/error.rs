@@ -18,7 +18,7 @@ pub enum Error {
     /// A record could not be written or read.
     #[error(transparent)]
     Record(#[from] record::Error),
-    /// A working copy could not be used.
+    /// A worktree could not be used.
     #[error(transparent)]
     Workspace(#[from] workspace::Error),
     /// A limit counts what nobody can read.

@@ -25,7 +25,7 @@ pub struct HandlerContext {
     pub attempt: u32,
     /// What the nodes have told each other.
     pub context: BTreeMap<String, Value>,
-    /// The working copy.
+    /// The worktree.
     pub cwd: PathBuf,
     /// Stops the handler.
     pub cancel: Cancel,
@@ -33,7 +33,7 @@ pub struct HandlerContext {
 
 /// A handler registered by the embedding program.
 pub trait Handler: Send + Sync {
-    /// Runs the node. What it changes in the working copy is committed as the node's turn; a panic is a failure.
+    /// Runs the node. What it changes in the worktree is committed as the node's turn; a panic is a failure.
     fn run(&self, context: HandlerContext) -> BoxFuture<'_, Outcome>;
 }
 

@@ -1,4 +1,4 @@
-//! The locks of a session: one for the session, one for its working copy.
+//! The locks of a session: one for the session, one for its worktree.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ impl Locks {
 /// How long a killed run's programs may take to die before somebody else gives up on them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What works in a working copy.
+/// What works in a worktree.
 #[derive(Debug, Clone, Copy)]
 pub enum Copy<'a> {
     /// A session in its own.
@@ -76,7 +76,7 @@ pub enum Copy<'a> {
     OfTasks(&'a BranchName),
 }
 
-/// Waits until nothing is left in a working copy of what a run that was killed had started, for ten seconds at most. `say`
+/// Waits until nothing is left in a worktree of what a run that was killed had started, for ten seconds at most. `say`
 /// is told once whom it waits for.
 pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     let names = match copy {

@@ -1,4 +1,4 @@
-//! What sessions that are gone have left behind: files of locks nobody holds, working copies nobody works in, homes of
+//! What sessions that are gone have left behind: files of locks nobody holds, worktrees nobody works in, homes of
 //! their agents. It comes about when records are deleted by hand, or when a removal is cut short.
 
 use std::collections::BTreeSet;
@@ -20,14 +20,14 @@ pub enum Orphan {
         /// Its name.
         name: String,
     },
-    /// A working copy.
+    /// A worktree.
     Worktree {
         /// The session.
         session: SessionId,
         /// Where it is.
         path: PathBuf,
     },
-    /// A working copy git still knows of, whose files are gone.
+    /// A worktree git still knows of, whose files are gone.
     Forgotten {
         /// Where it was.
         path: PathBuf,
@@ -51,9 +51,9 @@ pub enum Orphan {
 pub struct OrphanPlaces {
     /// Where machine-local state lives.
     pub state_dir: PathBuf,
-    /// The directories working copies are made in. What lies elsewhere is somebody else's.
+    /// The directories worktrees are made in. What lies elsewhere is somebody else's.
     pub worktrees: Vec<PathBuf>,
-    /// The files that are copied into working copies from the user's checkout, where they still are.
+    /// The files that are copied into worktrees from the user's checkout, where they still are.
     pub copied_in: Vec<RepoPath>,
 }
 
@@ -88,7 +88,7 @@ pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error>
 }
 
 impl Orphan {
-    /// Removes it. What is in a working copy and nowhere else is kept first, under the ref that is returned.
+    /// Removes it. What is in a worktree and nowhere else is kept first, under the ref that is returned.
     pub fn remove(&self, repo: &Repo, places: &OrphanPlaces) -> Result<Option<String>, RemoveError> {
         match self {
             Self::Lock { name } => {
@@ -165,7 +165,7 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
     Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }
 
-/// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
+/// The session a worktree was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
 /// there, unless they check a branch out.
 fn session_of(listed: &ListedWorktree, places: &OrphanPlaces) -> Option<SessionId> {
     let above = listed.path.parent()?;

@@ -293,7 +293,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_failed_command_is_told_with_head_and_tail_in_every_mode() {
+    fn every_mode_shows_head_and_tail_of_a_failed_command() {
         let output: String = (1..=2_000).map(|line| format!("line {line}\n")).collect();
         for fidelity in ALL {
             let (text, files) = told(fidelity, &[failed("test", &output)]);

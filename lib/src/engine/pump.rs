@@ -232,10 +232,10 @@ impl<'a> Pump<'a> {
             self.halted.insert(id.clone(), Halt::OverBudget(node.id, over));
             return Ok(());
         }
-        let order = spending::order(self.session, over);
+        let verdict = spending::verdict(self.session, over);
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
         self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
-        let limits = (allowance, order);
+        let limits = (allowance, verdict);
         self.away(id, move |context| {
             begin_node::begin(context, &at.0, &at.1, continues, &told, limits).map(AwayResult::Begun)
         });
@@ -315,10 +315,10 @@ impl<'a> Pump<'a> {
                 let allowance = spending::allowance(self.session, &node)?;
                 let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
                 let stop = self.session.plan.cancel.is_stopped() || turn.is_stopped;
-                let order = if stop { BudgetVerdict::Halt } else { spending::order(self.session, over) };
+                let verdict = if stop { BudgetVerdict::Halt } else { spending::verdict(self.session, over) };
                 let (changes, followed) = (turn.changes, self.session.context_mut(id).take_followed());
                 if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
-                    worker.answer(TurnAnswer { changes, order, allowance, followed });
+                    worker.answer(TurnAnswer { changes, verdict, allowance, followed });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Removing a session: its working copies, its branch and its record, after saving what is nowhere else.
+//! Removing a session: its worktrees, its branch and its record, after saving what is nowhere else.
 //!
 //! The record goes last, so that a removal that was cut short can be repeated; and nothing goes before everything
 //! that would be lost with it is under `refs/pleach/keep/`.
@@ -43,7 +43,7 @@ pub enum RemoveError {
         /// The checkout.
         path: PathBuf,
     },
-    /// Somebody asked git to keep the working copy.
+    /// Somebody asked git to keep the worktree.
     #[error("the worktree `{}` is locked{}", path.display(), because(why))]
     WorktreeLocked {
         /// Where it is.
@@ -111,7 +111,7 @@ pub enum Obstacle {
         /// What is wrong with it.
         why: String,
     },
-    /// Files that git cannot keep: repositories inside the working copy, or files that cannot be read.
+    /// Files that git cannot keep: repositories inside the worktree, or files that cannot be read.
     #[error("`{}` cannot be saved and would be lost: {why}", shorten(&quoted_path(path.as_os_str().as_encoded_bytes()), LONGEST_PATH))]
     Unsaved {
         /// The file or directory.
@@ -133,7 +133,7 @@ pub enum RemovalStep {
         /// The paths with uncommitted work.
         uncommitted: Vec<RepoPath>,
     },
-    /// Remove a working copy with all its files.
+    /// Remove a worktree with all its files.
     RemoveWorktree {
         /// Where it is.
         path: PathBuf,
@@ -195,7 +195,7 @@ pub struct Removal {
 }
 
 /// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
-/// working copies from the user's checkout, in case nobody can read which were.
+/// worktrees from the user's checkout, in case nobody can read which were.
 pub fn prepare_removal(
     repo: &Repo,
     id: &SessionId,
@@ -323,7 +323,7 @@ pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
     })
 }
 
-/// Removes what stands beside a working copy, and the session's directory, unless something else is in it.
+/// Removes what stands beside a worktree, and the session's directory, unless something else is in it.
 pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
     remove_directory(&copy.with_file_name(RUN_DIR))?;
     if let Some(parent) = copy.parent() {
@@ -433,7 +433,7 @@ fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&Bran
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
-/// What a working copy has that the session's newest commit has not.
+/// What a worktree has that the session's newest commit has not.
 pub(super) fn uncommitted(
     repo: &Repo,
     tip: Option<CommitId>,

@@ -1,4 +1,4 @@
-//! Taking a session up again: load, fold, bring branch and working copy to the newest record, go on.
+//! Taking a session up again: load, fold, bring branch and worktree to the newest record, go on.
 
 use std::sync::Arc;
 

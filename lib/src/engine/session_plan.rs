@@ -123,6 +123,6 @@ fn for_environment(text: &str) -> String {
     text
 }
 
-/// The directory beside a session's working copy in which its nodes leave their status files, which are of no use when a
+/// The directory beside a session's worktree in which its nodes leave their status files, which are of no use when a
 /// node has ended, and where agents find what earlier nodes answered and printed.
 pub(super) const RUN_DIR: &str = "run";

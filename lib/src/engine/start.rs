@@ -1,4 +1,4 @@
-//! Starting a session: lock, first record, branch, working copy, in that order. A crash in between leaves a session
+//! Starting a session: lock, first record, branch, worktree, in that order. A crash in between leaves a session
 //! that can be resumed, or nothing.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: O
     Ok(make_first_copy(session).await?.0)
 }
 
-/// Branch and working copy of a session that was just opened. Where the working copy cannot be made, nothing is left of
+/// Branch and worktree of a session that was just opened. Where the worktree cannot be made, nothing is left of
 /// the session: nobody has begun to work in it.
 pub(super) async fn make_first_copy(mut session: Session) -> Result<(Session, Option<String>), Error> {
     let is_first = !has_branch(&session.repo, session.started())?;
@@ -46,7 +46,7 @@ pub(super) async fn make_first_copy(mut session: Session) -> Result<(Session, Op
     }
 }
 
-/// Branch and working copy of the root context. A setup that is cut short pauses the session.
+/// Branch and worktree of the root context. A setup that is cut short pauses the session.
 pub(super) async fn make_copy(session: &mut Session) -> Result<Option<String>, Error> {
     let made = worktrees::make_copy(session.root_mut()).await;
     pause_if_interrupted(session, made)

@@ -7,9 +7,10 @@
 //!   handles of the library, `program` the git program, `promisor` fetches what a partial clone lacks.
 //!
 //! Where are objects read and written?
-//! - [`Repo`] reads commits, trees and blobs; `objects` checks that they are what their ids say.
-//! - [`Writer`] collects the objects of one transition and puts them on disk (`loose`), durable, before any ref names
-//!   them. [`pack`] packs them later (`unpacked`); `pack_index` knows what is in packs.
+//! - [`Repo`] reads commits, trees and blobs (`object` what these are, `id` their ids, `head` where HEAD is); `objects`
+//!   checks that they are what their ids say, `checksum` computes it.
+//! - [`Writer`] collects the objects of one transition and puts them on disk (`loose`, `disk`), durable (`durability`),
+//!   before any ref names them. [`pack`] packs them later (`unpacked`); `pack_index` knows what is in packs.
 //! - `verify` reads what is about to land once more from disk (`inflate`); `connectivity` finds what commits of agents
 //!   lack (`connected_commits`).
 //!

@@ -14,7 +14,7 @@ pub struct TurnChange {
     pub writer: Writer,
     /// The commit, when there is something to commit.
     pub commit: Option<CommitId>,
-    /// The tree of the working copy.
+    /// The tree of the worktree.
     pub tree: TreeId,
     /// The paths that differ from the turn before.
     pub paths: Vec<RepoPath>,

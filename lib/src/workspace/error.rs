@@ -1,10 +1,10 @@
-//! Why a working copy could not be used.
+//! Why a worktree could not be used.
 
 use super::lock::LockError;
 use crate::git;
 use crate::ids::{BranchName, CommitId};
 
-/// Why a working copy could not be used.
+/// Why a worktree could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// git said no.

@@ -12,7 +12,7 @@ use crate::ids::{CommitId, RepoName, RepoPath};
 /// Files below the git directory that change what git does.
 const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "info/exclude"];
 
-/// The same, in the directory git keeps of a working copy alone.
+/// The same, in the directory git keeps of a worktree alone.
 const OWN_CONTROL_FILES: [&str; 2] = ["commondir", "gitdir"];
 
 /// Where pleach's own refs are.

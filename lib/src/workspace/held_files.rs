@@ -1,4 +1,4 @@
-//! Files of a working copy that are not committed though they are new or changed: too large, too many, or not storable
+//! Files of a worktree that are not committed though they are new or changed: too large, too many, or not storable
 //! by git. They stay in place from node to node, and so do deletions, which are not committed either meanwhile: a held
 //! file may be one that was moved. Their stamps are noted, to tell later changes by a node from what it found.
 

@@ -75,8 +75,8 @@ pub fn repo_name(git_dir: &Path, workdir: Option<&Path>) -> RepoName {
     RepoName::new(text).unwrap_or_else(|_| RepoName::new("repo").expect("`repo` is a valid name"))
 }
 
-/// Where a repository's working copies live when the configuration does not say: outside every checkout, because
-/// tools that walk up from a working copy must not find the user's files.
+/// Where a repository's worktrees live when the configuration does not say: outside every checkout, because
+/// tools that walk up from a worktree must not find the user's files.
 pub fn default_worktree_base(state_dir: &Path, common_dir: &Path, name: &RepoName) -> PathBuf {
     state_dir.join("worktrees").join(format!("{name}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
 }

@@ -1,4 +1,4 @@
-//! Files of pleach's own in a working copy.
+//! Files of pleach's own in a worktree.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! Resetting a working copy to what is recorded, after saving what is not.
+//! Resetting a worktree to what is recorded, after saving what is not.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub struct UndoResult {
     pub warnings: Vec<Warning>,
 }
 
-/// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
+/// Gives the worktree to another session, whose commits go to another branch. What it holds that no commit
 /// has is saved for the session before. Returns the ref it was saved under.
 pub(crate) fn hand_over(
     copy: &mut WorkingCopy,
@@ -104,7 +104,7 @@ pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<UndoResult, Error> 
     Ok(UndoResult { kept, given_back, lost, warnings: written.warnings })
 }
 
-/// Makes `commit`, which is recorded, the base and the files of the working copy.
+/// Makes `commit`, which is recorded, the base and the files of the worktree.
 pub(crate) fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> {
     copy.at = CopyPosition::all(commit);
     let spared = spared(copy)?;
@@ -112,7 +112,7 @@ pub(crate) fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), 
     Ok(())
 }
 
-/// Lays the files of a tree over the working copy. They are what the next turn finds changed.
+/// Lays the files of a tree over the worktree. They are what the next turn finds changed.
 pub(crate) fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
     copy.settled = false;
     let spared = spared(copy)?;
@@ -147,7 +147,7 @@ pub(crate) fn restoring_commit(
     Ok(Some((writer, commit)))
 }
 
-/// Resets files, HEAD and index to the position of the working copy, except some files. Where rules about what git ignores
+/// Resets files, HEAD and index to the position of the worktree, except some files. Where rules about what git ignores
 /// go or come with that, what the others have hidden comes to light: it is saved with what was saved before, and goes.
 fn reset(
     copy: &mut WorkingCopy,

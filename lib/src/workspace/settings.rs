@@ -35,7 +35,7 @@ impl WorktreeSettings {
         self.exclude.iter().filter_map(|entry| left_out(entry)).collect()
     }
 
-    /// The entries of `exclude` that leave nothing out of a working copy.
+    /// The entries of `exclude` that leave nothing out of a worktree.
     pub fn without_effect<'a>(&'a self, worktree: &mut Worktree) -> Result<Vec<&'a str>, git::Error> {
         let rules = self.exclude.iter().filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
         let (entries, rules): (Vec<&str>, Vec<String>) = rules.unzip();
@@ -43,7 +43,7 @@ impl WorktreeSettings {
         Ok(entries.into_iter().zip(has_effect).filter(|(_, effect)| !effect).map(|(entry, _)| entry).collect())
     }
 
-    /// Lets git ignore the place of working copies when it lies in the user's checkout. That goes to the repository's
+    /// Lets git ignore the place of worktrees when it lies in the user's checkout. That goes to the repository's
     /// own list of exclusions, which is no file of the checkout.
     pub fn hide_base(&self, repo: &Repo) -> Result<(), Error> {
         let (Some(base), Some(checkout)) = (&self.base, repo.workdir()) else { return Ok(()) };
@@ -72,7 +72,7 @@ impl WorktreeSettings {
         write().map_err(|source| io("write", &file, source))
     }
 
-    /// Copies the `include_ignored` files of the user's checkout into a new working copy. What is not there is not
+    /// Copies the `include_ignored` files of the user's checkout into a new worktree. What is not there is not
     /// missed; what git has put there already stays.
     pub fn copy_ignored(&self, checkout: Option<&Path>, copy: &Path) -> Result<(), Error> {
         let Some(checkout) = checkout else { return Ok(()) };

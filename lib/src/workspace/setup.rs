@@ -1,4 +1,4 @@
-//! What a working copy starts with: the result of its setup, and what is left out of it.
+//! What a worktree starts with: the result of its setup, and what is left out of it.
 
 use super::error::Error;
 use super::settings::WorktreeSettings;
@@ -7,7 +7,7 @@ use crate::event::{Warning, WarningCode};
 use crate::git::{self, ScanResult};
 use crate::ids::RepoPath;
 
-/// Takes what the setup has made of the files for what the working copy begins with: no commit has it, and no reset
+/// Takes what the setup has made of the files for what the worktree begins with: no commit has it, and no reset
 /// removes it, until somebody changes it further. Returns the paths, and whether each is a file of the tree.
 pub fn snapshot_setup(copy: &mut WorkingCopy, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
     Ok(git::worktree::snapshot_setup(&mut copy.worktree, is_changed)?)
@@ -34,7 +34,7 @@ pub(crate) fn note_undone_setup(copy: &mut WorkingCopy) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves out what these rules say, where the working copy was made with others. Only after [`recover`](super::recover):
+/// Leaves out what these rules say, where the worktree was made with others. Only after [`recover`](super::recover):
 /// nothing in it must be uncommitted. Returns whether it was.
 pub(crate) fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool, Error> {
     Ok(git::worktree::apply_sparse_rules(&mut copy.worktree, rules, copy.at.base)?)

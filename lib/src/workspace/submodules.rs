@@ -1,4 +1,4 @@
-//! Work in the submodules of a working copy.
+//! Work in the submodules of a worktree.
 
 use super::error::Error;
 use super::working_copy::WorkingCopy;

@@ -1,4 +1,4 @@
-//! Finding what a turn changed in a working copy, and committing it.
+//! Finding what a turn changed in a worktree, and committing it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A session's working copy of one repository: where its agents and tools write, and how what they wrote becomes
+//! A session's worktree of one repository: where its agents and tools write, and how what they wrote becomes
 //! commits of the session branch.
 //!
 //! While a node runs, HEAD and index stay at the node's base, so an agent sees its work as uncommitted changes; only
@@ -16,7 +16,7 @@ use crate::event::Commits;
 use crate::git::{self, CommitLimits, Head, Past, Repo, TreeId, Worktree};
 use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
 
-/// A working copy and the branch its commits go to.
+/// A worktree and the branch its commits go to.
 #[derive(Debug)]
 pub struct WorkingCopy {
     /// The repository, opened before any agent ran.
@@ -48,7 +48,7 @@ pub struct WorkingCopy {
     pub(super) kept_head: Option<CommitId>,
 }
 
-/// The commits a working copy is at.
+/// The commits a worktree is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyPosition {
     /// What HEAD and index are at: where the running node began.
@@ -65,7 +65,7 @@ impl CopyPosition {
 }
 
 impl WorkingCopy {
-    /// A working copy at these commits. Its branch carries commits of turns, or only of steps.
+    /// A worktree at these commits. Its branch carries commits of turns, or only of steps.
     pub fn new(
         repo: Repo,
         name: RepoName,
@@ -151,7 +151,7 @@ impl WorkingCopy {
         self.worktree.root()
     }
 
-    /// What the repository keeps of this working copy alone: HEAD, index, what is under way.
+    /// What the repository keeps of this worktree alone: HEAD, index, what is under way.
     pub fn git_dir(&self) -> &Path {
         self.worktree.git_dir()
     }
@@ -206,7 +206,7 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// Ties the working copy to its repository again, whatever an agent has made of that. Returns where things are that
+    /// Ties the worktree to its repository again, whatever an agent has made of that. Returns where things are that
     /// had to make way, now or since this was last asked.
     pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
         git::worktree::restore_link(&mut self.worktree)?;

@@ -1,4 +1,4 @@
-//! The working copies of a context, one per repository.
+//! The worktrees of a context, one per repository.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -370,3 +370,10 @@ fn the_public_items_are_those_listed() {
         "lib/tests/golden/public-items.txt lacks {new:#?} and still has {gone:#?}"
     );
 }
+
+#[test]
+fn names_of_tests_have_at_most_ten_words() {
+    let words = |name: &String| name.split('_').filter(|word| *word != "s").count();
+    let long: Vec<String> = test_names().into_iter().filter(|name| words(name) > 10).collect();
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_from_the_root_down_to_the_working_directory() {
+    fn rules_are_read_from_root_to_working_directory() {
         let dir = TempDir::new().unwrap();
         fs::create_dir_all(dir.path().join("sub/deep")).unwrap();
         fs::write(dir.path().join("AGENTS.md"), "root rules").unwrap();

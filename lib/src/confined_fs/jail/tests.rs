@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A working copy with an `outside` beside it that nobody may see or change.
+/// A worktree with an `outside` beside it that nobody may see or change.
 struct Site {
     dir: TempDir,
     jail: Jail,

@@ -84,19 +84,19 @@ pub(in crate::engine) fn over_budget(
 }
 
 /// What an agent is told whose node has reached a limit.
-pub(in crate::engine) fn order(session: &mut Session, over: Option<Exceeded>) -> BudgetVerdict {
+pub(in crate::engine) fn verdict(session: &mut Session, over: Option<Exceeded>) -> BudgetVerdict {
     let Some(over) = over else { return BudgetVerdict::Go };
-    let order = match fails(session, &over) {
+    let verdict = match fails(session, &over) {
         true => BudgetVerdict::Stop(stop_reason(session, &over)),
         false => BudgetVerdict::Pause,
     };
     session.over = Some(over);
-    order
+    verdict
 }
 
 /// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
 pub(in crate::engine) fn end_over_budget(session: &mut Session, node: &NodeId, over: Exceeded) -> Result<(), Error> {
-    let BudgetVerdict::Stop(reason) = order(session, Some(over)) else {
+    let BudgetVerdict::Stop(reason) = verdict(session, Some(over)) else {
         return pausing::pause(session, PauseReason::OverBudget);
     };
     let batch = Batch { summary: format!("fail at {node}"), ..Batch::default() };

@@ -69,7 +69,7 @@ pub(in crate::engine) fn begin(
     visit: &Visit,
     continues: bool,
     conversation: &Conversation,
-    (allowance, order): (Allowance, BudgetVerdict),
+    (allowance, verdict): (Allowance, BudgetVerdict),
 ) -> Result<NodeBegin, Error> {
     let start = match continues {
         false => NodeStart::First,
@@ -95,7 +95,7 @@ pub(in crate::engine) fn begin(
         conversation: conversation.clone(),
         next_turn: context.state.turns + 1,
         allowance,
-        order,
+        verdict,
         job: AssignedWork::Node,
     };
     Ok(NodeBegin::Started(Box::new(assignment), known))

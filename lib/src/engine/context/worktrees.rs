@@ -158,7 +158,7 @@ fn record_making(context: &mut Context, events: Vec<Event>) -> Result<(), Error>
     }
     let summary = "make the session's branch and working copy";
     if context.state.task.is_some() {
-        // The working copy stays when the task ends, so nobody has to find it by this.
+        // The worktree stays when the task ends, so nobody has to find it by this.
         return recording::defer(context, summary, events);
     }
     let batch = Batch { summary: summary.into(), ..Batch::default() };

@@ -30,7 +30,7 @@ pub struct Assignment {
     /// What it may spend.
     pub allowance: Allowance,
     /// Whether it may spend anything at all.
-    pub order: BudgetVerdict,
+    pub verdict: BudgetVerdict,
     /// What is to be done.
     pub job: AssignedWork,
 }

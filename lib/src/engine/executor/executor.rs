@@ -289,7 +289,7 @@ impl Executor {
             visit: assignment.visit,
             next_turn: assignment.next_turn,
             allowance: assignment.allowance,
-            order: assignment.order,
+            verdict: assignment.verdict,
             answers,
             reports,
         }

@@ -30,7 +30,7 @@ pub(in crate::engine) fn own_refs(
     (own.to_owned(), format!("{}{session}-", crate::workspace::KEEP))
 }
 
-/// What is said of something that stood in the way of a working copy.
+/// What is said of something that stood in the way of a worktree.
 pub(in crate::engine) fn moved_aside_warning(place: &Path) -> Warning {
     WarningCode::MovedAside.with(format!(
         "what was in the way of the worktree is now at `{}`; delete it if you do not need it",

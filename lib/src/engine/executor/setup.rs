@@ -39,7 +39,7 @@ impl Setup<'_> {
             let copy = self.copy_mut(&repo);
             let (before, look) = tokio::task::block_in_place(|| {
                 let before = workspace::scan_before_setup(copy)?;
-                // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
+                // Code of agents may run with it: what it does beyond the worktree is seen when the next node ends.
                 Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
             })?;
             self.run(&repo).await?;

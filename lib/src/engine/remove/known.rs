@@ -27,7 +27,7 @@ pub(super) struct KnownWork {
     pub landed: Option<CommitId>,
     /// A run over a tree would resume it.
     pub goes_on: bool,
-    /// The files that were copied into the working copy from the user's checkout, where they still are.
+    /// The files that were copied into the worktree from the user's checkout, where they still are.
     pub copied_in: Vec<RepoPath>,
     /// Why its record cannot be read.
     pub unreadable: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct KnownWork {
 }
 
 impl KnownWork {
-    /// What is known of a session with these records. `copied_in` is what is copied into working copies today, for one
+    /// What is known of a session with these records. `copied_in` is what is copied into worktrees today, for one
     /// whose record does not say what was.
     pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
@@ -79,13 +79,13 @@ impl KnownWork {
             return Err(damage.into());
         }
         let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
-        // Without any, what is in its working copy would be lost and nobody would say so.
+        // Without any, what is in its worktree would be lost and nobody would say so.
         let Some(work) = older else { return Err(damage.into()) };
         Ok(Self { work: Some(work), lost: Some(git::diagnose_corruption(repo, damage).to_string()), ..self })
     }
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
-    /// record, the branch, the working copy. The branch of a task has another name; it goes on with its next session.
+    /// record, the branch, the worktree. The branch of a task has another name; it goes on with its next session.
     fn found(repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, git::Error> {
         let names = repo.refs().names("refs/heads/")?;
         let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
@@ -99,13 +99,13 @@ impl KnownWork {
     }
 }
 
-/// The files that were copied into the working copies of a session from the user's checkout.
+/// The files that were copied into the worktrees of a session from the user's checkout.
 pub fn copied_in(summary: &Summary) -> Vec<RepoPath> {
     let paths = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
     paths.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
 }
 
-/// The newest commit of a session that can be read: of what can be read of its record, of its branch, of its working copy.
+/// The newest commit of a session that can be read: of what can be read of its record, of its branch, of its worktree.
 fn newest_work(
     repo: &Repo,
     id: &SessionId,
@@ -116,7 +116,7 @@ fn newest_work(
     let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
     let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| work_commits(repo, tip));
     let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
-    // Files of a working copy that is tied to no commit are told from those of the checkout.
+    // Files of a worktree that is tied to no commit are told from those of the checkout.
     let head = repo.head().ok().map(|head| head.commit);
     let mut all = recorded.chain([on_branch, in_copy, base, head].into_iter().flatten());
     Ok(all.find(|commit| read_work(repo, *commit, base).is_ok()))

@@ -53,7 +53,7 @@ impl DerefMut for TaskSession {
 }
 
 impl TaskSession {
-    /// Starts a session on a task. Returns where work was saved that lay in the working copy.
+    /// Starts a session on a task. Returns where work was saved that lay in the worktree.
     pub async fn start(
         engine: Arc<Engine>,
         request: StartRequest,
@@ -69,7 +69,7 @@ impl TaskSession {
     }
 
     /// Takes a session on a task up again, also between two attempts. Returns where work was saved that lay in the
-    /// working copy.
+    /// worktree.
     pub async fn resume(
         engine: Arc<Engine>,
         repo: Repo,
@@ -120,7 +120,7 @@ impl TaskSession {
         session.record_landed(landed.collect())
     }
 
-    /// Gives the working copy back.
+    /// Gives the worktree back.
     pub fn leave(self) -> SharedWorktree {
         let (_, root) = self.session.into_root();
         SharedWorktree { lock: root.lock, workspace: root.workspace }
@@ -296,7 +296,7 @@ impl TaskSession {
             conversation: Conversation::none(),
             next_turn: root.state.turns + 1,
             allowance: Allowance::default(),
-            order: BudgetVerdict::Go,
+            verdict: BudgetVerdict::Go,
             job: AssignedWork::Retest { commit },
         };
         let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));
@@ -315,7 +315,7 @@ impl TaskSession {
     }
 }
 
-/// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+/// Lays the code of the budget before over the worktree, as long as nothing was committed since.
 fn overlay_code(context: &mut Context) -> Result<(), Error> {
     let laid = context.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
     let Some(laid) = laid.filter(|_| context.state.work == context.state.base) else { return Ok(()) };

@@ -7,7 +7,7 @@ use crate::git::Repo;
 use crate::ids::BranchName;
 use crate::workspace::{Lock, Workspace, branch_key};
 
-/// The working copy the tasks of a target share, one after another.
+/// The worktree the tasks of a target share, one after another.
 #[derive(Debug)]
 pub struct SharedWorktree {
     /// Held as long as anything runs in it.
@@ -17,12 +17,12 @@ pub struct SharedWorktree {
 }
 
 impl SharedWorktree {
-    /// The name of the lock on the working copy of a target's tasks.
+    /// The name of the lock on the worktree of a target's tasks.
     pub fn lock_name(target: &BranchName) -> String {
         format!("worktree-tasks-{}", branch_key(target))
     }
 
-    /// Takes the working copy of a target's tasks, or says who has it.
+    /// Takes the worktree of a target's tasks, or says who has it.
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
         let name = Self::lock_name(target);
         let what = format!("the worktree of the tasks on `{target}`");
@@ -30,7 +30,7 @@ impl SharedWorktree {
     }
 }
 
-/// Where the working copy of a target's tasks lies, below that of all working copies.
+/// Where the worktree of a target's tasks lies, below that of all worktrees.
 pub(in crate::engine) fn shared_copy(target: &BranchName) -> PathBuf {
     Path::new("tasks").join(branch_key(target)).join("main")
 }

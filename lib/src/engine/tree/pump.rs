@@ -23,7 +23,7 @@ use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
 use crate::step::AttemptNumber;
 
-/// How many tasks are worked at once: as many as there are working copies for them.
+/// How many tasks are worked at once: as many as there are worktrees for them.
 const SLOTS: usize = 1;
 
 pub(super) struct TreePump<'a> {
@@ -423,7 +423,7 @@ impl<'a> TreePump<'a> {
                 self.run.state.approved.reached = Some(task);
                 Ok(TreeEnded::Unasked)
             }
-            // While the working copy was set up.
+            // While the worktree was set up.
             Err(Error::Session(engine::Error::Interrupted { .. })) => Ok(TreeEnded::Paused(Pause::interrupted())),
             ended => ended,
         }

@@ -19,7 +19,7 @@ use crate::state::{Phase, State, TaskWork};
 use crate::workspace::branch_ref;
 
 /// A session that is about to get its files, which takes long: nobody waits for it. Gives where work was saved that lay in its
-/// working copy, too.
+/// worktree, too.
 pub(super) struct OpeningSession {
     pub session: BoxFuture<'static, Result<(TaskSession, Option<String>), engine::Error>>,
     /// It was begun by a run before this one.

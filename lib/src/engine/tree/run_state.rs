@@ -18,7 +18,7 @@ use crate::workspace::Lock;
 #[derive(Debug)]
 pub(super) struct RunState {
     pub(super) reader: ProgressReader,
-    /// The working copy, when no task is worked.
+    /// The worktree, when no task is worked.
     pub(super) worktree: Option<SharedWorktree>,
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,

@@ -31,7 +31,7 @@ pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result
     Ok(())
 }
 
-/// Takes the working copy back from a session that is left, and remembers what it has spent.
+/// Takes the worktree back from a session that is left, and remembers what it has spent.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(spending) = &mut run.spending {
         let spent = (session.task().id.clone(), session.spent());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_up_for_tests_of_a_part_is_taken_down() {
+    fn setup_of_a_parts_tests_is_torn_down() {
         use TestKind::{Setup, Teardown, Unit};
         let said = |tests: &[(TestKind, &str)]| {
             let [(code, said)] = &run(tests)[..] else { panic!("one command") };

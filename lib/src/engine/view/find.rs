@@ -5,7 +5,7 @@ use crate::ids::SessionId;
 use crate::record::{self, History};
 use crate::text::listed;
 
-/// The working copies of a session: `{base}/{session}/{name}`.
+/// The worktrees of a session: `{base}/{session}/{name}`.
 pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktree>, git::Error> {
     let of_session = |listed: &ListedWorktree| {
         let parent = listed.path.parent().and_then(|parent| parent.file_name());

@@ -110,7 +110,7 @@ pub(super) async fn agent(
         && step::verdict_is_missing(worker, text)
         && !worker.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
     {
-        if worker.order == BudgetVerdict::Go {
+        if worker.verdict == BudgetVerdict::Go {
             // An answer nobody can read is asked for once more.
             let left = worker.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
             let again = AgentPrompt { prompt: review_again(&work, text), continues: false, timeout: left };
@@ -232,10 +232,10 @@ async fn converse(
                 spoken.state = turn.state_ref.clone().or(spoken.state.take());
                 end.is_over = turn.is_last;
                 let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
-                let order = report_turn(worker, kind, turn, then, &turns, &mut end.warnings).await?;
+                let verdict = report_turn(worker, kind, turn, then, &turns, &mut end.warnings).await?;
                 // Who has come to an end spends nothing any more, and need not be stopped.
-                let goes_on = order == BudgetVerdict::Go || (end.is_over && order != BudgetVerdict::Halt);
-                worker.order = order;
+                let goes_on = verdict == BudgetVerdict::Go || (end.is_over && verdict != BudgetVerdict::Halt);
+                worker.verdict = verdict;
                 turns.limit(&worker.node.id, worker.allowance.clone());
                 end.is_told |= !goes_on;
                 // An agent that is gone already does not wait for the answer.
@@ -261,7 +261,7 @@ fn agent_outcome(
     let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
     let ended = matches!(reply, Ok(AgentReply { end: End::Done | End::Limit(_), .. }));
     if end.is_told && !ended && !cancel.cancel.is_stopped() {
-        match &worker.order {
+        match &worker.verdict {
             BudgetVerdict::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
             BudgetVerdict::Stop(reason) => {
                 end.cut_short = true;
@@ -336,7 +336,7 @@ async fn report_turn(
         turns.wrote();
     }
     if is_empty && !report.changes.is_committed() {
-        return Ok(worker.order.clone());
+        return Ok(worker.verdict.clone());
     }
     let gone = || Stopped::Paused(PauseReason::Interrupted);
     let report = (worker.context.clone(), WorkerReport::Turn(Box::new(report)));
@@ -355,7 +355,7 @@ async fn report_turn(
     }
     worker.next_turn += 1;
     worker.allowance = recorded.allowance;
-    Ok(recorded.order)
+    Ok(recorded.verdict)
 }
 
 /// The paths in which the worktrees differ from these trees.

@@ -41,7 +41,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
     (worker.workspace, finished)
 }
 
-/// Carries out work that can reach beyond the working copy.
+/// Carries out work that can reach beyond the worktree.
 async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     worker.scratch = block(|| worker.engine.scratch())?;
     if worker.node.write == WritePolicy::Never {

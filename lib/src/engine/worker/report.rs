@@ -31,7 +31,7 @@ pub(crate) struct TurnAnswer {
     /// The changes, to be taken as the new state of the worktrees.
     pub changes: Changes,
     /// Whether to go on.
-    pub order: BudgetVerdict,
+    pub verdict: BudgetVerdict,
     /// What may be spent from now on.
     pub allowance: Allowance,
     /// The repositories with a checkout that has followed the branch.
@@ -96,7 +96,7 @@ pub enum Stopped {
     Environment(Box<Outcome>),
     /// The gate's answer is none of its choices.
     NoAnswer(String, NoChoice),
-    /// The working copy cannot be used.
+    /// The worktree cannot be used.
     Broken(Error),
     /// Nobody could begin: what is to be done cannot be made out, or the worktrees cannot be set up again.
     Unable(Box<engine::Error>),

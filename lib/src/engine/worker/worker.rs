@@ -47,7 +47,7 @@ pub struct Worker {
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
     pub allowance: Allowance,
-    pub order: BudgetVerdict,
+    pub verdict: BudgetVerdict,
     pub run_dir: PathBuf,
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
@@ -134,7 +134,7 @@ impl Worker {
         (own.collect(), kept_below)
     }
 
-    /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
+    /// Names what was changed outside the worktree; a change of configuration or hooks fails the node.
     pub(super) fn check_bounds(
         &mut self,
         before: &Guards,
@@ -156,7 +156,7 @@ impl Worker {
         changed_settings(trespass.control, result, end.step.as_mut())
     }
 
-    /// Ties the working copy to its repository again, for whoever works there next.
+    /// Ties the worktree to its repository again, for whoever works there next.
     pub(super) fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let moved_aside = block(|| self.workspace.tie())?;
         warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
@@ -263,7 +263,7 @@ impl Worker {
         self.engine.bounds(&self.workspace, self.scratch.as_ref(), outcome)
     }
 
-    /// An empty place for the node's status file, outside the working copy.
+    /// An empty place for the node's status file, outside the worktree.
     pub(super) fn status_file(&self) -> Result<PathBuf, Stopped> {
         let dir = self.run_dir.join(self.node.id.as_str());
         let file = dir.join(STATUS_FILE);

@@ -69,7 +69,7 @@ fn a_turn_is_an_answer_and_what_its_tools_said() {
 }
 
 #[test]
-fn a_new_task_in_the_same_conversation_opens_the_next_turn() {
+fn a_new_task_in_a_conversation_opens_the_next_turn() {
     let mut conversations = Conversations::default();
     exchange(&mut conversations, &[Message::user("one")], Message::assistant("Done."));
     let messages = [Message::user("one"), Message::assistant("Done."), Message::user("two")];

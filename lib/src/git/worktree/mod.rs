@@ -10,8 +10,8 @@
 //!   `metadata` keeps notes where no agent can write.
 //!
 //! What did an agent change?
-//! - `scan` compares the files with the recorded tree: `walk` by their stats, `untracked` what the index does not know,
-//!   `submodules` what lies in the place of one; `scan_result` is what it finds. `cache` knows the recorded files.
+//! - `scan` compares the files with the recorded tree (`tree_paths`): `walk` by their stats (`file_stamp`), `untracked`
+//!   what the index does not know, `submodules` what lies in the place of one; `scan_result` is what it finds. `cache` knows the recorded files.
 //! - `agent_commits` adds what an agent committed itself; `submodule_changes` and `submodule_commits` find work in
 //!   submodules.
 //!

@@ -166,7 +166,7 @@ scripts:
 }
 
 #[tokio::test]
-async fn delays_and_hangs_end_at_a_kill_and_not_at_a_stop() {
+async fn delays_and_hangs_end_at_a_kill_only() {
     let script = script(
         "scripts: [{name: slow, when: {node: slow}, steps: [{text: x, delay: 10m}]}, {name: h, steps: [{hang: true}]}]",
     );
