@@ -11,7 +11,7 @@
 //! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that begin from another |
 //! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` what is folded and not yet written |
-//! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `known` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
+//! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
 //! | What is an agent told? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
 //! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` what follows, `ledger` what sessions spent, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` what is recorded verbatim may hold no secret |

@@ -1,7 +1,7 @@
 //! Reads what a context needs of its own record.
 
 use crate::engine::context::Context;
-use crate::engine::executor::known::judged;
+use crate::engine::executor::recorded_facts::judged;
 use crate::engine::executor::{Wanted, interrupted, messages, newest_answer};
 use crate::engine::{Error, ReviewedWork};
 use crate::record::History;

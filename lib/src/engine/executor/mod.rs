@@ -2,16 +2,18 @@
 
 mod assignment;
 mod executor;
-pub(super) mod known;
 pub(super) mod place;
+pub(super) mod recorded_facts;
 mod setup;
 pub(super) mod work;
 
 pub use assignment::{AssignedWork, Assignment, Conversation, NodeStart};
 pub(super) use executor::Running;
 pub use executor::{Executor, WorkWatch};
-pub use known::Recording;
-pub(super) use known::{RecordedFacts, Transcripts, Wanted, interrupted, is_told_of_the_run, messages, newest_answer};
 pub(super) use place::{moved_aside_warning, own_refs};
+pub use recorded_facts::Recording;
+pub(super) use recorded_facts::{
+    RecordedFacts, Transcripts, Wanted, interrupted, is_told_of_the_run, messages, newest_answer,
+};
 pub(super) use setup::Setup;
 pub use work::{AgentWork, Offered, Work};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::assignment::{AssignedWork, Assignment};
-use super::known::{RecordedFacts, judged};
 use super::place::run_dir;
+use super::recorded_facts::{RecordedFacts, judged};
 use crate::agent::Agent;
 use crate::engine::human::Question;
 use crate::engine::preamble::{self, NodeResult, Telling};

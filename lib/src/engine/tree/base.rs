@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::foreign_commits::{self, last_unverified_step};
 use super::refusal_reasons::begins_anew;
 use super::run::TreeRun;
-use super::{Error, kept, phase, steps};
+use super::{Error, keep, phase, steps};
 use crate::clock;
 use crate::event::WarningCode;
 use crate::git::{self, CommitSpec, MergeError, Person, TreeId};
@@ -71,7 +71,7 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
         if let Some(checkout) = git::checkouts_of(&run.repo, &branch)?.into_iter().next() {
             return Err(begins_anew(task, branch, &checkout));
         }
-        kept = Some((tip, kept::keep(run, task, tip)?));
+        kept = Some((tip, keep::keep(run, task, tip)?));
     }
     let laid = lay_last_budget(run, task, base, kept)?;
     Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
@@ -156,7 +156,7 @@ pub(super) fn last_budget(
         return Ok(Some(kept.clone()));
     }
     let left = foreign_commits::left_at(run, newest)?;
-    Ok(kept::kept_at(run, task, left)?.map(|name| (left, name)))
+    Ok(keep::kept_at(run, task, left)?.map(|name| (left, name)))
 }
 
 /// What the work on a task's branch is built on: the last step of another task below it, or where the branch left

@@ -8,7 +8,7 @@ use super::ended::TreeEnded;
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::testing::{self, without_tests};
-use super::{Error, delete_branches, kept, refusal_reasons, spending, start, steps};
+use super::{Error, delete_branches, keep, refusal_reasons, spending, start, steps};
 use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
@@ -293,7 +293,7 @@ fn turn_red(
     red: StepReport,
 ) -> Result<LandOutcome, Error> {
     // Its branch is about to stand elsewhere.
-    kept::keep(run, &session.task().id, session.task_tip())?;
+    keep::keep(run, &session.task().id, session.task_tip())?;
     session.turn_red(built, red)?;
     Ok(LandOutcome::Red(on))
 }
@@ -339,7 +339,7 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
 /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
 pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) -> Result<WorkEnd, Error> {
     let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
-    kept::keep(run, &task, tip)?;
+    keep::keep(run, &task, tip)?;
     spending::take_back(run, session);
     cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
     // Killed before this, what waits to land is looked at once more.

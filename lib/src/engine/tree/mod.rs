@@ -4,13 +4,13 @@
 //! | question | where |
 //! |---|---|
 //! | What is a run given, what does it know? | `plan` tree and settings, `open` taking the target, `run` and `run_state` what it knows, `start` its opening commit, `pump` the loop: start what may start, take in results; `ended` |
-//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` what others put on a task's branch, `kept` what a branch had before it moved |
+//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` what others put on a task's branch, `keep` what a branch had before it moved |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` gathers what that one is told |
 //! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refusal_reasons` why work waits and what to do, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
-//! | What do people decide? | `skip_reset`, `loop_guard` nothing twice in a run for the same reason, `edited` and `stamp` the tree's file changed |
+//! | What do people decide? | `skip_reset`, `loop_guard` nothing twice in a run for the same reason, `tree_edits` and `stamp` the tree's file changed |
 //! | Who plans a tree? | `planning` calls a planner |
 
 mod approvals;
@@ -20,13 +20,12 @@ mod begin;
 mod bookkeeping;
 mod delete_branches;
 mod earlier_runs;
-mod edited;
 mod ended;
 mod error;
 mod failed_attempts;
 mod feedback;
 mod foreign_commits;
-mod kept;
+mod keep;
 mod land;
 mod logs;
 mod loop_guard;
@@ -51,11 +50,11 @@ mod step_cache;
 mod step_scan;
 mod steps;
 mod testing;
+mod tree_edits;
 mod trust;
 mod unfinished;
 
 pub use approvals::pending_trust;
-pub use edited::changes;
 pub use ended::TreeEnded;
 pub use error::Error;
 pub use feedback::feedback;
@@ -71,6 +70,7 @@ pub use run::TreeRun;
 pub use skip_reset::{Mark, Marked, Marking, PreparedMark};
 pub use stamp::Stamp;
 pub use start::restart_warnings;
+pub use tree_edits::changes;
 pub use trust::to_trust;
 pub use unfinished::{OpenSession, has_landed, open_sessions};
 

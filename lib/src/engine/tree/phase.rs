@@ -8,7 +8,7 @@ use super::refusal_reasons::{self, begins_anew};
 use super::run::{TreeRun, target_tip};
 use super::testing::{self, without_tests};
 use super::unfinished::state_of;
-use super::{Error, delete_branches, kept, land, step_scan, steps};
+use super::{Error, delete_branches, keep, land, step_scan, steps};
 use crate::engine::landing;
 use crate::event::{PhaseMerged, WarningCode};
 use crate::git::{self, MergeError, Repo, TreeId};
@@ -66,7 +66,7 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
         };
     }
     if let Some(tip) = unmerged {
-        let kept = kept::keep(run, phase, tip)?;
+        let kept = keep::keep(run, phase, tip)?;
         run.engine.warn(
             WarningCode::PhaseBranchRestarted.with(format!("`{on}` is restarted; what it had is kept at {kept}")),
         );

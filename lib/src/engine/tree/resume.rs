@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::edited::ok_or_warn;
 use super::run::TreeRun;
+use super::tree_edits::ok_or_warn;
 use super::unfinished::{self, OpenSession, Unfinished};
-use super::{Error, kept, pipelines};
+use super::{Error, keep, pipelines};
 use crate::agent::BoxFuture;
 use crate::engine::task::{TaskJob, TaskSession};
 use crate::engine::{self, cancel};
@@ -173,6 +173,6 @@ fn fits(run: &TreeRun, task: &TaskId, state: &State) -> Result<bool, Error> {
     let Some(tip) = state.on_branches().get(&work.of.repo).copied() else { return Ok(false) };
     match run.repo.refs().find(&branch_ref(&run.branch_of(task)?))? {
         None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
-        Some(at) => Ok(run.repo.history().is_ancestor(at, tip)? || kept::kept_at(run, task, at)?.is_some()),
+        Some(at) => Ok(run.repo.history().is_ancestor(at, tip)? || keep::kept_at(run, task, at)?.is_some()),
     }
 }

@@ -1,8 +1,8 @@
 //! The first things a run does: its opening commit, what earlier runs left, and a look at what others did meanwhile.
 
-use super::edited::was_edited;
 use super::ended::TreeEnded;
 use super::run::{TreeRun, target_tip};
+use super::tree_edits::was_edited;
 use super::{Error, bookkeeping, delete_branches, failed_attempts, refusal_reasons};
 use crate::clock;
 use crate::config::Isolation;
