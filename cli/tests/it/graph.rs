@@ -17,7 +17,7 @@ const REVIEW: &str = r#"digraph review_loop {
     ask [shape=hexagon, label="Ship it?"]
     start -> plan -> implement -> test
     test -> ask [condition="outcome=success"]
-    test -> implement [condition="outcome=fail", label="mend"]
+    test -> implement [condition="outcome=fail", label="fix"]
     test -> test [label="flaky", max_visits=3]
     ask -> exit [label="[Y] Yes"]
     ask -> plan [label="[N] No", loop_restart=true]
@@ -41,11 +41,11 @@ fn text_lists_nodes_in_run_order_with_edges() {
       → test
     test  cargo test (command)
       → ask         when outcome=success
-      → implement   "mend"   when outcome=fail   ↺
+      → implement   "fix"   when outcome=fail   ↺
       → test        "flaky"   ↺
     ask  Ship it? (person)
       → exit   "[Y] Yes"
-      → plan   "[N] No"   begins again   ↺
+      → plan   "[N] No"   restarts   ↺
     exit (exit)
     "#);
 }
@@ -79,9 +79,9 @@ fn json_gives_nodes_and_edges_as_data() {
     let graph = env.pleach(&["graph", "review.dot", "--json"]).expect(0).json();
     assert_eq!((&graph["name"], &graph["nodes"][3]["type"]), (&"review_loop".into(), &"tool".into()));
     assert_eq!(graph["nodes"].as_array().map(Vec::len), Some(6));
-    let mend = &graph["edges"][4];
-    assert_eq!((&mend["from"], &mend["to"]), (&"test".into(), &"implement".into()));
-    assert_eq!((&mend["condition"], &mend["back"]), (&"outcome=fail".into(), &true.into()));
+    let fix = &graph["edges"][4];
+    assert_eq!((&fix["from"], &fix["to"]), (&"test".into(), &"implement".into()));
+    assert_eq!((&fix["condition"], &fix["back"]), (&"outcome=fail".into(), &true.into()));
     env.pleach(&["graph", "review.dot", "--json", "--format", "svg"]).expect(2);
 }
 
@@ -103,7 +103,7 @@ fn a_picture_has_every_node_edge_and_label() {
     assert_eq!(shapes, expected);
     let edges = "ask->exit ask->plan implement->test plan->implement start->plan test->ask test->implement test->test";
     assert_eq!(picture.edges.join(" "), edges);
-    for text in ["Plan the", "plan", "cargo test", "when", "outcome=fail", "mend", "[Y] Yes", "begins again"] {
+    for text in ["Plan the", "plan", "cargo test", "when", "outcome=fail", "fix", "[Y] Yes", "restarts"] {
         assert!(svg.contains(text), "{text} is missing: {svg}");
     }
     assert!(svg.contains("Make &lt;it&gt; work &amp; ship it") && !svg.contains("<it>"));

@@ -65,7 +65,7 @@ fn node_text(node: &Figure) -> Vec<Part> {
 
 fn link_text(link: &Link) -> Vec<Part> {
     let condition = if link.condition.is_empty() { String::new() } else { format!("when {}", link.condition) };
-    let restart = if link.restarts { "begins again" } else { "" };
+    let restart = if link.restarts { "restarts" } else { "" };
     let parts = [("label", link.label.as_str()), ("when", &condition), ("when", restart)];
     let parts = parts.into_iter().filter(|(_, text)| !text.is_empty());
     parts.map(|(class, text)| Part { class, label: Label::new(text, 11.5, 26.0, 5) }).collect()

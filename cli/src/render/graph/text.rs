@@ -57,7 +57,7 @@ fn arrow(link: &Link, to: &str, width: usize, back: bool) -> String {
         words.push(format!("when {WHEN}{}{WHEN:#}", shorten(&link.condition, LABEL)));
     }
     if link.restarts {
-        words.push(format!("{BACK}begins again{BACK:#}"));
+        words.push(format!("{BACK}restarts{BACK:#}"));
     }
     if back {
         words.push(format!("{BACK}↺{BACK:#}"));
