@@ -51,8 +51,7 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
         let Some(work) = &state.task else { continue };
         let Some(landed) = work.landed else { continue };
         let is_of_task = is_of(&history, &run.plan.path) && !is_gate(&history.started);
-        // What was decided since counts.
-        let is_newest = newest.is_none_or(|newest| newest.at <= history.started_at)
+        let is_newest = !newest.map_or(Ok(false), |newest| is_since(run, newest, &history))?
             && lost.as_ref().is_none_or(|(other, _)| other.started_at < history.started_at);
         if is_of_task
             && is_newest
@@ -64,6 +63,16 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
         }
     }
     Ok(lost.map(|(history, landed)| (history.session, landed)))
+}
+
+/// Whether a step came after a session was started, so that what it decided counts. Commits have whole seconds: within the
+/// second of the start, only what the session was built on can tell.
+fn is_since(run: &TreeRun, step: &StepCommit, history: &History) -> Result<bool, Error> {
+    let (made, started) = (step.at.as_second(), history.started_at.as_second());
+    match history.started.built_on().filter(|_| made == started) {
+        Some(base) => Ok(!run.repo.history().is_ancestor(step.commit, base)?),
+        None => Ok(made > started),
+    }
 }
 
 /// Whether a session counts in this run. Where its task has landed, and its process ended before it could
