@@ -1,4 +1,4 @@
-//! The limits of runs, and where spending is counted.
+//! The limits of runs, and the ledger of spending.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,34 +15,34 @@ use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::{self, SESSIONS};
 
-/// The budget of the settings, and what is known of the spending of others.
+/// The configured budget, and the spending of other sessions.
 #[derive(Debug, Default)]
 pub struct Budget {
     pub(in crate::engine) limits: config::BudgetSettings,
-    /// What was spent today, by repository.
+    /// Today's spending by repository.
     ledgers: Arc<Ledgers>,
-    /// Chains of records that could not be read, with what is still to be told of each.
+    /// Unreadable chains of records, each with its pending warning.
     passed_over: Mutex<BTreeMap<String, Option<Warning>>>,
 }
 
 impl Budget {
-    /// The budget of a configuration, for a run of this supervisor's.
+    /// The budget of a configuration, for a run under this supervisor.
     pub fn new(limits: config::BudgetSettings, supervisor: &Supervisor) -> Self {
         Self { limits, ledgers: Arc::clone(&supervisor.ledgers), ..Self::default() }
     }
 
-    /// Whether what the sessions before in the same run over a tree have spent makes a difference.
+    /// Whether a limit counts the spending of earlier sessions in the same tree run.
     pub(in crate::engine) fn counts_runs(&self) -> bool {
         let config::BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
         tokens > 0 || usd > 0.0 || per_task_tokens > 0 || per_task_usd > 0.0
     }
 
-    /// What follows when a limit is reached.
+    /// What to do when a limit is reached.
     pub(in crate::engine) fn action(&self) -> OnExceeded {
         self.limits.on_exceeded
     }
 
-    /// What all planners and all sessions have spent on a day, but for one session.
+    /// The spending of all planners and all sessions on a day, except one session.
     pub(in crate::engine) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
         let but = but.map(|own| format!("{SESSIONS}{own}/"));
         let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,8 +57,8 @@ impl Budget {
         Ok(sum)
     }
 
-    /// Takes what was read of what a chain of records has spent. What nobody can read counts for nothing only where
-    /// limits stop nobody, and a person is told of it.
+    /// Unwraps the spending read from a chain of records. An unreadable chain counts as zero only if limits merely
+    /// warn; a warning is then issued.
     pub(in crate::engine) fn counted<T>(
         &self,
         chain: &str,
@@ -67,7 +67,7 @@ impl Budget {
     ) -> Result<Option<T>, Error> {
         let source = match read {
             Ok(read) => return Ok(Some(read)),
-            // Removed while we looked, it was never there.
+            // The chain was removed while we read: it counts as never having existed.
             Err(record::Error::Missing { .. }) => return Ok(None),
             Err(source) => source,
         };
@@ -85,7 +85,7 @@ impl Budget {
         Ok(None)
     }
 
-    /// What was passed over and nobody was told of yet.
+    /// Warnings about skipped chains that have not been reported yet.
     pub(super) fn take_warnings(&self) -> Vec<Warning> {
         let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
         passed_over.values_mut().filter_map(Option::take).collect()

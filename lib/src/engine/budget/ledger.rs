@@ -1,4 +1,4 @@
-//! What the sessions of a repository have spent, read from their records.
+//! Spending of a repository's sessions, read from their records.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,11 @@ use crate::git::Repo;
 use crate::ids::CommitId;
 use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS};
 
-/// What was spent today in each repository, by its common directory.
+/// Today's spending in each repository, keyed by its common directory.
 pub(in crate::engine) type Ledgers = Mutex<BTreeMap<PathBuf, Ledger>>;
 
-/// What each chain of records has spent on a day, up to the record it was read to. Only what is new is read again.
+/// The spending of each chain of records on a day, and the record up to which it was read. Only new records are read
+/// again.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Ledger {
     day: Option<Date>,
@@ -25,13 +26,13 @@ pub(in crate::engine) struct Ledger {
 }
 
 impl Ledger {
-    /// Begins with a day, and gives the chains there are.
+    /// Switches to a day and returns the existing chains.
     pub(super) fn turn_to(&mut self, repo: &Repo, day: Date) -> Result<Vec<String>, Error> {
         if self.day.replace(day) != Some(day) {
             self.chains.clear();
         }
         let mut names = repo.refs().names(SESSIONS)?;
-        // The one chain of planners; its name comes before those of sessions.
+        // The single chain of planners; its name sorts before those of sessions.
         names.insert(0, PLANNING.to_owned());
         self.chains.retain(|name, _| names.binary_search(name).is_ok());
         Ok(names)
@@ -47,14 +48,14 @@ impl Ledger {
         let read = AgentTurns::read(repo, tip, known.map(|(at, _)| at), begin)?;
         let new = read.turns.iter().filter(|(at, _)| day_of(*at) == day);
         let new = new.fold(Amount::default(), |sum, (_, turn)| sum + Amount::of_turn(turn));
-        // A chain that does not go on from what was known was read as far as the day goes.
+        // A chain that does not continue from the known record was read back to the start of the day.
         let amount = known.filter(|_| read.reached_known).map_or(new, |(_, before)| before + new);
         self.chains.insert(name.to_owned(), (tip, amount));
         Ok(amount)
     }
 }
 
-/// What a context has spent, without those it was forked from.
+/// The spending of a context, excluding the contexts it was forked from.
 pub(in crate::engine) fn spent_in(history: &History) -> Spent {
     let kept = history.kept.as_ref().filter(|state| state.id == history.context);
     let mut spent = kept.map(|state| state.spent.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a session may still spend: its limits, what was counted, and what follows where one is reached.
+//! What a session may still spend: limits, accounting, and what happens when a limit is reached.
 
 mod budget;
 mod ledger;

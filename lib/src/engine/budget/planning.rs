@@ -1,5 +1,5 @@
-//! What a planner may spend. It works in no session, so its turns are recorded beside them, and of the limits those of a
-//! run and of a day hold it.
+//! The budget of a planner. A planner runs outside sessions, so its turns are recorded separately, and only the limits
+//! of a run and of a day apply.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,11 @@ use crate::ids::{NodeId, TurnId};
 use crate::record::record_planning;
 use crate::redact::Redactor;
 
-/// What one plan has spent and may spend.
+/// The spending and limits of one plan.
 #[derive(Debug)]
 pub struct PlannerBudget<'a> {
     budget: &'a Budget,
-    /// Where its turns are recorded, and those of others are found; outside every repository there is no such place.
+    /// Where turns are recorded and the spending of others is read; `None` outside a repository.
     repo: Option<&'a Repo>,
     redactor: &'a Redactor,
     spent: Amount,
@@ -30,35 +30,35 @@ pub struct PlannerBudget<'a> {
     unpriced: BTreeSet<String>,
 }
 
-/// Whether a planner may go on.
+/// Whether a planner may continue.
 #[derive(Debug)]
 pub(in crate::engine) struct Balance {
-    /// What may be spent from here on.
+    /// The remaining allowance.
     pub allowance: Allowance,
-    /// The widest limit that was reached, unless a warning is all that follows.
+    /// The widest limit reached, unless limits only warn.
     pub over: Option<Exceeded>,
-    /// What is told once.
+    /// Warnings to report once.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> PlannerBudget<'a> {
-    /// For a plan that nothing was spent on yet.
+    /// A budget for a plan with no spending yet.
     pub fn new(budget: &'a Budget, repo: Option<&'a Repo>, redactor: &'a Redactor) -> Self {
         let (warned, unpriced) = (BTreeSet::new(), BTreeSet::new());
         Self { budget, repo, redactor, spent: Amount::default(), turns: 0, warned, unpriced }
     }
 
-    /// A model that was asked though nobody knows its price.
+    /// A model that was called although its price is unknown.
     pub(in crate::engine) fn unpriced(&self) -> Option<String> {
         self.unpriced.first().cloned()
     }
 
-    /// Whether the run pauses at a limit and is not failed.
+    /// Whether the run pauses at a limit instead of failing.
     pub(in crate::engine) fn pauses(&self) -> bool {
         self.budget.action() == OnExceeded::Pause
     }
 
-    /// Takes a turn in, and records it if anybody knows what it cost.
+    /// Counts a turn, and records it if its cost or its tokens are known.
     pub(in crate::engine) fn pay(&mut self, node: &NodeId, agent: &str, turn: &Turn) -> Result<(), Error> {
         self.turns += 1;
         let event = AgentTurn {
@@ -97,9 +97,9 @@ impl<'a> PlannerBudget<'a> {
         }
     }
 
-    /// What may still be spent, and what there is to say after a turn.
+    /// The remaining allowance and the warnings after a turn.
     pub(in crate::engine) fn balance(&mut self, node: &NodeId, turn: Option<&Turn>) -> Result<Balance, Error> {
-        // A plan is no task, and the limits of nodes and pipelines are those of others.
+        // A plan is not a task, and limits of nodes and pipelines do not apply to it.
         let budget = config::BudgetSettings { per_task_tokens: 0, per_task_usd: 0.0, ..self.budget.limits.clone() };
         let limits = BudgetLimits { budget, ..BudgetLimits::default() };
         let mut day = self.spent;

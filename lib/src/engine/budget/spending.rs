@@ -1,7 +1,7 @@
-//! Keeping to the budget: what counts against the limits of a node, and what follows when one is reached.
+//! Enforces the budget: what counts against the limits of a node, and what happens when one is reached.
 //!
-//! Looked at after every recorded turn and before an agent's node starts, so that a session overshoots by the call in
-//! flight and no more. Everything comes from records: after a crash, and in another process, the sums are the same.
+//! Checked after every recorded turn and before an agent node starts, so that a session overshoots by at most the call
+//! in flight. All sums come from records, so they are the same after a crash and in another process.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::state::limit_mark;
 
-/// What an agent's node may spend, and what counts against it.
+/// What an agent node may spend, and what counts against it.
 pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Error> {
     let limits = BudgetLimits {
         budget: session.engine.budget.limits.clone(),
@@ -42,8 +42,8 @@ pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<All
     Ok(Allowance { limits, account })
 }
 
-/// Looks whether a limit is reached, or nobody could know because a model has no price, and records once what a person
-/// should know. Answers with the widest limit that was reached, unless a warning is all that follows.
+/// Checks whether a limit is reached, or cannot be checked because a model has no price, and records each warning once.
+/// Returns the widest limit reached, unless limits only warn.
 pub(in crate::engine) fn over_budget(
     session: &mut Session,
     node: &Node,
@@ -83,7 +83,7 @@ pub(in crate::engine) fn over_budget(
     Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
 }
 
-/// What an agent is told whose node has reached a limit.
+/// The verdict for an agent whose node reached a limit.
 pub(in crate::engine) fn verdict(session: &mut Session, over: Option<Exceeded>) -> BudgetVerdict {
     let Some(over) = over else { return BudgetVerdict::Go };
     let verdict = match fails(session, &over) {
@@ -94,7 +94,7 @@ pub(in crate::engine) fn verdict(session: &mut Session, over: Option<Exceeded>) 
     verdict
 }
 
-/// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
+/// Fails or pauses the run before a node with an exhausted budget spends anything.
 pub(in crate::engine) fn end_over_budget(session: &mut Session, node: &NodeId, over: Exceeded) -> Result<(), Error> {
     let BudgetVerdict::Stop(reason) = verdict(session, Some(over)) else {
         return pausing::pause(session, PauseReason::OverBudget);
@@ -104,14 +104,14 @@ pub(in crate::engine) fn end_over_budget(session: &mut Session, node: &NodeId, o
     recording::record(session.root_mut(), batch, vec![event.into()], clock::now())
 }
 
-/// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its
-/// session waits, and only the run over the tree ends.
+/// Whether the session fails when this limit is reached. A task does not fail because of other tasks' spending: its
+/// session pauses, and only the tree run ends.
 fn fails(session: &Session, over: &Exceeded) -> bool {
     let stops = session.engine.budget.action() == OnExceeded::Stop;
     stops && (session.plan.started.task.is_none() || over.limit.is_of_session())
 }
 
-/// Why the run fails, and how to go on.
+/// Why the run fails, and how to continue.
 fn stop_reason(session: &Session, over: &Exceeded) -> String {
     let again = match session.plan.started.task {
         Some(_) => ", then `pleach gardener --retry-failed` tries again",
@@ -120,8 +120,8 @@ fn stop_reason(session: &Session, over: &Exceeded) -> String {
     format!("{over}; {}{again}", over.advice())
 }
 
-/// The widest limit that was passed and not only reached, unless warnings are all that follows: by the last call of an
-/// agent whose work was done with it.
+/// The widest limit that was exceeded, not just reached, unless limits only warn. The last call of a finished agent can
+/// exceed a limit.
 pub fn overspent(session: &Session) -> Result<Option<Exceeded>, Error> {
     if session.engine.budget.action() == OnExceeded::Warn {
         return Ok(None);
@@ -134,7 +134,7 @@ pub fn overspent(session: &Session) -> Result<Option<Exceeded>, Error> {
     Ok(passed.into_iter().min_by(|one, other| one.limit.cmp(&other.limit)))
 }
 
-/// Why a task gets no further attempt, if it has nothing left to spend.
+/// Why a task gets no further attempt, if its budget is exhausted.
 pub(in crate::engine) fn task_is_out_of_budget(session: &Session) -> Result<Option<String>, Error> {
     if session.engine.budget.action() != OnExceeded::Stop {
         return Ok(None);
@@ -157,8 +157,8 @@ pub(super) fn price_unknown(model: &str) -> PriceUnknown {
     PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
 }
 
-/// The model a node would ask although nobody knows its price, or that was asked before and still has none: how much
-/// is left of a limit in dollars nobody knows then.
+/// A model without a known price that the node would call, or that was called before and still has no price. The
+/// remainder of a limit in dollars is then unknown.
 pub(in crate::engine) fn unpriced_node(session: &Session, node: &Node) -> Option<String> {
     let agents = &session.engine.agents;
     let asked =

@@ -1,31 +1,28 @@
-//! Records nobody can read. An agent can make them so, and what was spent in them must not count as nothing then: where a
-//! limit counts it and would stop somebody, nothing is begun until a person has decided.
+//! Unreadable records. An agent can corrupt records, and spending in them must not count as zero: if a limit counts it
+//! and would stop a run, nothing starts until a person decides.
 
 use crate::ids::SessionId;
 use crate::record::{self, PLANNING, SESSIONS};
 use crate::text::shell_word;
 
-/// A chain of records nobody can read, though a limit counts what was spent in it.
+/// An unreadable chain of records whose spending a limit counts.
 #[derive(Debug, thiserror::Error)]
 #[error("what {} cannot be read, and {limits} count it", self.spender())]
 pub struct Uncounted {
     /// The ref of the chain.
     pub(super) chain: String,
-    /// The limits.
     pub(super) limits: &'static str,
-    /// What is wrong with it.
     pub(super) source: record::Error,
 }
 
 impl Uncounted {
-    /// The limits of a day.
     pub(super) const DAY: &str = "the limits of a day (`budget.per_day_tokens`, `budget.per_day_usd`)";
 
-    /// The limits over all sessions of a run over a tree.
+    /// The limits over all sessions of a tree run.
     pub(in crate::engine) const RUN: &str = "the limits of a run and of a task (`budget.tokens`, `budget.usd`, \
          `budget.per_task_tokens`, `budget.per_task_usd`)";
 
-    /// The session whose record it is; none where it is that of planners.
+    /// The session the record belongs to; `None` for planners.
     fn session(&self) -> Option<SessionId> {
         self.chain.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
     }
@@ -38,7 +35,7 @@ impl Uncounted {
         }
     }
 
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub fn remedy(&self) -> String {
         let forget = match self.session() {
             Some(session) => {

@@ -1,4 +1,4 @@
-//! Agents no budget can hold, because nobody is told what they spend.
+//! Agents that no budget can limit because they do not report what they spend.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use crate::ids::NodeId;
 use crate::text::listed;
 
-/// So many nodes are named.
+/// Number of nodes a message names.
 const NAMED: usize = 5;
 
-/// An agent that works under a limit and does not say what it spends.
+/// An agent that runs under a limit but does not report what it spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmeteredAgent {
     /// The agent, as the node or the settings name it.

@@ -1,11 +1,11 @@
-//! Models whose price nobody knows: under a limit in dollars they are not asked, for it could not hold.
+//! Models without a known price. They are not called under a limit in dollars, which could not be enforced.
 
 use crate::budget::Amount;
 use crate::event::AgentTurn;
 use crate::ids::NodeId;
 use crate::llm::price_unknown;
 
-/// The provider nobody is billed by.
+/// The provider that bills nothing.
 pub(super) const SCRIPT: &str = "script";
 
 /// A model without a price at a node with a limit in dollars.
@@ -23,7 +23,7 @@ impl std::fmt::Display for Unpriced {
     }
 }
 
-/// A model that was asked in a turn and whose price nobody knows.
+/// A model that was called in a turn and has no known price.
 pub(in crate::engine) fn unpriced_in(turn: &AgentTurn) -> Option<String> {
     if turn.unbilled {
         return None;

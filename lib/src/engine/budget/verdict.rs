@@ -1,28 +1,28 @@
-//! What a budget says of a session's spending.
+//! The verdict of a budget on a session's spending.
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Amount;
 
-/// What the sessions of a tree's run have spent before this one.
+/// The spending of earlier sessions in the same tree run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::engine) struct Earlier {
-    /// All of them.
+    /// By all of them.
     pub run: Amount,
-    /// Those on the same task.
+    /// By those on the same task.
     pub task: Amount,
 }
 
-/// What the loop tells a worker after a turn.
+/// The loop's answer to a worker after a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetVerdict {
-    /// Go on.
+    /// Continue.
     Go,
-    /// End here: the run was interrupted, or its branch is somebody else's now.
+    /// Stop: the run was interrupted, or another process moved its branch.
     Halt,
-    /// End here: nothing is left to spend. The node fails for this reason, and the run with it.
+    /// Stop: the budget is exhausted. The node fails for this reason, and so does the run.
     Stop(String),
-    /// End here: nothing is left to spend. The run pauses in the node.
+    /// Stop: the budget is exhausted. The run pauses in the node.
     Pause,
 }

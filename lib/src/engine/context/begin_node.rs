@@ -1,4 +1,4 @@
-//! The start of a node: what is recorded of it, and what its worker is assigned.
+//! The start of a node: its record, and the assignment for its worker.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use crate::record::Batch;
 use crate::state::{Position, Visit};
 use crate::workspace;
 
-/// What became of a node that was to be started.
+/// The result of starting a node.
 #[derive(Debug)]
 pub(in crate::engine) enum NodeBegin {
-    /// It only passes on, and has ended.
+    /// The node has nothing to run and has already ended.
     Passed(NodeEnd),
-    /// It is on record, and this is to be carried out, with what is known of the record.
+    /// The start is recorded; run this assignment, with the known facts of the record.
     Started(Box<Assignment>, Option<RecordedFacts>),
 }
 
-/// How a node takes part in the conversations of the run. The first agent after a resume, and a program, which reads
-/// one prompt, are told a summary instead.
+/// How a node takes part in the conversations of the run. The first agent after a resume gets a summary instead, and so
+/// does a program, which reads a single prompt.
 pub(in crate::engine) fn conversation(
     context: &mut Context,
     node: &Node,
@@ -51,7 +51,7 @@ pub(in crate::engine) fn conversation(
     told
 }
 
-/// Whether the agent of a node can be given its conversation: it takes its messages, or it knows it by itself.
+/// Whether the agent of a node can continue its conversation: it accepts messages, or it keeps the conversation itself.
 fn can_go_on_with(context: &Context, node: &Node, conversation: &Conversation) -> bool {
     let Some(thread) = &conversation.thread else { return true };
     let Ok(agent) = context.engine.agents.of(node) else { return true };
@@ -62,7 +62,7 @@ fn can_go_on_with(context: &Context, node: &Node, conversation: &Conversation) -
             && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id)))
 }
 
-/// Starts a node or takes it up again, on record. `limits` are what it may spend, and whether it may spend anything.
+/// Starts or resumes a node and records it. `limits` are its allowance and the budget's verdict.
 pub(in crate::engine) fn begin(
     context: &mut Context,
     node: &Node,
@@ -78,7 +78,7 @@ pub(in crate::engine) fn begin(
     };
     if start == NodeStart::Over {
         context.memory.recorded = recording(context, node)?;
-        // What the agent said before is not part of any conversation any more.
+        // The agent's earlier messages no longer belong to any conversation.
         context.memory.heard_mut().threads.clear();
     }
     if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
@@ -101,8 +101,8 @@ pub(in crate::engine) fn begin(
     Ok(NodeBegin::Started(Box::new(assignment), known))
 }
 
-/// What an executor is to know of the record, where the node needs that. What can be wrong with it is found out before
-/// the node counts as started.
+/// The facts of the record for the executor, if the node needs them. Reading them here finds errors before the node
+/// counts as started.
 fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<RecordedFacts>, Error> {
     if work::needs_no_record(&context.engine, node) {
         return Ok(None);
@@ -121,12 +121,11 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
     }))
 }
 
-/// The newest record of the context.
 pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {
     context.recorder.tip().expect("a context that was written to has a newest record")
 }
 
-/// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.
+/// Drops the conversation of a node that starts over. Its agent may replay the answers in it once more.
 fn recording(context: &mut Context, node: &Node) -> Result<Option<Recording>, Error> {
     let messages = std::mem::take(&mut context.memory.interrupted);
     let repeats = context.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
@@ -147,7 +146,7 @@ fn record_start(
     }
 }
 
-/// The start of a node, and what the record says of it in one line.
+/// The start event of a node, and its one-line summary for the record.
 fn started(
     context: &Context,
     node: &Node,
@@ -178,7 +177,7 @@ fn started(
     (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
 }
 
-/// Carries out a node that only passes on. It touches nothing, so both its start and its end may wait.
+/// Runs a node that only passes its input on. It touches no files, so writing its start and end can be deferred.
 fn pass(
     context: &mut Context,
     (node, visit): (&Node, &Visit),
@@ -186,7 +185,8 @@ fn pass(
     conversation: &Conversation,
     outcome: Outcome,
 ) -> Result<NodeEnd, Error> {
-    // What says that a session is over comes after all it was about is in place: nobody brings a branch after then.
+    // The record of a session's end comes after everything else is in place, because no process moves a branch after
+    // that.
     if node.handler == HandlerKind::Exit && context.state.task.is_none() {
         recording::flush_commits(context)?;
     }
@@ -194,14 +194,14 @@ fn pass(
     recording::defer(context, &summary, vec![started.into()])?;
     let finished = NodeFinished::of(Ok(outcome));
     let end = end_node::node_ended(context, node, visit, finished, conversation)?;
-    // Nodes that pass on to each other for long are not kept in memory alone.
+    // A long chain of nodes that only pass on must not exist in memory alone.
     if context.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {
         recording::flush(context)?;
     }
     Ok(end)
 }
 
-/// Records that a node begins anew, with the files it began with.
+/// Records that a node starts over, with the files it started with.
 fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: String) -> Result<(), Error> {
     started.starts_over = true;
     let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
@@ -229,13 +229,13 @@ fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: S
     Ok(())
 }
 
-/// Whether the interrupted node has its answer already, so that nothing more is done or spent on it.
+/// Whether the interrupted node already has its answer, so that nothing more is done or spent on it.
 pub(in crate::engine) fn is_answered(context: &Context, node: &Node) -> bool {
     let agent = context.engine.agents.of(node);
     agent.is_ok_and(|agent| work::is_answered(&context.state, &*agent, &context.memory.interrupted))
 }
 
-/// An agent that keeps no state in its messages cannot go on in the middle.
+/// An agent that keeps no state in its messages cannot resume in the middle.
 fn must_start_over(context: &Context, node: &Node) -> bool {
     let answered = is_answered(context, node);
     let has_turns = matches!(&context.state.position, Position::Running { turns, .. } if !turns.is_empty());

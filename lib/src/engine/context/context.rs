@@ -1,4 +1,4 @@
-//! What a context is made of.
+//! The parts of a context.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::state::{State, TaskWork};
 use crate::step::AttemptNumber;
 use crate::workspace::{self, BranchFollower, Lock, WorkingCopy, Workspace};
 
-/// One chain of records this process may write to.
+/// A chain of records that this process may write to.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Its name in the session.
+    /// Its name within the session.
     pub id: ContextId,
-    /// What has become of it. Whoever carries a node out has what it was when that was started.
+    /// The folded state. A worker holds the state from when its node started.
     pub state: Arc<State>,
     pub(in crate::engine) plan: Arc<SessionPlan>,
     pub(in crate::engine) engine: Arc<Engine>,
@@ -30,38 +30,38 @@ pub(crate) struct Context {
     pub(in crate::engine) workspace: Option<Workspace>,
     /// Its branches, which follow the record.
     pub(in crate::engine) followers: BTreeMap<RepoName, BranchFollower>,
-    /// The lock of its worktrees, also held by the supervisor of everything that was started there: what a killed run had
-    /// started dies by itself, and until then this one is taken.
+    /// The lock of its worktrees. The supervisor of every process started there holds it too, so after a crash the lock
+    /// stays taken until the orphans have exited.
     pub(in crate::engine) lock: Lock,
-    /// What is folded and not yet written.
+    /// Events folded but not yet written.
     pub(in crate::engine) pending: Option<PendingRecord>,
-    /// What is on disk and nobody was told yet: it is told when what follows from it is in place.
+    /// Events on disk but not yet published. They are published once their consequences are in place.
     pub(super) written: Vec<Recorded>,
     pub(in crate::engine) memory: Memory,
-    /// The tree of the newest step, and what it is without logs and reports.
+    /// The tree of the newest step, and the id of that tree without logs and reports.
     pub(in crate::engine) code: Option<(TreeId, CommitId)>,
-    /// A session that was resumed tells its first agent a summary instead of the whole conversation.
+    /// After a resume, the first agent gets a summary instead of the whole conversation.
     pub(in crate::engine) degrade: bool,
     pub(super) events_since_state: usize,
-    /// How large the state was when it was kept last.
+    /// The size of the state when it was last stored.
     pub(super) kept_state_bytes: usize,
-    /// The repositories with a checkout that has followed its branch, which the worker does not know yet.
+    /// Repositories whose checkout followed its branch and whose worker has not been informed yet.
     pub(super) followed: Vec<RepoName>,
-    /// What a person should know and was not told yet.
+    /// Warnings not yet reported.
     pub(in crate::engine) warnings: Vec<Warning>,
 }
 
-/// A context that was just made or found, before anything is done with it.
+/// A newly created or opened context.
 pub(in crate::engine) struct OpenedContext {
     pub id: ContextId,
     pub state: State,
     pub recorder: Recorder,
     pub lock: Lock,
-    /// The worktrees, where another session of this process has left them.
+    /// The worktrees, if another session of this process released them.
     pub workspace: Option<Workspace>,
-    /// How many events were read or written since its state was kept.
+    /// Number of events read or written since its state was last stored.
     pub events: usize,
-    /// What of these nobody was told yet.
+    /// Those not yet published.
     pub written: Vec<Recorded>,
 }
 
@@ -95,7 +95,7 @@ impl Context {
         }
     }
 
-    /// Tells what is on disk and nobody was told yet.
+    /// Publishes events that are on disk but not yet published.
     pub(in crate::engine) fn announce(&mut self) {
         for recorded in std::mem::take(&mut self.written) {
             let by = Some((self.plan.id.clone(), self.id.clone()));
@@ -103,12 +103,12 @@ impl Context {
         }
     }
 
-    /// The node it is at.
+    /// The current node.
     pub(in crate::engine) fn here(&self) -> NodeId {
         self.state.next_node().or(self.state.completed.last()).unwrap_or(&self.plan.start_node).clone()
     }
 
-    /// The worktrees, which are here while no node runs.
+    /// The worktrees, which are available while no node runs.
     pub(in crate::engine) fn working(&self) -> &Workspace {
         self.workspace.as_ref().expect("the worktrees are back when no node runs")
     }
@@ -117,22 +117,22 @@ impl Context {
         self.workspace.as_mut().expect("the worktrees are back when no node runs")
     }
 
-    /// The repositories with a checkout that has followed its branch since this was last asked.
+    /// The repositories whose checkout followed its branch since the last call.
     pub(in crate::engine) fn take_followed(&mut self) -> Vec<RepoName> {
         std::mem::take(&mut self.followed)
     }
 
-    /// Makes sure that nobody moved its branches.
+    /// Checks that no other process moved its branches.
     pub(in crate::engine) fn check_branches(&self) -> Result<(), workspace::Error> {
         self.followers.values().try_for_each(BranchFollower::check)
     }
 
-    /// Tries once more to bring branches forward that could not follow.
+    /// Retries moving branches that could not follow.
     pub(in crate::engine) fn catch_up(&mut self) -> Result<(), Error> {
         Ok(self.followers.values_mut().try_for_each(BranchFollower::catch_up)?)
     }
 
-    /// What a person should know and was not told yet.
+    /// Takes the warnings not yet reported.
     pub(in crate::engine) fn take_warnings(&mut self) -> Vec<Warning> {
         let of_branches = self.followers.values_mut().flat_map(BranchFollower::take_warnings);
         let of_branches: Vec<Warning> = of_branches.collect();
@@ -151,7 +151,7 @@ impl Context {
         copy.expect("a session on a task has a worktree of the task's repository")
     }
 
-    /// Where the record has the task's branch.
+    /// The tip of the task's branch according to the record.
     pub(in crate::engine) fn task_branch_tip(&self) -> CommitId {
         let follower = self.followers.get(&self.task_of().repo);
         follower.expect("a session on a task has a branch in the task's repository").tip()
@@ -161,7 +161,7 @@ impl Context {
         self.plan.started.task.as_ref().expect("only sessions on tasks do this")
     }
 
-    /// What has become of its task.
+    /// The state of its task.
     pub(in crate::engine) fn task_work(&self) -> &TaskWork {
         self.state.task.as_deref().expect("only sessions on tasks do this")
     }

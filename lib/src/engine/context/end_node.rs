@@ -1,4 +1,4 @@
-//! The end of a node: what is recorded of it.
+//! The end of a node and its record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,15 +26,15 @@ use crate::route::{self, AttemptOutput, Decision};
 use crate::state::{Position, Visit, digest};
 use crate::workspace::Changes;
 
-/// So many events wait at most until they are written.
+/// Number of events that may be pending before they are written.
 pub(super) const DEFER_AT_MOST: usize = 100;
 
-/// What follows for the session when a node's worker has ended.
+/// What happens to the session when a node's worker has ended.
 #[derive(Debug)]
 pub(in crate::engine) enum NodeEnd {
-    /// The run goes on.
+    /// The run continues.
     GoesOn,
-    /// The node has no outcome: the session pauses in it, and ends with the error where there is one.
+    /// The node has no outcome: the session pauses in it, and ends with the error if there is one.
     Pauses { reason: PauseReason, why: Option<String>, error: Option<Error> },
 }
 
@@ -47,7 +47,7 @@ impl NodeEnd {
 /// What a node's end adds to the record.
 #[derive(Default)]
 struct Ending {
-    /// From where the branches can be moved.
+    /// The commits the branches can be moved from.
     branches: Snapshot,
     events: Vec<Event>,
     messages: Vec<Value>,
@@ -56,8 +56,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Adds what an agent's program said beside its answers. Gives the message that has it, where `next` is the next one
-    /// that is recorded.
+    /// Adds the stderr of an agent's program. Returns the number of the message that holds it; `next` is the next free
+    /// number.
     fn push_stderr(&mut self, stderr: &str, next: u64) -> Option<u64> {
         if stderr.is_empty() {
             return None;
@@ -67,7 +67,7 @@ impl Ending {
         Some(number)
     }
 
-    /// What a command printed, if it is the end of one.
+    /// The output of a command, if the node ran one.
     fn output(&self) -> Option<String> {
         let is_command = matches!(self.events.first(), Some(Event::ToolExecution(_)));
         let message = self.messages.first().filter(|_| is_command)?;
@@ -75,7 +75,7 @@ impl Ending {
     }
 }
 
-/// Keeps what a node answered or printed for those after it, as the record has it.
+/// Stores a node's answer or output for later nodes, as recorded.
 fn remember_answer(context: &mut Context, node: &Node, number: Option<u64>, text: Option<String>) {
     match text {
         Some(text) => {
@@ -116,7 +116,7 @@ pub(in crate::engine) fn node_ended(
     let trees = trees(context, ending.changes.as_ref())?;
     let output_digest = output_digest(context, &ending, response.as_deref());
     let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
-        // Nothing is left to spend, wherever the run would go from here.
+        // The budget is exhausted, whatever route the run would take.
         Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
         None => {
             let left = AttemptOutput { trees: &trees, output: output_digest.as_deref() };
@@ -129,10 +129,10 @@ pub(in crate::engine) fn node_ended(
         let (reason, why) = (PauseReason::Interrupted, Some(error.to_string()));
         return Ok(NodeEnd::Pauses { reason, why, error: Some(error) });
     }
-    // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
+    // Nothing can be built on a branch that another process moved, so the run cannot continue.
     let (branches, moved) = turn::movable(context, ending.changes.as_ref())?;
     ending.branches = branches;
-    // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
+    // A task resumes from its branch as it is now, so this makes no step and costs no attempt.
     if moved.is_some() && context.state.task.is_some() {
         return Ok(NodeEnd::pauses(PauseReason::Interrupted));
     }
@@ -167,8 +167,8 @@ pub(in crate::engine) fn node_ended(
     Ok(NodeEnd::GoesOn)
 }
 
-/// Whether a run goes on this way from an agent that could not work: with another try, or to somebody who has not had
-/// his turn yet. Who has would only be paid again, and an attempt at a task that could not be made is none.
+/// Whether the run continues on this route after an agent that could not work: with a retry, or at a node not visited
+/// yet. A visited node would only be paid for again, and for a task an attempt that could not run does not count.
 fn leads_on(context: &Context, route: &Route) -> bool {
     match route {
         Route::Retry => true,
@@ -179,7 +179,7 @@ fn leads_on(context: &Context, route: &Route) -> bool {
     }
 }
 
-/// What a person should know beside what the worker has said.
+/// Warnings in addition to the worker's own.
 fn last_warnings(
     context: &mut Context,
     node: &Node,
@@ -187,14 +187,14 @@ fn last_warnings(
     ending: &mut Ending,
 ) -> Result<Vec<Warning>, Error> {
     let mut warnings = context.take_warnings();
-    // A node that is tried again makes no step.
+    // A node that will be retried makes no step.
     if *route != Route::Retry {
         warnings.extend(step::warn_of_log(context, node, ending.step.as_ref(), ending.changes.as_mut())?);
     }
     Ok(warnings)
 }
 
-/// Folds the end of a node. It is written with the start of the next one, or when there is none.
+/// Folds the end of a node. It is written together with the start of the next node, or once there is none.
 fn fold_end(context: &mut Context, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
     let Ending { events, messages, changes, step, branches } = ending;
     let at = clock::now();
@@ -224,7 +224,7 @@ fn fold_end(context: &mut Context, node: &Node, outcome: &Outcome, route: &Route
     Ok(())
 }
 
-/// The events that close a node: where the workspace stands, the checkpoint, and the run's end.
+/// The events that close a node: the workspace snapshot, the checkpoint, and the end of the run.
 fn last_events(context: &Context, node: &Node, route: &Route) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let checkpoint = context.state.to_checkpoint(node.id.clone());
@@ -233,7 +233,7 @@ fn last_events(context: &Context, node: &Node, route: &Route) -> Vec<Event> {
     }
     events.push(checkpoint.into());
     match route {
-        // The session goes on with its other branches.
+        // The session continues with its other branches.
         _ if context.state.is_branch => {}
         Route::Complete => {
             let workspace_snapshot = context.state.work.clone();
@@ -248,7 +248,7 @@ fn last_events(context: &Context, node: &Node, route: &Route) -> Vec<Event> {
     events
 }
 
-/// The kinds and models of the agents that took the running node's turns, its last one included.
+/// The kinds and models of the agents that took the running node's turns, including the last one.
 fn worked_by(context: &Context, last: &[Event]) -> Vec<(String, String)> {
     let turns = match &context.state.position {
         Position::Running { turns, .. } => &turns[..],
@@ -288,7 +288,7 @@ fn worked(context: &mut Context, effect: Effect, conversation: &Conversation) ->
     }
 }
 
-/// A digest of what a command printed or an agent answered, without secrets.
+/// A digest of a command's output or an agent's answer, without secrets.
 fn output_digest(context: &Context, ending: &Ending, response: Option<&str>) -> Option<String> {
     let of_command = matches!(ending.events.first(), Some(Event::ToolExecution(_)));
     let printed = ending.messages.first().filter(|_| of_command).map(Value::to_string);

@@ -1,4 +1,4 @@
-//! Reads what a context needs of its own record.
+//! Reads what a context needs from its own record.
 
 use crate::engine::context::Context;
 use crate::engine::executor::recorded_facts::judged;
@@ -6,7 +6,7 @@ use crate::engine::executor::{Wanted, interrupted, messages, newest_answer};
 use crate::engine::{Error, ReviewedWork};
 use crate::record::History;
 
-/// Reads what the node had said that was interrupted.
+/// Reads the messages of the interrupted node.
 pub(in crate::engine) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
     let ranges = interrupted(&context.state);
     if !ranges.is_empty() {
@@ -16,7 +16,7 @@ pub(in crate::engine) fn load_interrupted(context: &mut Context) -> Result<(), E
     Ok(())
 }
 
-/// Sees that it knows what was said of this, reading the record where it does not.
+/// Loads the wanted messages, reading the record only if they are not in memory.
 pub(in crate::engine) fn hear(context: &mut Context, wanted: &Wanted) -> Result<(), Error> {
     let history = match context.memory.heard.lacks(&context.state, wanted) {
         true => Some(History::all_in(&context.repo, &context.plan.id, &context.id)?),
@@ -25,7 +25,7 @@ pub(in crate::engine) fn hear(context: &mut Context, wanted: &Wanted) -> Result<
     context.memory.heard_mut().load(&context.repo, &context.state, wanted, history.as_ref())
 }
 
-/// What a person judges at the gate it waits at.
+/// The work to review at the gate the context waits at.
 pub(in crate::engine) fn judged_in(context: &mut Context) -> Result<ReviewedWork, Error> {
     let wanted = Wanted { answers: newest_answer(&context.state).into_iter().collect(), thread: None };
     hear(context, &wanted)?;

@@ -1,23 +1,23 @@
-//! What a context knows of its own record: the conversations and answers its next nodes are told, read once.
+//! What a context remembers of its own record: the conversations and answers that later nodes are given, read once.
 
 use std::sync::Arc;
 
 use crate::engine::executor::{Recording, Transcripts};
 use crate::llm::Message;
 
-/// What was read of a record, or written to it, and is needed again.
+/// Parts of a record, read or written, that later nodes need.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Memory {
-    /// What was said.
+    /// Conversations and answers.
     pub heard: Arc<Transcripts>,
-    /// The messages of the node that was interrupted.
+    /// The messages of the interrupted node.
     pub interrupted: Vec<Message>,
-    /// What is on record of a node that starts over.
+    /// The recorded messages of a node that starts over.
     pub recorded: Option<Recording>,
 }
 
 impl Memory {
-    /// What was said, to be added to. Nobody else has it any more once a node has begun to work.
+    /// Conversations and answers, for appending. Nothing else holds them once a node has started to work.
     pub(in crate::engine) fn heard_mut(&mut self) -> &mut Transcripts {
         Arc::make_mut(&mut self.heard)
     }

@@ -1,5 +1,5 @@
-//! A context of a session: a chain of records, what they fold to, and a place to work. A session has `main` and may have
-//! more; each is written by itself.
+//! A context of a session: a chain of records, their folded state, and worktrees. A session has `main` and may have
+//! more; each context writes its own chain.
 
 pub(super) mod begin_node;
 mod context;

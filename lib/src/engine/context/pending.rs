@@ -1,4 +1,4 @@
-//! What is folded and not yet written.
+//! Events folded but not yet written.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,32 @@ use crate::git::{TreeId, Writer};
 use crate::ids::{CommitId, RepoName};
 use crate::record::Batch;
 
-/// What is folded and not yet written: the end of a node, and nodes after it that only pass on. Where another node begins
-/// at once, all of it goes into one record.
+/// Events folded but not yet written: the end of a node, and later nodes that only pass on. If another node starts at
+/// once, all of them go into one record.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct PendingRecord {
     pub writers: Writers,
     pub batch: Batch,
-    /// From where each branch is moved; one that is somebody else's now is missing.
+    /// The commit each branch is moved from. A branch that another process moved is missing.
     pub branches: Snapshot,
     /// The node's last commits, with their trees.
     pub made: BTreeMap<RepoName, (CommitId, TreeId)>,
-    /// The commit of the step it stands for, likewise.
+    /// The commit of the node's step, with its tree.
     pub step: Option<MadeStep>,
 }
 
 impl PendingRecord {
-    /// The tree of the newest commit in it, in a repository.
+    /// The tree of its newest commit in a repository.
     pub(in crate::engine) fn tree(&self, repo: &RepoName) -> Option<TreeId> {
         let step = self.step.as_ref().filter(|step| step.repo == *repo).map(|step| step.tree);
         step.or_else(|| self.made.get(repo).map(|(_, tree)| *tree))
     }
 
-    /// Whether there are commits in it.
     pub(super) fn has_commits(&self) -> bool {
         self.step.is_some() || !self.made.is_empty()
     }
 
-    /// Adds what comes after it in the same record.
+    /// Appends events to the same record.
     pub(super) fn add(&mut self, summary: &str, events: Vec<Recorded>) {
         let before = &mut self.batch.summary;
         *before = if before.is_empty() { summary.to_owned() } else { format!("{before}; {summary}") };
@@ -49,5 +48,5 @@ pub(in crate::engine) struct MadeStep {
     pub tree: TreeId,
 }
 
-/// What holds objects that are written with a record, by repository.
+/// Writers of objects that are flushed with a record, by repository.
 pub(in crate::engine) type Writers = BTreeMap<RepoName, Writer>;

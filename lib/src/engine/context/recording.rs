@@ -1,4 +1,4 @@
-//! The one way anything is written: fold, then record; and the branch behind it.
+//! The single write path: fold, record, then move the branch.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::event::{Commits, Event, Recorded, Snapshot};
 use crate::ids::RepoName;
 use crate::record::Batch;
 
-/// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
+/// Number of events after which a checkpoint stores the state, so that a resume does not fold them again.
 const KEEP_STATE_AFTER: usize = 200;
 
-/// So much of a kept state an event pays for: one that has grown is kept less often, so that what is kept of a run grows
-/// with its events and no faster.
+/// Bytes of stored state allowed per event. A larger state is stored less often, so that stored states grow no faster
+/// than the events.
 const STATE_PER_EVENT: usize = 100;
 
-/// Writes what was folded and is not written yet.
+/// Writes pending events.
 pub(in crate::engine) fn flush(context: &mut Context) -> Result<(), Error> {
     match context.pending.take() {
         Some(unwritten) => write_end(context, unwritten),
@@ -26,7 +26,7 @@ pub(in crate::engine) fn flush(context: &mut Context) -> Result<(), Error> {
     }
 }
 
-/// Writes it if the branch has to follow it.
+/// Writes pending events if the branch has to follow them.
 pub(in crate::engine) fn flush_commits(context: &mut Context) -> Result<(), Error> {
     match &context.pending {
         Some(pending) if pending.has_commits() => flush(context),
@@ -34,15 +34,15 @@ pub(in crate::engine) fn flush_commits(context: &mut Context) -> Result<(), Erro
     }
 }
 
-/// Folds events that nobody acts on before something else is written. They go into the record of that.
+/// Folds events that may be written later. They go into the next record.
 pub(in crate::engine) fn defer(context: &mut Context, summary: &str, events: Vec<Event>) -> Result<(), Error> {
     let events = fold(context, events, clock::now())?;
     context.pending.get_or_insert_default().add(summary, events);
     Ok(())
 }
 
-/// Puts off the end of a node or of the task. A node that comes after another that is not written has made nothing;
-/// the task's last step is built on that of the node before it.
+/// Defers the end of a node or of the task. A node that follows a pending one has made no changes; the task's last step
+/// is built on that of the node before it.
 pub(in crate::engine) fn defer_end(context: &mut Context, ended: PendingRecord) {
     match &mut context.pending {
         Some(before) => {
@@ -76,7 +76,7 @@ fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
     Ok(workspace.follow()?)
 }
 
-/// Moves branches to commits that are recorded, from where they stand; one that is missing there cannot be moved.
+/// Moves branches to recorded commits. A branch missing from `from` cannot be moved.
 pub(in crate::engine) fn move_branches(context: &mut Context, from: &Snapshot, to: &Snapshot) -> Result<(), Error> {
     for (repo, follower) in &mut context.followers {
         match (from.get(repo), to.get(repo)) {
@@ -90,13 +90,13 @@ pub(in crate::engine) fn move_branches(context: &mut Context, from: &Snapshot, t
     let followed: Vec<RepoName> = followed.collect();
     match &mut context.workspace {
         Some(workspace) => workspace.checkouts_followed(&followed),
-        // The worker that has the worktrees is told with its answer.
+        // The worker that holds the worktrees learns of it with its next answer.
         None => context.followed.extend(followed),
     }
     Ok(())
 }
 
-/// Writes an event, such as the start of a node, in one record with what is not written yet.
+/// Writes an event, such as the start of a node, in one record with the pending events.
 pub(in crate::engine) fn write_with(context: &mut Context, summary: &str, event: Event) -> Result<(), Error> {
     if context.pending.is_some() {
         defer(context, summary, vec![event])?;
@@ -117,7 +117,7 @@ pub(in crate::engine) fn record(
     record_with(context, Writers::new(), batch, events, at)
 }
 
-/// The same with whatever `writers` hold.
+/// Like [`record`], and flushes `writers`.
 pub(in crate::engine) fn record_with(
     context: &mut Context,
     writers: Writers,
@@ -130,8 +130,8 @@ pub(in crate::engine) fn record_with(
     write(context, writers, Batch { events, ..batch })
 }
 
-/// Folds events that are about to be written. A session whose write fails is not used again, so the state in
-/// memory may be ahead of the record only on the way out.
+/// Folds events that are about to be written. A session whose write fails is not used again, so the state in memory is
+/// ahead of the record only on the way out.
 pub(in crate::engine) fn fold(
     context: &mut Context,
     events: Vec<Event>,
@@ -145,7 +145,7 @@ pub(in crate::engine) fn fold(
     Ok(events)
 }
 
-/// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
+/// Restores the record's ref if an agent moved it. Returns a description of the repair.
 pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<String>, Error> {
     Ok(context.recorder.repair_ref()?.map(|kept| {
         let kept = kept.map(|name| format!("; what was there is kept at {name}")).unwrap_or_default();
@@ -164,7 +164,7 @@ fn write(context: &mut Context, mut writers: Writers, mut batch: Batch) -> Resul
         batch.state = Some(state);
         context.events_since_state = 0;
     }
-    // What the record speaks of is on disk before it; what is in its own repository shares its flush.
+    // Objects that the record refers to are on disk before it; those in its own repository share its flush.
     let writer = writers.remove(&context.plan.record_repo).unwrap_or_else(|| context.repo.writer());
     for writer in writers.values_mut() {
         writer.flush()?;

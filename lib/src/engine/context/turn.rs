@@ -1,4 +1,4 @@
-//! A turn of an agent becomes a record, and its changes a commit.
+//! Turns an agent's turn into a record, and its changes into a commit.
 
 use serde_json::{Value, json};
 
@@ -15,12 +15,12 @@ use crate::record::Batch;
 use crate::state::Position;
 use crate::workspace::Changes;
 
-/// A turn that is on record.
+/// A recorded turn.
 #[derive(Debug)]
 pub(in crate::engine) struct RecordedTurn {
-    /// What it changed, to be taken as the new state of the worktrees.
+    /// Its changes, which become the new state of the worktrees.
     pub changes: Changes,
-    /// Nothing can be built on its branch any more, which is somebody else's now.
+    /// Another process moved its branch, so nothing more can be built on it.
     pub is_stopped: bool,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::engine) fn record_turn(
     Ok(RecordedTurn { changes, is_stopped: broken.is_some() })
 }
 
-/// From where the branches can be moved after a change, and why one cannot be, if so.
+/// The commits the branches can be moved from after a change, and why one of them cannot be moved.
 pub(super) fn movable(context: &Context, changes: Option<&Changes>) -> Result<(Snapshot, Option<String>), Error> {
     let (mut from, mut broken) = (Snapshot::new(), None);
     for (repo, follower) in &context.followers {
@@ -59,30 +59,30 @@ pub(super) fn movable(context: &Context, changes: Option<&Changes>) -> Result<(S
     Ok((from, broken))
 }
 
-/// Where the record has the branches.
+/// The branch tips according to the record.
 pub(super) fn branch_tips(context: &Context) -> Snapshot {
     context.followers.iter().map(|(repo, follower)| (repo.clone(), follower.tip())).collect()
 }
 
-/// The commits a record can have as parents: those of its own repository.
+/// The commits that can be parents of a record: those of its own repository.
 pub(in crate::engine) fn recorded_work(context: &Context, commits: &Snapshot) -> Vec<CommitId> {
     commits.get(&context.plan.record_repo).copied().into_iter().collect()
 }
 
-/// Takes what holds the objects of a change.
+/// Takes the writers that hold the objects of a change.
 pub(super) fn take_writers(context: &Context, changes: &mut Changes) -> Writers {
     changes.take_writers(|repo| context.plan.repos.get(repo).unwrap_or(&context.repo).writer())
 }
 
-/// The turn with the numbers its messages get.
+/// The turn with the numbers of its messages.
 pub(super) fn numbered(context: &Context, mut turn: AgentTurn, messages: usize) -> AgentTurn {
     let first = context.recorder.next_message();
     turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
-    // The built-in agent goes on from its conversation: everything since the node's prompt.
+    // The built-in agent resumes from its conversation: everything since the node's prompt.
     let begin = first_message(context).unwrap_or(first);
     let spoken = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
     turn.agent_state_ref = match (turn.agent_state_ref.take(), spoken) {
-        // Agents with a state of their own go on from that; the messages are there for those that lost it.
+        // Agents with their own state resume from it; the messages serve agents that lost it.
         (Some(Value::Object(mut own)), Some(Value::Object(spoken))) => {
             own.extend(spoken);
             Some(Value::Object(own))

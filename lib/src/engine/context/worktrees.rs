@@ -1,5 +1,5 @@
-//! The place a context works in: its branch and its worktree, made where they are missing. Both follow from the record,
-//! so this is also how a session comes back on another machine.
+//! Creates the missing branches and worktrees of a context. Both follow from the record, so this also restores a
+//! session on another machine.
 
 use std::path::PathBuf;
 
@@ -14,16 +14,16 @@ use crate::text::listed;
 use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace};
 use crate::{clock, state};
 
-/// How many paths a message names.
+/// Number of paths a message names.
 const NAMED: usize = 10;
 
-/// The worktrees of a context while they are made.
+/// The worktrees of a context during their creation.
 #[derive(Default)]
 struct WorktreeSetup {
-    /// What another session of this process has left.
+    /// Worktrees released by another session of this process.
     left: Option<Workspace>,
     copies: Vec<WorkingCopy>,
-    /// Those that have to be set up.
+    /// Those that need setup.
     new: Vec<RepoName>,
     events: Vec<Event>,
     /// Where uncommitted work was saved.
@@ -36,13 +36,12 @@ impl WorktreeSetup {
     }
 }
 
-/// Branches and worktrees, where they are missing. Both follow from the record, so this is also how a session comes
-/// back on another machine. Returns where uncommitted work was saved.
+/// Creates missing branches and worktrees. Returns where uncommitted work was saved.
 pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option<String>, Error> {
     make_followers(context);
     let mut made = WorktreeSetup { left: context.workspace.take(), ..WorktreeSetup::default() };
     if made.left.is_none() {
-        // A run that was killed could not remove its temporary files.
+        // A killed run could not remove its temporary files.
         tokio::task::block_in_place(|| Scratch::clear_up(&context.engine.supervisor.state_dir));
         context.engine.worktrees.hide_base(&context.repo)?;
     }
@@ -51,7 +50,7 @@ pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option
     }
     let WorktreeSetup { copies, new, mut events, kept, .. } = made;
     context.workspace = Some(Workspace::new(copies));
-    // A worktree whose setup failed or was cut short is there, but not ready.
+    // A worktree whose setup failed or was cut short exists, but is not ready.
     for repo in new {
         let copy = copy_of(context, &repo);
         context.engine.worktrees.copy_ignored(copy.repo.workdir(), copy.path())?;
@@ -70,7 +69,7 @@ async fn set_up(context: &mut Context, repo: &RepoName) -> Result<(), Error> {
     done
 }
 
-/// What follows each branch, from where the record has it.
+/// Creates a follower for each branch, starting where the record has it.
 pub(in crate::engine) fn make_followers(context: &mut Context) {
     let on_branches = context.state.on_branches();
     let follower = |(repo, branch): (&RepoName, &BranchName)| {
@@ -84,7 +83,7 @@ fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
     context.working().copy(repo).expect("every repository of a context has its worktree")
 }
 
-/// The branch and the worktree of one repository.
+/// The branch and worktree of one repository.
 fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup) -> Result<(), Error> {
     let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
     let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
@@ -95,7 +94,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         made.events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
     }
     if let Some(mut copy) = made.take_left(name) {
-        // A session before this one worked here, in this process.
+        // An earlier session of this process worked here.
         made.kept.extend(workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?);
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
         made.copies.push(copy);
@@ -104,7 +103,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     let repo = context.plan.repos.get(name).expect("the repositories of a session are open").clone();
     let path = copy_path(context, name);
     let stays = git::worktree::relocate(&repo, &path, &copy_name(context, name))?;
-    // What lies there is none of a session that begins.
+    // A new session does not own the files in the old place.
     if let Some((place, why)) = stays.filter(|_| has_begun(context)) {
         let place = place.display();
         context.warnings.push(
@@ -112,7 +111,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
                 .with(format!("not reusing worktree `{place}`: {why}; its uncommitted files are left in place")),
         );
     }
-    // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
+    // The worktree of a target's tasks outlives its sessions: a new session does not know whose files are in it.
     let belongs = context.state.task.is_none() || has_begun(context);
     let rules = context.engine.worktrees.left_out();
     let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
@@ -158,19 +157,19 @@ fn record_making(context: &mut Context, events: Vec<Event>) -> Result<(), Error>
     }
     let summary = "make the session's branch and working copy";
     if context.state.task.is_some() {
-        // The worktree stays when the task ends, so nobody has to find it by this.
+        // The worktree outlives the task, so nothing has to find it through this record.
         return recording::defer(context, summary, events);
     }
     let batch = Batch { summary: summary.into(), ..Batch::default() };
     recording::record(context, batch, events, clock::now())
 }
 
-/// Where a worktree lies: all of them below those of the repository that holds the record.
+/// The path of a worktree: all of them are below the base of the repository that holds the record.
 pub(in crate::engine) fn copy_path(context: &Context, name: &RepoName) -> PathBuf {
     context.engine.worktree_base(&context.repo, &context.plan.record_repo).join(copy_name(context, name))
 }
 
-/// Its place there.
+/// Its path below the base.
 fn copy_name(context: &Context, name: &RepoName) -> PathBuf {
     let place = context.plan.place(&context.id);
     if context.state.branches.len() > 1 { place.join(name.as_str()) } else { place }
@@ -188,7 +187,7 @@ fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
     Ok(follower.create_or_advance(kept)?)
 }
 
-/// Brings branch and worktree to the newest record.
+/// Moves branch and worktree to the newest record.
 pub(in crate::engine) async fn go_on(context: &mut Context) -> Result<Option<String>, Error> {
     let kept = make_copy(context).await?;
     history::load_interrupted(context)?;

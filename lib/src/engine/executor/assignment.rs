@@ -1,4 +1,4 @@
-//! What an executor is given to do: ids and limits, nothing that lives. All else follows from the record it names.
+//! Input of an executor: ids and limits only, no live objects. Everything else follows from the record it names.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
 use crate::route;
 use crate::state::{State, Visit};
 
-/// Something to be done in the worktrees of a context.
+/// Work to do in the worktrees of a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The session.
     pub session: SessionId,
     /// The context.
     pub context: ContextId,
-    /// The record it follows from: that of the node's start, or else the newest of the context.
+    /// The record it follows from: that of the node's start, or otherwise the newest of the context.
     pub record: CommitId,
-    /// The node, and which visit and attempt it is.
+    /// The node, with the numbers of the visit and the attempt.
     pub visit: Visit,
-    /// How the node is started.
+    /// How the node starts.
     pub start: NodeStart,
     /// How the node takes part in the conversations of the run.
     pub conversation: Conversation,
@@ -29,28 +29,28 @@ pub struct Assignment {
     pub next_turn: u64,
     /// What it may spend.
     pub allowance: Allowance,
-    /// Whether it may spend anything at all.
+    /// The budget's verdict on spending anything at all.
     pub verdict: BudgetVerdict,
-    /// What is to be done.
+    /// The kind of work.
     pub job: AssignedWork,
 }
 
-/// What is to be done.
+/// The kind of work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssignedWork {
-    /// Carry the visit of the node out.
+    /// Run the visit of the node.
     Node,
-    /// Set the worktrees up again, before the node can be carried out in them.
+    /// Set up the worktrees again before the node can run in them.
     Setup,
-    /// Run the tests of the session's task on a commit, which is no visit.
+    /// Run the tests of the session's task on a commit. This is not a visit.
     Retest {
         /// The commit.
         commit: CommitId,
     },
 }
 
-/// How a node is started.
+/// How a node starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStart {
@@ -58,25 +58,25 @@ pub enum NodeStart {
     First,
     /// After its last recorded turn.
     Continued,
-    /// From its base, because it cannot go on.
+    /// From its base, because it cannot resume.
     Over,
 }
 
-/// How a node of an agent takes part in the conversations of the run.
+/// How an agent node takes part in the conversations of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// How much it is told.
+    /// How much of the run the agent gets.
     pub fidelity: Fidelity,
-    /// Which conversation it goes on with, with full fidelity.
+    /// The conversation it resumes, with full fidelity.
     pub thread: Option<String>,
 }
 
 impl Conversation {
-    /// That of a node. With `degrade` it cannot be given a conversation.
+    /// The conversation of a node. With `degrade` the agent cannot be given a conversation.
     pub(in crate::engine) fn of(pipeline: &Pipeline, state: &State, node: &Node, visit: &Visit, degrade: bool) -> Self {
         let edge = entry_edge(pipeline, state, visit);
         match preamble::fidelity(pipeline, edge, node) {
-            // A long summary stands in for the conversation itself.
+            // A long summary replaces the conversation itself.
             Fidelity::Full if degrade => Self { fidelity: Fidelity::SummaryHigh, thread: None },
             Fidelity::Full => {
                 let thread = preamble::thread(pipeline, edge, node, visit.from.as_ref());
@@ -86,14 +86,14 @@ impl Conversation {
         }
     }
 
-    /// None: nobody is told anything.
+    /// No conversation.
     pub(in crate::engine) fn none() -> Self {
         Self { fidelity: Fidelity::default(), thread: None }
     }
 }
 
-/// The edge the run came along; none when it jumped to a retry target. The choice is made again from the same facts,
-/// so of several edges between the same nodes it is the one that was taken.
+/// The edge the run took to the node; `None` if it jumped to a retry target. The edge is selected again from the same
+/// facts, so among parallel edges it is the one that was taken.
 fn entry_edge<'a>(pipeline: &'a Pipeline, state: &State, visit: &Visit) -> Option<&'a Edge> {
     let from = pipeline.node(visit.from.as_ref()?)?;
     route::select_edge(pipeline, state, from, state.outcome(&from.id)?).filter(|edge| edge.to == visit.node)

@@ -1,8 +1,8 @@
-//! Carries out what is assigned. An assignment names the record it follows from and nothing that lives; the executor makes
-//! of it what a worker is to do, finds the agent and the worktrees for that, and lets the worker report.
+//! Runs assignments. An assignment names the record it follows from and no live objects; the executor derives the work
+//! from it, finds the agent and the worktrees, and forwards the worker's reports.
 //!
-//! This one works on the machine the session is run on. A context hands it its worktrees for as long as something is done
-//! in them, and what it knows of its record, which is then not read again.
+//! This executor runs on the machine of the session. A context hands over its worktrees for the duration of the work,
+//! along with the facts it knows from its record, which are then not read again.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ use crate::plan::pipeline::{Node, WritePolicy};
 use crate::record::History;
 use crate::workspace::{self, CopyPosition, Workspace};
 
-/// Is told of all work that is begun, with what it was made of.
+/// Called for all work that starts, with its assignment.
 pub type WorkWatch = Arc<dyn Fn(&Assignment, &Work) + Send + Sync>;
 
-/// Carries out what is assigned, on this machine.
+/// Runs assignments on this machine.
 #[derive(Clone)]
 pub struct Executor {
     engine: Arc<Engine>,
@@ -42,28 +42,27 @@ pub struct Executor {
 /// What a context has handed over.
 #[derive(Debug, Default)]
 struct Desk {
-    /// Its worktrees, while nobody works in them.
+    /// Its worktrees, while no worker uses them.
     workspace: Option<Workspace>,
-    /// What it knows of its record, and of which one.
+    /// The facts known from a record, and which record that is.
     known: Option<(CommitId, Arc<RecordedFacts>)>,
 }
 
-/// Somebody at work.
+/// A running worker.
 #[derive(Debug)]
 pub(in crate::engine) struct Running {
-    /// What was assigned.
     pub assignment: Assignment,
     answers: mpsc::Sender<TurnAnswer>,
     worker: AbortHandle,
 }
 
 impl Running {
-    /// Answers the turn that was reported last. A worker that is gone is told nothing; its end is reported.
+    /// Answers the last reported turn. A worker that is gone gets nothing; its end is reported anyway.
     pub(in crate::engine) fn answer(&self, answer: TurnAnswer) {
         let _ = self.answers.try_send(answer);
     }
 
-    /// Ends the worker where it stands. What it has not reported is lost, and so are the worktrees it has.
+    /// Aborts the worker. Its unreported work is lost, and so are its worktrees.
     pub(in crate::engine) fn stop(&self) {
         self.worker.abort();
     }
@@ -80,7 +79,7 @@ impl Executor {
         Self { engine, plan, desks: Arc::default(), watch: None }
     }
 
-    /// One for a session that is known by its record alone, and is not on a task.
+    /// An executor for a session known only from its record, and not on a task.
     pub fn of_record(engine: Arc<Engine>, repo: Repo, session: &SessionId) -> Result<Self, Error> {
         let history = History::newest(&repo, session)?;
         let pipeline = recorded_pipeline(&history.started)?;
@@ -88,7 +87,7 @@ impl Executor {
         Ok(Self::new(engine, Arc::new(plan)))
     }
 
-    /// What a worker would do for an assignment, by the record it names. Nothing is changed.
+    /// The work of an assignment, derived from the record it names. Changes nothing.
     pub fn work(&self, assignment: &Assignment) -> Result<Work, Error> {
         let node = self.node(assignment)?;
         let making = WorkBuilder {
@@ -102,30 +101,30 @@ impl Executor {
         making.work(|| RecordedFacts::at(&self.engine, &self.plan, &node, assignment).map(Arc::new))
     }
 
-    /// Takes the worktrees of a context, for what is done in them next.
+    /// Takes the worktrees of a context for its next work.
     pub(in crate::engine) fn hand_over(&self, context: &ContextId, workspace: Workspace) {
         self.at_desk(context, |desk| desk.workspace = Some(workspace));
     }
 
-    /// Gives the worktrees of a context back, unless somebody works in them or has lost them.
+    /// Returns the worktrees of a context, unless a worker uses or has lost them.
     pub(in crate::engine) fn take_back(&self, context: &ContextId) -> Option<Workspace> {
         self.at_desk(context, |desk| desk.workspace.take())
     }
 
-    /// Keeps what a context knows of its newest record, for the assignment that follows from it.
+    /// Stores the facts a context knows from its newest record, for the assignment that follows from it.
     pub(in crate::engine) fn keep(&self, assignment: &Assignment, known: Option<RecordedFacts>) {
         let known = known.map(|known| (assignment.record, Arc::new(known)));
         self.at_desk(&assignment.context, |desk| desk.known = known);
     }
 
     fn at_desk<T>(&self, context: &ContextId, work: impl FnOnce(&mut Desk) -> T) -> T {
-        // Whoever broke while holding it has changed one field, or none.
+        // A panic while the lock was held has changed one field at most.
         let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
         work(desks.entry(context.clone()).or_default())
     }
 
-    /// Lets somebody carry an assignment out, in the worktrees its context has handed over. The end is reported, also
-    /// where the worker breaks.
+    /// Starts a worker on an assignment, in the worktrees handed over by its context. The end is reported even if the
+    /// worker panics.
     pub(in crate::engine) fn start(
         &self,
         assignment: Assignment,
@@ -138,7 +137,7 @@ impl Executor {
         let worker = working.abort_handle();
         tokio::spawn(async move {
             if let Err(broken) = working.await {
-                // Nobody listens any more where the run has failed with an error of its own.
+                // The receiver is gone if the run failed with its own error.
                 let _ = lost.send((id, WorkerReport::Lost(broken.to_string()))).await;
             }
         });
@@ -170,11 +169,11 @@ impl Executor {
         };
         finished.warnings.extend(warnings);
         self.hand_over(&context, workspace);
-        // The loop is gone only when the run has failed with an error of its own.
+        // The receiver is gone only if the run failed with its own error.
         let _ = reports.send((context, WorkerReport::Done(Box::new(finished)))).await;
     }
 
-    /// Makes the worktrees ready, and finds out what a worker is to do in them; none where that was all.
+    /// Prepares the worktrees and derives the work; `None` if preparing was all there was to do.
     async fn prepare(
         &self,
         assignment: &Assignment,
@@ -198,7 +197,7 @@ impl Executor {
             AssignedWork::Node => {}
         }
         let mut make = || self.make(assignment, &node, workspace, warnings);
-        // What takes nothing but the plan takes no time.
+        // Work derived from the plan alone is quick to build.
         let work = if work::needs_no_record(&self.engine, &node) { make() } else { tokio::task::block_in_place(make) }?;
         if let Some(watch) = &self.watch {
             watch(assignment, &work);
@@ -213,7 +212,7 @@ impl Executor {
         done
     }
 
-    /// The node of an assignment, as it is carried out.
+    /// The node of an assignment, as it will run.
     fn node(&self, assignment: &Assignment) -> Result<Node, Error> {
         let id = &assignment.visit.node;
         let node = self.plan.pipeline.node(id).cloned();
@@ -225,7 +224,7 @@ impl Executor {
         })
     }
 
-    /// What is to be done, with the files it needs written.
+    /// The work to do. Writes the files it needs.
     fn make(
         &self,
         assignment: &Assignment,
@@ -255,7 +254,7 @@ impl Executor {
         if unwritten.is_empty() {
             return Ok(work);
         }
-        // What is not there is not offered.
+        // A file that could not be written is not offered.
         let mut withheld = Vec::new();
         for (offered, error) in unwritten {
             let text = format!("cannot write `{}` for the next agent: {error}", offered.file.display());
@@ -296,7 +295,7 @@ impl Executor {
     }
 }
 
-/// Writes files that are offered. Gives those that could not be written.
+/// Writes the offered files. Returns those that could not be written.
 fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
     let write = |offered: &Offered| match (offered.file.parent(), offered.file.file_name()) {
         (Some(dir), Some(name)) => {

@@ -1,4 +1,4 @@
-//! Carries out what contexts are to do: an assignment names it by ids and the record it follows from.
+//! Runs the work of contexts. An assignment names it by ids and the record it follows from.
 
 mod assignment;
 mod executor;

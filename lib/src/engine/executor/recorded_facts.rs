@@ -1,5 +1,5 @@
-//! What is known of the record a node follows from: its state, and what was said. Read from the record alone, or kept by
-//! the context that has written it.
+//! Facts from the record a node follows from: the state, and the messages. They are read from the record, or kept by
+//! the context that wrote it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::History;
 use crate::state::{Position, State};
 
-/// What is known when a node is started.
+/// The known facts when a node starts.
 #[derive(Debug, Clone)]
 pub(in crate::engine) struct RecordedFacts {
     /// The state before the start.
     pub state: Arc<State>,
-    /// What was said, as far as the node is told of it.
+    /// The messages, as far as the node gets them.
     pub heard: Arc<Transcripts>,
-    /// The messages of the node, where it goes on after an interruption.
+    /// The messages of the node, if it resumes after an interruption.
     pub interrupted: Vec<Message>,
-    /// What is on record of it, where it starts over.
+    /// The recorded messages, if the node starts over.
     pub recorded: Option<Recording>,
 }
 
-/// What was said, read from the record or written to it.
+/// Answers and conversations, read from the record or written to it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct Transcripts {
-    /// What each node answered or printed in its newest visit, with the number of the message.
+    /// Each node's answer or output in its newest visit, with the number of the message.
     pub answers: BTreeMap<NodeId, (Option<u64>, String)>,
-    /// The conversations nodes with full fidelity resume.
+    /// The conversations that nodes with full fidelity resume.
     pub threads: BTreeMap<String, Vec<Message>>,
 }
 
-/// What a node has to know of what was said.
+/// The messages a node needs.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Wanted {
     /// The answers of these nodes.
@@ -47,7 +47,7 @@ pub(in crate::engine) struct Wanted {
 }
 
 impl Wanted {
-    /// What is to be known before a node is started.
+    /// What must be loaded before a node starts.
     pub(in crate::engine) fn by(
         engine: &Engine,
         plan: &SessionPlan,
@@ -70,20 +70,20 @@ impl Wanted {
     }
 }
 
-/// The node whose agent has answered last.
+/// The node whose agent answered last.
 pub(in crate::engine) fn newest_answer(state: &State) -> Option<NodeId> {
     let has_answered = |node: &&NodeId| state.nodes.get(*node).is_some_and(|node| node.response.is_some());
     state.completed.iter().rev().find(has_answered).cloned()
 }
 
 impl Transcripts {
-    /// Whether the record has something of this that is not known yet.
+    /// Whether the record holds wanted messages that are not loaded yet.
     pub(in crate::engine) fn lacks(&self, state: &State, wanted: &Wanted) -> bool {
         !self.missing(state, &wanted.answers).is_empty()
             || self.new_thread(state, wanted).is_some_and(|(_, said)| !said.is_empty())
     }
 
-    /// Reads what is not known yet. The record is needed where it has something of that.
+    /// Loads what is missing. `history` is needed if the record holds any of it.
     pub(in crate::engine) fn load(
         &mut self,
         repo: &Repo,
@@ -105,18 +105,18 @@ impl Transcripts {
         Ok(())
     }
 
-    /// What a node answered or printed in its newest visit.
+    /// A node's answer or output in its newest visit.
     pub(in crate::engine) fn answer(&self, id: &NodeId) -> String {
         self.answers.get(id).map(|(_, text)| text.clone()).unwrap_or_default()
     }
 
-    /// The conversation that is not known yet, and the messages it has.
+    /// The wanted conversation if it is not loaded yet, with the ranges of its messages.
     fn new_thread<'w>(&self, state: &State, wanted: &'w Wanted) -> Option<(&'w str, Vec<MessageRange>)> {
         let thread = wanted.thread.as_deref().filter(|thread| !self.threads.contains_key(*thread))?;
         Some((thread, state.threads.get(thread).cloned().unwrap_or_default()))
     }
 
-    /// The answers among these that have to be read, with their messages.
+    /// Those of the answers that must be read, with their message numbers.
     fn missing(&self, state: &State, nodes: &[NodeId]) -> Vec<(NodeId, u64)> {
         let number = |id: &NodeId| state.nodes.get(id).and_then(|node| node.response);
         let is_known = |id: &NodeId| self.answers.get(id).is_some_and(|(known, _)| *known == number(id));
@@ -125,7 +125,7 @@ impl Transcripts {
 }
 
 impl RecordedFacts {
-    /// What an assignment is about, from the record it names and nothing else.
+    /// The facts for an assignment, from nothing but the record it names.
     pub(in crate::engine) fn at(
         engine: &Engine,
         plan: &SessionPlan,
@@ -162,7 +162,7 @@ impl RecordedFacts {
     }
 }
 
-/// The messages of the node that was interrupted.
+/// The messages of the interrupted node.
 pub(in crate::engine) fn interrupted(state: &State) -> Vec<MessageRange> {
     match &state.position {
         Position::Running { turns, .. } => turns.iter().filter_map(|turn| turn.messages).collect(),
@@ -185,7 +185,7 @@ pub(in crate::engine) fn messages(
     Ok(messages)
 }
 
-/// What a person at a gate judges.
+/// The work to review at a gate.
 pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Transcripts) -> Result<ReviewedWork, Error> {
     let mut changes = Vec::new();
     for (name, repo) in &plan.repos {
@@ -199,17 +199,17 @@ pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Trans
     Ok(ReviewedWork { session: plan.id.clone(), answer, changes })
 }
 
-/// What an agent said and did before its node starts over.
+/// An agent's messages and files before its node starts over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// What was said.
+    /// The messages.
     pub messages: Vec<Message>,
     /// The files it left, by repository.
     pub trees: BTreeMap<RepoName, TreeId>,
 }
 
-/// Whether the agent of a node is told of the run so far: one that is asked of the session's task gets that, or what it has
-/// changed, and nothing else.
+/// Whether the agent of a node gets the story of the run so far. An agent asked about the session's task gets the task,
+/// or its changes, and nothing else.
 pub(in crate::engine) fn is_told_of_the_run(plan: &SessionPlan, node: &Node) -> bool {
     plan.job.is_none() || !matches!(node.step.as_deref(), Some("implement" | "review"))
 }

@@ -1,4 +1,4 @@
-//! Setting worktrees up: the command of the settings, and what it leaves.
+//! Sets up worktrees: runs the configured command and checks its results.
 
 use std::sync::Arc;
 
@@ -12,26 +12,25 @@ use crate::process::{CommandLimits, CommandSpec, Exit};
 use crate::text::listed;
 use crate::workspace::{self, WorkingCopy, Workspace};
 
-/// How many paths a message names.
+/// Number of paths a message names.
 const NAMED: usize = 10;
 
-/// Worktrees that are set up.
+/// Worktrees during setup.
 pub(in crate::engine) struct Setup<'a> {
     pub engine: &'a Engine,
     pub plan: &'a SessionPlan,
     pub workspace: &'a mut Workspace,
-    /// What a person should know of it.
     pub warnings: Vec<Warning>,
 }
 
 impl Setup<'_> {
-    /// Sets a worktree up that is new.
+    /// Sets up a new worktree.
     pub(in crate::engine) async fn first(&mut self, repo: &RepoName) -> Result<(), Error> {
         self.run(repo).await?;
         self.begin(repo, None)
     }
 
-    /// Sets the worktrees up again where something of that had to go: git ignored it, and does so no more.
+    /// Sets up worktrees again if files from the setup had to be removed: git ignored them, and no longer does.
     pub(in crate::engine) async fn again(&mut self) -> Result<(), Error> {
         let lost = self.workspace.copies().filter(|copy| workspace::has_lost_setup(copy)).map(|copy| copy.name.clone());
         for repo in lost.collect::<Vec<_>>() {
@@ -39,7 +38,7 @@ impl Setup<'_> {
             let copy = self.copy_mut(&repo);
             let (before, look) = tokio::task::block_in_place(|| {
                 let before = workspace::scan_before_setup(copy)?;
-                // Code of agents may run with it: what it does beyond the worktree is seen when the next node ends.
+                // Agents' code may run with it: effects outside the worktree are detected when the next node ends.
                 Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
             })?;
             self.run(&repo).await?;
@@ -61,8 +60,8 @@ impl Setup<'_> {
         self.workspace.copy_mut(repo).expect("every repository of a context has its worktree")
     }
 
-    /// Takes what the setup has changed for what a worktree begins with, and says what that is. Where it has run once
-    /// more, what was changed before it is given.
+    /// Makes the changes of the setup the starting point of a worktree, and reports them. `before` holds the earlier
+    /// changes if the setup ran again.
     fn begin(&mut self, repo: &RepoName, before: Option<ScanResult>) -> Result<(), Error> {
         let is_changed = self.engine.worktrees.setup.is_some();
         let copy = self.copy_mut(repo);

@@ -1,5 +1,4 @@
-//! What a worker is to do for a node, made of its assignment, the plan and what is known of the record. Nothing is changed
-//! on the way.
+//! Derives the work of a node from its assignment, the plan and the facts of the record. Changes nothing.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ use crate::step::prompt::LAST_LINE;
 /// The work of one node.
 #[derive(Debug)]
 pub enum Work {
-    /// Let time pass.
+    /// Wait for some time.
     Wait(Duration),
     /// Run a shell command.
     Tool(String),
@@ -36,40 +35,40 @@ pub enum Work {
     Tests(Vec<TestCommand>),
     /// Ask a person.
     Human(Question),
-    /// Let an agent work.
+    /// Run an agent.
     Agent(AgentWork),
     /// Run a handler of the embedding program.
     Custom(Arc<dyn Handler>, Box<HandlerContext>),
 }
 
-/// What an agent is to do.
+/// The work of an agent.
 pub struct AgentWork {
     /// The agent.
     pub agent: Arc<dyn Agent>,
-    /// What it is asked, with what it is told about the run so far.
+    /// The prompt, including the story of the run so far.
     pub prompt: String,
-    /// The files the prompt names.
+    /// The files named in the prompt.
     pub offered: Vec<Offered>,
     /// The conversation so far.
     pub history: Vec<Message>,
-    /// The history holds the prompt already: the node was interrupted.
+    /// The history already contains the prompt, because the node was interrupted.
     pub continues: bool,
-    /// It was interrupted after its answer: nothing is left to do.
+    /// The node was interrupted after its answer: nothing is left to do.
     pub answered: bool,
-    /// What the agent said it needs to resume the conversation.
+    /// The state the agent needs to resume the conversation.
     pub resume: Option<Value>,
-    /// What is on record, when the node starts over with an agent that is answered from it.
+    /// The recorded messages, if the node starts over with an agent that replays them.
     pub recorded: Option<Recording>,
 }
 
-/// A file with all a node has answered or printed, for an agent that is told a part of it.
+/// A file with a node's complete answer or output, for an agent whose prompt holds only part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offered {
     /// The node.
     pub node: NodeId,
     /// Where it is written.
     pub file: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub text: String,
 }
 
@@ -79,21 +78,20 @@ impl fmt::Debug for AgentWork {
     }
 }
 
-/// Whether an interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is its
-/// messages ends with an answer. A program may answer in the middle of its work: its last word is what it had said when it
-/// had ended.
+/// Whether an interrupted node already has its answer, so that nothing more is done or spent on it. An agent whose
+/// state is its messages ends with an answer. A program may answer in the middle of its work: only the last message
+/// before it exited counts.
 pub(in crate::engine) fn is_answered(state: &State, agent: &dyn Agent, said: &[Message]) -> bool {
     let Position::Running { turns, .. } = &state.position else { return false };
     let ended = turns.last().is_some_and(|turn| turn.is_last && turn.messages.is_some());
     (ended || agent.can_continue()) && said.last().is_some_and(Message::is_answer)
 }
 
-/// The agent of a node.
 pub(in crate::engine) fn agent_of(engine: &Engine, node: &Node) -> Result<Arc<dyn Agent>, Error> {
     engine.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
 }
 
-/// The outcome of a node that has nothing to be carried out: it only passes on what came before it.
+/// The outcome of a node with nothing to run: it only passes on the outcome before it.
 pub(in crate::engine) fn passes(engine: &Engine, plan: &SessionPlan, state: &State, node: &Node) -> Option<Outcome> {
     if engine.handlers.contains_key(node.handler.as_str()) {
         return None;
@@ -101,7 +99,7 @@ pub(in crate::engine) fn passes(engine: &Engine, plan: &SessionPlan, state: &Sta
     match &node.handler {
         HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
         HandlerKind::Conditional => Some(passed_on(state)),
-        // What is not tested has no test step, and says so at the end.
+        // A task without tests has no test step, and says so at the end.
         HandlerKind::Tool => plan.tests_of(node).filter(Vec::is_empty).map(|_| Outcome::success()),
         HandlerKind::Wait | HandlerKind::WaitHuman | HandlerKind::Codergen => None,
         HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
@@ -111,19 +109,19 @@ pub(in crate::engine) fn passes(engine: &Engine, plan: &SessionPlan, state: &Sta
     }
 }
 
-/// Whether carrying a node out takes nothing but its plan.
+/// Whether a node needs nothing but its plan to run.
 pub(in crate::engine) fn needs_no_record(engine: &Engine, node: &Node) -> bool {
     let is_own = !engine.handlers.contains_key(node.handler.as_str());
     is_own && matches!(node.handler, HandlerKind::Tool | HandlerKind::Wait)
 }
 
-/// Whether a node waits for time to pass or for a person, and does nothing in its worktrees.
+/// Whether a node only waits for time or for a person, and does nothing in its worktrees.
 pub(in crate::engine) fn only_waits(engine: &Engine, node: &Node) -> bool {
     let is_own = !engine.handlers.contains_key(node.handler.as_str());
     is_own && matches!(node.handler, HandlerKind::Wait | HandlerKind::WaitHuman)
 }
 
-/// The outcome of a node that only passes on what came before it.
+/// The outcome of a node that only passes on the outcome before it.
 fn passed_on(state: &State) -> Outcome {
     let text = |key: &str| state.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let status = Status::try_from(text("outcome")).unwrap_or(Status::Success);
@@ -136,20 +134,20 @@ fn passed_on(state: &State) -> Outcome {
     }
 }
 
-/// What work is made for.
+/// The inputs the work is derived from.
 pub(super) struct WorkBuilder<'a> {
     pub engine: &'a Engine,
     pub plan: &'a SessionPlan,
     pub assignment: &'a Assignment,
     pub node: &'a Node,
-    /// The directory it is done in.
+    /// The directory of the work.
     pub root: &'a Path,
     /// Nodes whose files cannot be offered.
     pub withheld: &'a [NodeId],
 }
 
 impl WorkBuilder<'_> {
-    /// What is to be done. `known` is what is known of the record, which only some work needs.
+    /// The work to do. `known` loads the facts of the record, which only some work needs.
     pub(super) fn work(&self, known: impl FnOnce() -> Result<Arc<RecordedFacts>, Error>) -> Result<Work, Error> {
         let (engine, node, visit) = (self.engine, self.node, &self.assignment.visit);
         if let AssignedWork::Retest { .. } = self.assignment.job {
@@ -199,13 +197,13 @@ impl WorkBuilder<'_> {
         let thread = self.assignment.conversation.thread.as_deref();
         let continues = !interrupted.is_empty();
         let mut history = match thread {
-            // A thread's messages hold the interrupted turns already.
+            // A thread's messages already include the interrupted turns.
             Some(thread) => heard.threads.get(thread).cloned().unwrap_or_default(),
             None => interrupted.clone(),
         };
-        // What an agent's helpers said among themselves is no part of its conversation.
+        // Messages among an agent's subagents are not part of its conversation.
         history.retain(|message| message.conversation() == 0);
-        // Who starts over goes on with nothing.
+        // A node that starts over resumes nothing.
         let starts_over = !continues && state.has_turns();
         let resume = state.agent_state(thread).filter(|_| !starts_over).cloned();
         let (prompt, offered) = self.prompt(known)?;
@@ -225,7 +223,7 @@ impl WorkBuilder<'_> {
         Ok((if told.is_empty() { asked } else { format!("{told}\n{asked}") }, offered))
     }
 
-    /// What an agent is told about the run so far. What is cut there it finds in files.
+    /// The story of the run so far. Text cut from it is offered as files.
     fn told(&self, known: &RecordedFacts) -> (String, Vec<Offered>) {
         let (plan, conversation) = (self.plan, &self.assignment.conversation);
         let mut results = preamble::results(&plan.pipeline, &known.state, conversation.thread.as_deref());
@@ -242,7 +240,7 @@ impl WorkBuilder<'_> {
     }
 }
 
-/// The name of the file with all a node has answered or printed. No node has a directory of this name.
+/// The name of the file with a node's complete answer or output. No node has a directory of this name.
 fn file_name(result: &NodeResult) -> String {
     let suffix = if result.command.is_some() { "log" } else { "md" };
     format!("{}.{suffix}", result.id)
