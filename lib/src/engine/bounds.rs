@@ -1,4 +1,4 @@
-//! What the commands of a node may touch, and the place for their temporary files.
+//! Sandbox bounds of a node's commands, and their temporary directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::process::Sandbox;
 use crate::process::sandbox::{SandboxPolicy, SandboxScope};
 use crate::workspace::Workspace;
 
-/// The bounds of what works in a worktree, before it is known who.
+/// The bounds of a worktree, common to agents and commands.
 #[derive(Debug)]
 pub(super) struct SandboxBounds<'a> {
     pub(super) policy: &'a SandboxPolicy,
@@ -15,12 +15,11 @@ pub(super) struct SandboxBounds<'a> {
 }
 
 impl SandboxBounds<'_> {
-    /// As the bounds of an agent with a home of its own.
+    /// The bounds of an agent, which may also write to its own home.
     pub(super) fn of_agent(&self, home: &Path) -> Sandbox {
         self.within(|place| self.policy.of_agent(place)).with_write([home.to_owned()])
     }
 
-    /// As the bounds of a command.
     pub(super) fn of_command(&self) -> Sandbox {
         self.within(|place| self.policy.of_command(place))
     }
@@ -37,7 +36,7 @@ impl SandboxBounds<'_> {
     }
 }
 
-/// The bounds of an agent that works outside every repository, in a directory of its own.
+/// The bounds of an agent that works outside every repository, in its own directory.
 pub(super) fn apart(policy: &SandboxPolicy, dir: &Path) -> Sandbox {
     policy.of_agent(SandboxScope { worktrees: &[dir], repositories: &[], own: &[] })
 }

@@ -1,4 +1,4 @@
-//! Telling what happens to whoever listens. Nobody is waited for: each subscription keeps what it has not read yet.
+//! Publishes events to subscribers. Publishing never blocks: each subscription queues its unread events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,34 +7,34 @@ use tokio::sync::{mpsc, watch};
 
 use crate::event::Notification;
 
-/// Tells events to all subscriptions, in the order in which they happened. What is recorded is told once it is on disk.
+/// Sends events to all subscriptions in order. A recorded event is sent once it is on disk.
 #[derive(Debug, Clone, Default)]
 pub struct Broadcast {
     listeners: Arc<Mutex<Vec<Subscriber>>>,
-    /// Somebody wants to hear what agents say in turns that are not over.
+    /// Some subscriber wants the messages of unfinished agent turns.
     pub(super) words: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 struct Subscriber {
     sender: mpsc::UnboundedSender<Notification>,
-    /// How many events were sent.
+    /// Number of events sent.
     sent: u64,
-    /// How many of them were dealt with.
+    /// Number of events the subscriber has handled.
     read: watch::Receiver<u64>,
 }
 
-/// What one listener has not read yet.
+/// The unread events of one subscriber.
 #[derive(Debug)]
 pub struct Subscription {
     receiver: mpsc::UnboundedReceiver<Notification>,
     read: watch::Sender<u64>,
-    /// An event was given out, and is dealt with when the next one is asked for.
+    /// The last event was handed out; it counts as handled when the next one is requested.
     is_reading: bool,
 }
 
 impl Broadcast {
-    /// Hears everything that is told from now on.
+    /// Subscribes to all events sent from now on.
     pub fn subscribe(&self) -> Subscription {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (read, seen) = watch::channel(0);
@@ -42,14 +42,14 @@ impl Broadcast {
         Subscription { receiver, read, is_reading: false }
     }
 
-    /// Has it told what agents say in turns that are not over, too. Most do not want that, and it is costly to take secrets out
-    /// of it twice.
+    /// Also publishes the messages of unfinished agent turns. This is off by default: few subscribers want it, and
+    /// redacting secrets twice is expensive.
     pub fn with_words(self) -> Self {
         self.words.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Tells something. A listener that is gone is forgotten.
+    /// Sends an event. Closed subscriptions are dropped.
     pub fn send(&self, told: Notification) {
         self.with(|listeners| {
             listeners.retain_mut(|listener| {
@@ -59,13 +59,13 @@ impl Broadcast {
         });
     }
 
-    /// Waits until everybody who listens has dealt with all that was told so far: for whoever is about to speak to a person
-    /// who should have seen it.
+    /// Waits until every subscriber has handled all events sent so far. Callers use this before they prompt a person
+    /// who should have seen those events.
     pub async fn is_heard(&self) {
         let waited: Vec<(u64, watch::Receiver<u64>)> =
             self.with(|listeners| listeners.iter().map(|listener| (listener.sent, listener.read.clone())).collect());
         for (sent, mut read) in waited {
-            // One that is gone is not waited for.
+            // A closed subscription is not waited for.
             let _ = read.wait_for(|read| *read >= sent).await;
         }
     }
@@ -76,7 +76,7 @@ impl Broadcast {
 }
 
 impl Subscription {
-    /// The next event. None when nobody is left who could tell one.
+    /// The next event, or `None` once every sender is gone.
     pub async fn next(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.recv().await;
@@ -84,7 +84,7 @@ impl Subscription {
         told
     }
 
-    /// The next event, if there is one already.
+    /// The next event if one is already queued.
     pub fn next_now(&mut self) -> Option<Notification> {
         self.dealt_with();
         let told = self.receiver.try_recv().ok();

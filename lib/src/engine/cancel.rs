@@ -1,4 +1,4 @@
-//! Cancelling a session that another process may be working on.
+//! Cancels a session that another process may be running.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ use crate::record::{Batch, History, Recorder};
 use crate::redact::Redactor;
 use crate::workspace::{Lock, LockError, LockHolder, StopRequest};
 
-/// How often a lock that is about to be free is tried.
+/// How often to retry a lock that is about to be released.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// How long is waited after the last signal: agents that do not end when asked are killed in this time.
+/// How long to wait after the last signal. Agents that ignore the request are killed within this time.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 
-/// How long a lock may be held by somebody who is not found.
+/// How long an unidentified process may hold the lock.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
-/// The signal that tells a process to look at what others wish of its sessions ([`super::Supervisor::look`]). One that does
-/// not know the signal dies of it, which a session survives.
+/// The signal that makes a process check for requests about its sessions ([`super::Supervisor::look`]). A process that
+/// does not handle the signal dies, which a session survives.
 pub const LOOK: i32 = Signal::USR1.as_raw();
 
-/// Cancels a session. A process that works on it is told so first: it finishes its turn and records the end
-/// itself. After `grace` it is told once more, so that it kills its agents. When it does not let go even then, or
-/// runs on another machine, this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
+/// Cancels a session. The process running it, if any, is asked first: it finishes its turn and records the end itself.
+/// After `grace` it is asked again, so that it kills its agents. If it still holds the lock, or runs on another
+/// machine, the result is [`LockError::Held`] and nothing is recorded. `asked` is called for every signal.
 pub fn cancel_session(
     repo: &Repo,
     redactor: &Redactor,
@@ -52,11 +52,11 @@ pub fn cancel_session(
             other => return other,
         };
         if Instant::now() >= until {
-            // When nobody holds the session, what a killed run had started is still dying.
+            // If no process holds the session, orphans of a killed run are still exiting.
             let holder = Lock::holder(common, &name);
             let wish = waits.peek().map_or(StopRequest::CancelNow, |(wish, _)| *wish);
             let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, wish));
-            // Who lets go between two looks is not found either.
+            // A process that releases the lock between two checks is not found either.
             let since = *unknown_since.get_or_insert_with(Instant::now);
             if reached {
                 let Some((_, wait)) = waits.next() else {
@@ -76,8 +76,8 @@ pub fn cancel_session(
     }
 }
 
-/// Cancels a session on a task that nobody works on, also one that only waits to land: the task has been decided
-/// otherwise. `worktree` is the worktree of its target's tasks, where this process holds it.
+/// Cancels a session on a task that no process works on, even one that only waits to land, because the task was decided
+/// another way. `worktree` is the shared worktree of its target's tasks, if this process holds it.
 pub(crate) fn abandon_session(
     repo: &Repo,
     redactor: &Redactor,
@@ -92,7 +92,7 @@ pub(crate) fn abandon_session(
     record(repo, redactor, id, found).map(drop)
 }
 
-/// Records that a session no process works on is cancelled.
+/// Records a session that no process works on as cancelled.
 fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
     let (_locks, found) = Locks::take(repo, id)?.with(|| find(repo, id))?;
     record(repo, redactor, id, found)
@@ -109,17 +109,17 @@ fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: RecordedSessi
     Ok(cancelled)
 }
 
-/// The end that the process which was told has recorded itself, unless the session ended in another way meanwhile.
+/// The end recorded by the process that was asked to cancel, unless the session ended another way meanwhile.
 fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> {
     let history = History::newest(repo, id)?;
     let last = history.events().last().cloned();
     Ok(last.filter(|last| matches!(last.event, Event::PipelineCancelled(_))))
 }
 
-/// Leaves a wish for who works on a session, and tells it to look. Says whether it could be told.
+/// Leaves a request for the process running a session and signals it. Returns whether it was reached.
 pub(super) fn tell(holder: &LockHolder, common_dir: &Path, lock: &str, wish: StopRequest) -> bool {
     let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
     let Some(process) = process.filter(|_| wish.leave(common_dir, lock).is_ok()) else { return false };
-    // A process that has ended by itself by now lets go of the lock: that is what was wanted.
+    // A process that has exited by now releases the lock, which is what we want.
     matches!(kill_process(process, Signal::USR1), Ok(()) | Err(rustix::io::Errno::SRCH))
 }

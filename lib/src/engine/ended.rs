@@ -7,16 +7,16 @@ use crate::ids::NodeId;
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEnded {
-    /// It reached its exit.
+    /// The run reached its exit.
     Completed,
-    /// It failed.
+    /// The run failed.
     Failed {
         /// Why.
         reason: String,
     },
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
-    /// It stopped and can be resumed.
+    /// The run stopped and can be resumed.
     Paused(Pause),
 }
 
@@ -27,9 +27,9 @@ pub struct Pause {
     pub reason: PauseReason,
     /// The node it stopped in.
     pub node: Option<NodeId>,
-    /// The reason in words, where there is more to say.
+    /// Details of the reason, if there are any.
     pub why: Option<String>,
-    /// What a person is asked, when it waits for one.
+    /// The open question, if the session waits for a person.
     pub question: Option<Box<Question>>,
 }
 

@@ -1,4 +1,4 @@
-//! What runs need from outside.
+//! The environment of runs.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,31 +25,31 @@ use crate::process::sandbox::SandboxPolicy;
 use crate::redact::Redactor;
 use crate::workspace::{self, Scratch, Workspace, WorktreeSettings, default_worktree_base};
 
-/// What runs need from outside.
+/// The environment of runs: agents, settings, budget, and the hooks of the embedding program.
 pub struct Engine {
-    /// What this session or tree shares with others of the process.
+    /// State shared with other sessions and trees of this process.
     pub supervisor: Arc<Supervisor>,
-    /// How worktrees are made.
+    /// How worktrees are created.
     pub worktrees: WorktreeSettings,
     /// Finds the agent of a node.
     pub agents: Roster,
     /// Answers gates.
     pub interviewer: Box<dyn Interviewer>,
-    /// Handlers of the embedding program, by `type`. They win over built-in ones.
+    /// Handlers of the embedding program, by `type`. They override built-in ones.
     pub handlers: BTreeMap<String, Arc<dyn Handler>>,
-    /// Writes the messages of turns' commits, in place of the agent's own words.
+    /// Writes commit messages of turns in place of the agent's own words.
     pub scribe: Option<MessageWriter>,
-    /// What agents, tools and tests may touch; everything if not given.
+    /// What agents, tools and tests may touch; everything if `None`.
     pub sandbox: Option<SandboxPolicy>,
-    /// How many characters of a failed command's output the next agent is told.
+    /// How many characters of a failed command's output the next agent gets.
     pub output_chars: usize,
-    /// What may be spent.
+    /// Spending limits.
     pub budget: Budget,
     /// What commits say about the agent beyond their trailers.
     pub attribution: Attribution,
-    /// Takes secrets out of records.
+    /// Removes secrets from records.
     pub redactor: Redactor,
-    /// Tells what happens.
+    /// Publishes events.
     pub events: Broadcast,
     /// Stops the run.
     pub cancel: Cancel,
@@ -62,23 +62,23 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Whether an agent works on a node.
+    /// Whether an agent runs this node.
     pub(super) fn is_of_agent(&self, node: &Node) -> bool {
         node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())
     }
 
-    /// Tells what happens to a whole tree. Nothing secret is told.
+    /// Publishes an event of a whole tree, without secrets.
     pub(super) fn tell(&self, event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
         self.events.send(Notification { by: None, recorded: Arc::new(recorded) });
     }
 
-    /// Tells what a person should know.
+    /// Publishes a warning.
     pub(super) fn warn(&self, warning: Warning) {
         self.tell(warning);
     }
 
-    /// Tells what an agent said, as soon as it is known.
+    /// Publishes an agent's messages before its turn is recorded.
     pub(super) fn announce(&self, by: (&SessionId, &ContextId), node: &NodeId, messages: &[Message]) {
         let wanted = self.events.words.load(Ordering::Relaxed);
         for message in messages.iter().filter(|_| wanted) {
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Tells what an agent waits for, or that it goes on.
+    /// Publishes what an agent waits for, or with `None` that it continues.
     pub(super) fn tell_wait(&self, by: (&SessionId, &ContextId), node: &NodeId, why: Option<&str>) {
         let why = why.map(str::to_owned);
         self.tell_under_way(by, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
@@ -98,12 +98,12 @@ impl Engine {
         self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }
 
-    /// A place for temporary files, where commands are bound and could not write to that of the system.
+    /// A directory for temporary files, needed if a sandbox keeps commands from writing to the system's.
     pub(super) fn scratch(&self) -> Result<Option<Scratch>, workspace::Error> {
         self.sandbox.as_ref().map(|_| Scratch::make(&self.supervisor.state_dir)).transpose()
     }
 
-    /// The variables by which programs find a directory for temporary files, and those of caches that are not shared.
+    /// Environment variables that point programs to the temporary directory and to unshared caches.
     pub(super) fn temporary(&self, scratch: Option<&Scratch>) -> Vec<(OsString, Option<OsString>)> {
         let Some(dir) = scratch.map(Scratch::path) else { return Vec::new() };
         let files = ["TMPDIR", "TMP", "TEMP"].map(|name| (name, dir.to_owned()));
@@ -111,7 +111,7 @@ impl Engine {
         files.into_iter().chain(caches).map(|(name, path)| (name.into(), Some(path.into()))).collect()
     }
 
-    /// The bounds of what works in a workspace, if anything is bound: it may write there, to `scratch` and to `own`.
+    /// The sandbox bounds of a workspace, if there is a sandbox: writable are the workspace, `scratch` and `own`.
     pub(super) fn bounds<'a>(
         &'a self,
         workspace: &'a Workspace,
@@ -123,30 +123,30 @@ impl Engine {
         Some(SandboxBounds { policy, workspace, own })
     }
 
-    /// Sees that a worktree can be made before there is a session that would need one.
+    /// Checks that a worktree can be created before a session exists that needs one.
     pub(super) fn check_place(&self, repo: &Repo, name: &RepoName) -> Result<(), Error> {
         repo.check_trusted()?;
         Ok(workspace::make_base(&self.worktree_base(repo, name))?)
     }
 
-    /// Where the worktrees of a repository live.
+    /// The directory that holds the worktrees of a repository.
     pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
         let base = self.worktrees.base.clone();
         base.unwrap_or_else(|| default_worktree_base(&self.supervisor.state_dir, repo.common_dir(), name))
     }
 
-    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
+    /// Redacts an event as its record will be, so that display and run see what a resume would see.
     pub(super) fn without_secrets(&self, event: Recorded) -> Recorded {
         let clean = event.without_secrets(&self.redactor);
         clean.and_then(|clean| Recorded::from_json(clean).ok()).unwrap_or(event)
     }
 
-    /// The nodes agents work on: all that costs something.
+    /// The nodes that agents run: everything that costs money.
     pub(super) fn agent_nodes<'p>(&self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p Node> {
         pipeline.nodes().iter().filter(|node| self.is_of_agent(node))
     }
 
-    /// Refuses to begin with a pipeline whose agents could not be held to the limits of a day.
+    /// Refuses to start a pipeline whose agents could not be held to the limits of a day.
     pub(super) fn refuse_uncounted(&self, repo: &Repo, pipeline: &Pipeline) -> Result<(), Error> {
         let limits = BudgetLimits { budget: self.budget.limits.clone(), ..BudgetLimits::default() };
         if limits.is_for_days() && self.agent_nodes(pipeline).next().is_some() {
@@ -155,7 +155,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The first node of these pipelines that may spend only so many dollars and asks a model without a price.
+    /// The first node of these pipelines that has a limit in dollars and calls a model without a price.
     pub fn unpriced<P: Borrow<Pipeline>>(&self, pipelines: impl IntoIterator<Item = P>) -> Option<Unpriced> {
         pipelines.into_iter().find_map(|pipeline| {
             let pipeline = pipeline.borrow();
@@ -168,13 +168,13 @@ impl Engine {
         })
     }
 
-    /// The model an agent's node would ask although nobody knows its price.
+    /// The model without a known price that an agent node would call.
     pub(in crate::engine) fn unpriced_model(&self, node: &Node) -> Option<String> {
         let (model, pricing) = self.agents.of(node).ok()?.pricing(node.llm_model.as_deref())?;
         (pricing == Pricing::Unknown).then_some(model)
     }
 
-    /// The agents of these pipelines that no budget can hold although there is one.
+    /// The agents of these pipelines that a configured budget cannot limit.
     pub fn unmetered<P: Borrow<Pipeline>>(&self, pipelines: impl IntoIterator<Item = P>) -> Vec<UnmeteredAgent> {
         let mut found: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
         for pipeline in pipelines {

@@ -1,4 +1,4 @@
-//! Why a session could not go on.
+//! Why a session could not continue.
 
 use super::Uncounted;
 use crate::agent::NoAgent;
@@ -9,10 +9,10 @@ use crate::state::IllegalEvent;
 use crate::workspace::{self, LockError};
 use crate::{git, record};
 
-/// Why a session could not go on. What was recorded before stays.
+/// Why a session could not continue. Everything recorded before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// git said no.
+    /// A git operation failed.
     #[error(transparent)]
     Git(#[from] git::Error),
     /// A record could not be written or read.
@@ -21,10 +21,10 @@ pub enum Error {
     /// A worktree could not be used.
     #[error(transparent)]
     Workspace(#[from] workspace::Error),
-    /// A limit counts what nobody can read.
+    /// A limit counts an unreadable record.
     #[error(transparent)]
     Uncounted(#[from] Uncounted),
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The record contradicts itself.
@@ -62,20 +62,20 @@ pub enum Error {
     Over {
         /// The session.
         session: SessionId,
-        /// What it is.
+        /// How it ended.
         phase: &'static str,
     },
-    /// A session was to start again at a node it has not come to.
+    /// A restart was requested at a node the session has not reached.
     #[error("session {session} has not reached node `{node}`; it can restart at {visited}")]
     NotVisited {
         /// The session.
         session: SessionId,
         /// The node.
         node: NodeId,
-        /// Those it has come to, in words.
+        /// The visited nodes, for the message.
         visited: String,
     },
-    /// The session's record is another than the one somebody has agreed to.
+    /// The session's record is not the one that was approved.
     #[error("the record of session {session} was changed by another process")]
     Replaced {
         /// The session.
@@ -88,9 +88,9 @@ pub enum Error {
         session: SessionId,
         /// The command.
         command: String,
-        /// How it ended.
+        /// How the command ended.
         exit: String,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// The session was interrupted before it began to work.
@@ -99,7 +99,7 @@ pub enum Error {
         /// The session, which can be resumed.
         session: SessionId,
     },
-    /// The session was cancelled before it began to work. Who called it off records that.
+    /// The session was cancelled before it began to work. The canceller records that.
     #[error("session {session} was cancelled while its worktree was set up")]
     Cancelled {
         /// The session.
@@ -110,21 +110,21 @@ pub enum Error {
     UnknownAnswer {
         /// The gate.
         node: NodeId,
-        /// What was answered.
+        /// The answer.
         answer: String,
-        /// What could have been.
+        /// The choices of the gate.
         choices: String,
     },
-    /// A gate was answered with something that fits several of its choices.
+    /// A gate was answered with something that matches several of its choices.
     #[error("`{answer}` matches more than one choice at gate `{node}`: {fitting}")]
     AmbiguousAnswer {
         /// The gate.
         node: NodeId,
-        /// What was answered.
+        /// The answer.
         answer: String,
-        /// What it could mean.
+        /// The choices it matches.
         fitting: String,
-        /// What of a choice says which one is meant.
+        /// What distinguishes these choices.
         tells_apart: &'static str,
     },
     /// The branch prefix gives no valid branch name.
@@ -135,7 +135,7 @@ pub enum Error {
     Message {
         /// Its number.
         number: u64,
-        /// Why not.
+        /// The cause.
         source: serde_json::Error,
     },
     /// A node has no agent to run it.
@@ -146,20 +146,20 @@ pub enum Error {
         /// What is missing.
         source: NoAgent,
     },
-    /// The agent of a node cannot work before somebody has seen to something.
+    /// The agent of a node cannot work until the user fixes its environment.
     #[error("`{node}` cannot continue: {why}")]
     Environment {
         /// The node.
         node: NodeId,
-        /// What is wrong, and how to mend it.
+        /// The problem, and how to fix it.
         why: String,
     },
-    /// The worker ended without a word, which is a mistake of this program.
+    /// The worker ended without a result, which is a bug in pleach.
     #[error("the worker of `{node}` ended without a result: {why}")]
     Worker {
         /// The node.
         node: NodeId,
-        /// What is known.
+        /// What is known about it.
         why: String,
     },
 }

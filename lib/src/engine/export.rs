@@ -1,14 +1,14 @@
-//! The run directory: a session as plain files, for programs that look for them.
+//! The run directory: a session exported as plain files, for programs that expect them.
 //!
 //! ```text
-//! manifest.json                what was run
-//! checkpoint.json              where the run stands, as of its newest checkpoint
-//! {node}/prompt.md             what the node was asked
-//! {node}/response.md           what it answered
-//! {node}/status.json           how it ended
+//! manifest.json          what was run
+//! checkpoint.json        where the run stands, as of its newest checkpoint
+//! {node}/prompt.md       what the node was asked
+//! {node}/response.md     what it answered
+//! {node}/status.json     how it ended
 //! ```
 //!
-//! Of a node that was visited more than once, the newest visit that ended counts.
+//! If a node was visited more than once, its newest finished visit counts.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -30,39 +30,39 @@ pub enum ExportError {
     /// The record could not be read.
     #[error(transparent)]
     Session(#[from] Error),
-    /// There is something else in the directory.
+    /// The directory holds something else.
     #[error("`{}` is not empty and holds no export of session {session}", dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// The session that was to be exported.
+        /// The session to export.
         session: SessionId,
     },
-    /// Something that is no directory stands where one is needed, and nothing is written through a link.
+    /// A file or link is in place of a directory. The export never writes through links.
     #[error("`{}` is not a directory", path.display())]
     NotADirectory {
-        /// What it is.
+        /// Its path.
         path: PathBuf,
     },
     /// A file could not be written.
     #[error("cannot {doing} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl View {
-    /// Writes the run directory. Returns the files written, relative to it. A directory that is not empty is used
-    /// only if it holds an earlier export of this session.
+    /// Writes the run directory. Returns the files written, relative to it. A directory that is not empty is used only
+    /// if it holds an earlier export of this session.
     pub fn export(&self, repo: &Repo, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
         self.claim(dir)?;
         let mut target = ExportTarget { dir, written: Vec::new() };
-        // First of all, so that an export that was cut short is known for what it is.
+        // Written first, so that an interrupted export is recognised as one.
         target.json(MANIFEST, &self.manifest())?;
         for (node, (_, execution)) in self.executions() {
             self.export_node(repo, &mut target, node, execution)?;
@@ -108,7 +108,7 @@ impl View {
         })
     }
 
-    /// The newest checkpoint, none before the first node has ended.
+    /// The newest checkpoint; `None` before the first node has ended.
     fn checkpoint_file(&self) -> Option<Value> {
         let newest = self.events().filter_map(|(_, recorded)| match &recorded.event {
             Event::Checkpoint(data) => Some((recorded.at, data)),
@@ -126,7 +126,7 @@ impl View {
         }))
     }
 
-    /// What happened, one line for each attempt at a node and for each warning.
+    /// A log with one line for each attempt at a node and for each warning.
     fn logs(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (_, recorded) in self.events() {
@@ -167,7 +167,7 @@ impl View {
     }
 }
 
-/// The directory written to. Node ids are plain words, so no path leads out of it; links in it are not followed.
+/// The target directory. Node ids are plain words, so no path leads out of it; links in it are not followed.
 struct ExportTarget<'a> {
     dir: &'a Path,
     written: Vec<PathBuf>,
@@ -187,7 +187,8 @@ impl ExportTarget<'_> {
         self.file(name, format!("{value:#}\n").as_bytes())
     }
 
-    /// Written beside and renamed: a reader sees the old file or the new one, and a link is replaced, not followed.
+    /// Writes to a temporary file and renames it: a reader sees the old file or the new one, and a link is replaced,
+    /// not followed.
     fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
         let path = self.dir.join(name);
         let beside = path.with_extension("new");

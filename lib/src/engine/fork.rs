@@ -1,5 +1,5 @@
-//! Contexts that fork from others: begun on record, and opened again from it. What the parent's record says is enough to
-//! begin one, so a crash between the two records loses nothing.
+//! Contexts that fork from others. The parent's record is enough to start a fork, so a crash between the two records
+//! loses nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::record::{self, Batch, History, Recorder, context_ref};
 use crate::state::State;
 use crate::workspace::{Lock, branch_ref};
 
-/// Where a context begins: the record that tells of it, and what was folded up to it.
+/// Where a context starts: the record of the fork, and the state folded up to it.
 struct ForkOrigin {
     record: CommitId,
     told: Recorded,
     state: State,
 }
 
-/// Lets another context begin at a node, beside the one it forks from, with its own branch and worktree.
+/// Forks a context at a node, with its own branch and worktree.
 pub async fn fork_context(session: &mut Session, from: &ContextId, node: &NodeId) -> Result<ContextId, Error> {
     if session.plan.pipeline.node(node).is_none() {
         return Err(Error::Worker { node: node.clone(), why: "the pipeline has no such node".into() });
@@ -50,7 +50,7 @@ pub async fn fork_context(session: &mut Session, from: &ContextId, node: &NodeId
     Ok(context)
 }
 
-/// Opens the contexts that were forked, with all that were forked from those.
+/// Opens all forked contexts, and recursively those forked from them.
 pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, Lock>) -> Result<(), Error> {
     let mut parents = vec![session.root_id().clone()];
     while let Some(parent) = parents.pop() {
@@ -61,7 +61,7 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
                 Some(lock) => lock,
                 None => worktree_lock(&session.repo, &session.plan.id, &id)?,
             };
-            // These refs are this context's alone, so a lock on one of them was left by a killed run.
+            // Only this context uses these refs, so a lock on one of them was left by a killed run.
             session.repo.refs().remove_stale_lock(&context_ref(&session.plan.id, &id))?;
             for branch in fork.branches.values() {
                 session.repo.refs().remove_stale_lock(&branch_ref(branch))?;
@@ -102,7 +102,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
     }
 }
 
-/// Where a context begins whose own chain was never written.
+/// The origin of a context whose own chain was never written.
 fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<ForkOrigin, Error> {
     let mut state = State::new(session.plan.start_node.clone());
     for record in &history.records {
@@ -118,8 +118,8 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
     Err(Error::Worker { node: fork.node_id.clone(), why })
 }
 
-/// Writes the first record of a context. Text and date come from its parent's, so that it is the same whenever it is
-/// written.
+/// Writes the first record of a context. Text and date come from its parent's record, so that it is the same whenever
+/// it is written.
 fn begin_fork(session: &Session, parent: &ContextId, origin: ForkOrigin, lock: Lock) -> Result<Context, Error> {
     let ForkOrigin { record, told, mut state } = origin;
     let messages = state.messages;
@@ -136,7 +136,7 @@ fn begin_fork(session: &Session, parent: &ContextId, origin: ForkOrigin, lock: L
     Ok(session.new_context(OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written }))
 }
 
-/// The branches of a context that forks from this one.
+/// The branches of a fork of this context.
 fn fork_branches(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
     let beside = |(repo, branch): (&RepoName, &BranchName)| {
         let branch = BranchName::new(format!("{branch}--{context}"));
@@ -145,7 +145,7 @@ fn fork_branches(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoN
     parent.plan.started.branches.iter().map(beside).collect()
 }
 
-/// Tells of a context that forks from this one.
+/// Records the fork in the parent.
 fn record_fork(context: &mut Context, forked: ContextForked) -> Result<ForkOrigin, Error> {
     let batch = Batch {
         summary: format!("fork {} at {}", forked.context, forked.node_id),

@@ -1,4 +1,4 @@
-//! Handlers the embedding program registers.
+//! Handlers registered by the embedding program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use crate::event::Outcome;
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::process::Cancel;
 
-/// What a handler of the embedding program is given.
+/// The input of a handler.
 #[derive(Debug, Clone)]
 pub struct HandlerContext {
     /// The node, with all its attributes.
     pub node: Node,
     /// The pipeline.
     pub pipeline: Arc<Pipeline>,
-    /// How often the run has come to the node.
+    /// The number of the visit to the node.
     pub visit: u32,
     /// The attempt within the visit.
     pub attempt: u32,
-    /// What the nodes have told each other.
+    /// The context values that nodes have set.
     pub context: BTreeMap<String, Value>,
     /// The worktree.
     pub cwd: PathBuf,
@@ -33,7 +33,7 @@ pub struct HandlerContext {
 
 /// A handler registered by the embedding program.
 pub trait Handler: Send + Sync {
-    /// Runs the node. What it changes in the worktree is committed as the node's turn; a panic is a failure.
+    /// Runs the node. Its changes to the worktree are committed as the node's turn; a panic counts as a failure.
     fn run(&self, context: HandlerContext) -> BoxFuture<'_, Outcome>;
 }
 

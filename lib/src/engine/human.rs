@@ -1,4 +1,4 @@
-//! Gates a person decides.
+//! Human gates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,53 +17,53 @@ use crate::route::normalise_label;
 use crate::state::{Phase, State};
 use crate::text::listed;
 
-/// One way on from a gate.
+/// One choice at a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// What people type: the label's accelerator, or its first character.
     pub key: String,
     /// What people see.
     pub label: String,
-    /// Where it leads.
+    /// The node it leads to.
     pub target: NodeId,
 }
 
-/// What a gate asks.
+/// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The gate.
     pub node: NodeId,
-    /// How often the run has come to it.
+    /// The number of the visit to the gate.
     pub visit: u32,
     /// How it is answered.
     pub kind: QuestionKind,
     /// The question.
     pub text: String,
-    /// The answers there are, in the order of the edges.
+    /// The choices, in the order of the edges.
     pub choices: Vec<Choice>,
-    /// The choice that is taken with an answer in the person's own words, where these are asked for.
+    /// The choice taken with a free-text answer, if the gate asks for one.
     pub free: Option<usize>,
-    /// The choice taken when nobody answers.
+    /// The choice taken on a timeout.
     pub default: Option<usize>,
     /// How long to wait for an answer.
     pub timeout: Option<Duration>,
-    /// The work that is to be judged, where somebody may look at it.
+    /// The work to review, if the gate allows looking at it.
     pub work: Option<ReviewedWork>,
 }
 
-/// What a person is shown of the work a gate is about.
+/// The work to review at a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewedWork {
     /// The session.
     pub session: SessionId,
-    /// The newest answer of an agent, and whose it is.
+    /// The newest answer of an agent, with its node.
     pub answer: Option<(NodeId, String)>,
-    /// What the session has changed so far.
+    /// The session's changes so far.
     pub changes: Vec<FileStat>,
 }
 
 impl Question {
-    /// The question a gate asks: one choice per edge that leaves it.
+    /// The question of a gate: one choice per outgoing edge.
     pub fn of(pipeline: &Pipeline, node: &Node, visit: u32) -> Self {
         let choices: Vec<Choice> = pipeline
             .outgoing(&node.id)
@@ -85,15 +85,14 @@ impl Question {
         Self { node: node.id.clone(), visit, kind, text, choices, free, default, timeout, work: None }
     }
 
-    /// The question a session waits with, as far as its record tells.
+    /// The question a session waits with, according to its record.
     pub fn waiting(pipeline: &Pipeline, state: &State) -> Option<Self> {
         let waits = matches!(state.phase, Phase::Paused { reason: PauseReason::WaitsForPerson, .. });
         let gate = pipeline.node(state.next_node().filter(|_| waits)?)?;
         Some(Self::of(pipeline, gate, state.visits(&gate.id)))
     }
 
-    /// What a text answers: a choice, a choice with a comment (`choice: comment`), or where these are asked for, words of
-    /// the person's own.
+    /// Parses an answer: a choice, a choice with a comment (`choice: comment`), or free text if the gate asks for it.
     pub fn read(&self, text: &str) -> Result<GateReply, NoChoice> {
         let text = text.trim();
         match self.choice(text) {
@@ -109,7 +108,7 @@ impl Question {
         }
     }
 
-    /// The choice in front of a comment. Of two that fit, the longer one is meant: labels may have colons of their own.
+    /// The choice before a comment. If two match, the longer one wins, because labels may contain colons.
     fn commented(&self, text: &str) -> Option<(usize, String)> {
         text.rmatch_indices(':').find_map(|(at, _)| {
             let comment = text[at + 1..].trim();
@@ -118,7 +117,7 @@ impl Question {
         })
     }
 
-    /// The choice a text means: its label, its target or its key; yes and no where that is the question.
+    /// The choice matching a text by label, target or key, or by yes and no if that is the question.
     pub fn choice(&self, text: &str) -> Result<usize, NoChoice> {
         let mut fitting = fitting(&self.choices, text);
         fitting.retain(|index| self.free != Some(*index));
@@ -151,7 +150,7 @@ impl Question {
         }
     }
 
-    /// What becomes of an answer in words, from wherever it came.
+    /// The answer a text gives, whatever its source.
     pub fn answer(&self, text: &str, source: &'static str) -> GateAnswer {
         match self.read(text) {
             Ok(reply) => GateAnswer::Choice(GateReply { source, ..reply }),
@@ -160,7 +159,7 @@ impl Question {
         }
     }
 
-    /// Why a text is no answer; none where it is one.
+    /// Why a text is not an answer; `None` if it is one.
     pub fn refused(&self, text: &str) -> Option<Error> {
         match self.answer(text, "") {
             GateAnswer::None { text, why } => Some(self.error(text, why)),
@@ -168,7 +167,7 @@ impl Question {
         }
     }
 
-    /// The error an answer is that is no choice.
+    /// The error for an answer that is not a choice.
     pub(super) fn error(&self, answer: String, why: NoChoice) -> Error {
         let node = self.node.clone();
         match why {
@@ -181,7 +180,7 @@ impl Question {
         }
     }
 
-    /// The choices people are shown: one that only stands for their own words is none.
+    /// The choices to show. A choice that only carries free text is hidden.
     pub fn shown(&self) -> impl Iterator<Item = &Choice> {
         let choices = self.choices.iter().enumerate();
         choices.filter(|(index, _)| self.free != Some(*index)).map(|(_, choice)| choice)
@@ -194,7 +193,7 @@ impl Question {
     }
 }
 
-/// How a question is answered that does not say so itself.
+/// The kind of a question that does not declare one.
 fn suggested(choices: &[Choice]) -> QuestionKind {
     let labels: Vec<String> = choices.iter().map(|choice| normalise_label(&choice.label)).collect();
     match labels.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -204,7 +203,7 @@ fn suggested(choices: &[Choice]) -> QuestionKind {
     }
 }
 
-/// The choices a text fits best: by their label, else by their target, else by their key.
+/// The choices that match a text: by label, otherwise by target, otherwise by key.
 fn fitting(choices: &[Choice], text: &str) -> Vec<usize> {
     let wanted = normalise_label(text);
     let by = |fits: &dyn Fn(&Choice) -> bool| -> Vec<usize> {
@@ -216,61 +215,61 @@ fn fitting(choices: &[Choice], text: &str) -> Vec<usize> {
     [by_label, by_target, by_key].into_iter().find(|fitting| !fitting.is_empty()).unwrap_or_default()
 }
 
-/// Why a text is no choice.
+/// Why a text is not a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoChoice {
-    /// It fits none.
+    /// It matches none.
     Unknown,
-    /// The person does not want to go on.
+    /// The person declines to answer.
     Declined,
-    /// It fits several, which lead different ways.
+    /// It matches several choices with different targets.
     Ambiguous {
-        /// Those, in words.
+        /// The matching choices, for messages.
         fitting: String,
-        /// What of a choice says which one is meant.
+        /// What distinguishes them.
         tells_apart: &'static str,
     },
 }
 
-/// A choice, and what was said with it.
+/// A choice, with its comment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GateReply {
-    /// Its place among the question's choices.
+    /// Its index among the question's choices.
     pub index: usize,
-    /// The answer in the person's own words, where these were asked for.
+    /// The free-text answer, if the gate asks for one.
     pub text: Option<String>,
-    /// What the next node is told beside the choice.
+    /// The comment for the next node.
     pub comment: Option<String>,
     /// Where the answer came from: `console`, `file`, `auto-approve`, …
     pub source: &'static str,
 }
 
-/// What became of a question.
+/// The result of asking a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// This choice.
+    /// A choice.
     Choice(GateReply),
-    /// The person would not say.
+    /// The person declined to answer.
     Skipped,
-    /// Nobody answered in time.
+    /// No answer in time.
     TimedOut,
     /// There is nobody to ask.
     Nobody,
-    /// There was an answer, but it is none of the choices, or not one of them alone.
+    /// The answer matches none of the choices, or more than one.
     None {
         /// The answer as given.
         text: String,
-        /// Why.
+        /// Why it was not accepted.
         why: NoChoice,
     },
 }
 
-/// Whoever answers the gates of a run.
+/// Answers the gates of a run.
 pub trait Interviewer: Send + Sync {
-    /// Asks, and waits for the answer.
+    /// Asks and waits for the answer.
     fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, GateAnswer>;
 
-    /// Asks whoever has just given this answer for a comment. Only those who can be asked have one.
+    /// Asks for a comment on the answer just given. Only interactive interviewers return one.
     fn comment<'a>(&'a self, _: &'a Question, _: &'a GateReply) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
@@ -282,7 +281,7 @@ impl fmt::Debug for dyn Interviewer {
     }
 }
 
-/// Takes the first choice of every gate.
+/// Takes the first choice at every gate.
 #[derive(Debug, Clone, Copy)]
 pub struct AutoApprove;
 
@@ -294,7 +293,7 @@ impl Interviewer for AutoApprove {
     }
 }
 
-/// Nobody is there.
+/// Answers no gate.
 #[derive(Debug, Clone, Copy)]
 pub struct Nobody;
 
@@ -304,24 +303,24 @@ impl Interviewer for Nobody {
     }
 }
 
-/// Answers given beforehand, by gate. A gate without an answer left is put to the next one.
+/// Prepared answers by gate. A gate whose answers are used up is passed to the next interviewer.
 #[derive(Debug)]
 pub struct PreparedAnswers<I> {
     answers: BTreeMap<String, GivenAnswers>,
-    /// Which answer of a gate is next, once it was asked.
+    /// The index of the next answer, by gate.
     next: Mutex<BTreeMap<NodeId, usize>>,
     then: I,
 }
 
-/// Where answers that were given beforehand come from.
+/// The source of prepared answers.
 const PREPARED: &str = "file";
 
-/// What was answered to a gate beforehand. No answer is taken twice.
+/// The prepared answers of a gate. Each is used once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GivenAnswers {
-    /// For the visits that come next, in order.
+    /// For the next visits, in order.
     Next(Vec<String>),
-    /// For every visit from the first one of the session, in order: what a run before this one has asked is left out.
+    /// For all visits of the session from the first one, in order. Visits of earlier runs are skipped.
     Each(Vec<String>),
 }
 
@@ -335,12 +334,12 @@ impl GivenAnswers {
 }
 
 impl<I: Interviewer> PreparedAnswers<I> {
-    /// These answers, then `then`.
+    /// Answers from `answers`, then asks `then`.
     pub fn new(answers: BTreeMap<String, GivenAnswers>, then: I) -> Self {
         Self { answers, next: Mutex::default(), then }
     }
 
-    /// Takes the answer to a question, if there is one left.
+    /// Takes the next answer to a question, if one is left.
     fn take(&self, question: &Question) -> Option<&str> {
         let (answers, first) = match self.answers.get(question.node.as_str())? {
             GivenAnswers::Next(answers) => (answers, 0),

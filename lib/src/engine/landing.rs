@@ -1,32 +1,32 @@
-//! The commits a landing brings: a task's steps again on the tip the target has now, with their code or without it,
-//! and the merge of a phase. Only commits are made here; nothing moves.
+//! Builds the commits of a landing: a task's steps rebuilt on the target's current tip, with or without their code, and
+//! the merge of a phase. This only creates commits; no ref moves.
 //!
-//! A step is its message and its author date, so a copy keeps both: readers know it for the same step.
+//! A step is identified by its message and author date, so a copy keeps both: readers recognise it as the same step.
 
 use jiff::Timestamp;
 
 use crate::git::{self, CommitSpec, Conflict, EntryKind, MergeError, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoPath, TaskId};
 
-/// Why steps could not be built on another commit.
+/// Why steps could not be rebuilt on another commit.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
-    /// What the step changed does not fit to what the target has become.
+    /// The step's changes conflict with the new tip.
     #[error("step {} cannot be built on the new tip: {conflict}", step.short())]
     Conflict {
         /// The step.
         step: CommitId,
-        /// What is in conflict.
+        /// The conflict.
         conflict: Conflict,
     },
-    /// git failed.
+    /// A git operation failed.
     #[error(transparent)]
     Git(#[from] git::Error),
 }
 
-/// Builds a task's steps, oldest first, on `new_tip` instead of `old_base`, one on another. Each brings there what the
-/// branch had changed since `old_base` when it was made; what the tip has already makes no change. All that waits in
-/// `writer` is flushed first; the new commits wait in it then.
+/// Rebuilds a task's steps, oldest first, as a chain on `new_tip` instead of `old_base`. Each copy holds the branch's
+/// changes between `old_base` and the step; changes that the tip already has are no-ops. Flushes `writer` first; the
+/// new commits stay pending in it.
 pub fn rebuild(
     repo: &Repo,
     writer: &mut Writer,
@@ -38,7 +38,7 @@ pub fn rebuild(
     let (base, tip) = (repo.tree_of(old_base)?, repo.tree_of(new_tip)?);
     let mut copies = Vec::with_capacity(steps.len());
     let mut parent = new_tip;
-    // Most steps change no file: what was merged for the one before holds for them as well.
+    // Most steps change no file, so the merge result of the previous step applies to them as well.
     let mut last = (base, tip);
     for step in steps {
         let tree = repo.tree_of(*step)?;
@@ -55,9 +55,9 @@ pub fn rebuild(
     Ok(copies)
 }
 
-/// Builds the steps of a failed task, oldest first, on `tip` without their code: the files stay those of the tip, but
-/// for the `logs` a step has. A log that is no file, or lies where the tip has a file for a directory, is left out.
-/// The new commits wait in `writer`.
+/// Rebuilds the steps of a failed task, oldest first, on `tip` without their code: the tree stays that of the tip, plus
+/// the step's `logs`. A log that is not a file, or whose directory is a file in the tip, is left out. The new commits
+/// stay pending in `writer`.
 pub fn without_code(
     repo: &Repo,
     writer: &mut Writer,
@@ -77,7 +77,7 @@ pub fn without_code(
     Ok(copies)
 }
 
-/// What brings the logs of a step into another tree.
+/// The edits that copy the logs of a step into another tree.
 fn kept(repo: &Repo, step: TreeId, into: TreeId, logs: &[RepoPath]) -> Result<Vec<TreeEdit>, git::Error> {
     let mut edits = Vec::new();
     for path in logs {
@@ -90,7 +90,8 @@ fn kept(repo: &Repo, step: TreeId, into: TreeId, logs: &[RepoPath]) -> Result<Ve
     Ok(edits)
 }
 
-/// Whether a file can be put at a path without taking away another: all above it are directories, and so is not it.
+/// Whether a file can be added at a path without replacing another: all its ancestors are directories, and it is not
+/// one.
 fn has_room(repo: &Repo, tree: TreeId, path: &RepoPath) -> Result<bool, git::Error> {
     let above = path.as_bytes().iter().rposition(|byte| *byte == b'/');
     if let Some(end) = above
@@ -101,8 +102,8 @@ fn has_room(repo: &Repo, tree: TreeId, path: &RepoPath) -> Result<bool, git::Err
     Ok(repo.tree_entry(tree, path)?.is_none_or(|entry| entry.kind != EntryKind::Directory))
 }
 
-/// The commit that brings a finished phase into its target: always a merge of both tips, also where the target could
-/// simply move forward. The same values give the same id. It waits in `writer`.
+/// The commit that merges a finished phase into its target. It is always a merge of both tips, even if a fast-forward
+/// is possible. The same inputs give the same id. It stays pending in `writer`.
 pub fn merge_phase(
     repo: &Repo,
     writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! The locks of a session: one for the session, one for its worktree.
+//! The locks of a session: one for the session, and one for each worktree.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,29 +11,29 @@ use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
 use crate::workspace::{Lock, LockError, StopRequest};
 
-/// What a process holds that writes to a session.
+/// The locks held by a process that writes to a session.
 #[derive(Debug)]
 pub(super) struct Locks {
     pub(super) session: Lock,
-    /// One for the worktree of each context. Also held by the supervisor of everything that was started there: what a
-    /// killed run had started dies by itself, and until then it is taken.
+    /// One per context, for its worktree. The supervisor of every process started there holds it too, so after a crash
+    /// the lock stays taken until the orphans have exited.
     pub(super) worktrees: BTreeMap<ContextId, Lock>,
 }
 
 impl Locks {
-    /// Takes all, or says who has one of them.
+    /// Takes all locks, or reports the holder of one.
     pub(super) fn take(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
         Self::take_with(repo, id, BTreeMap::new())
     }
 
-    /// The same where the root's worktree is held already, because sessions share it.
+    /// Like [`Locks::take`], with the lock of the root's worktree already held because sessions share it.
     pub(super) fn beside(repo: &Repo, id: &SessionId, worktree: Lock) -> Result<Self, Error> {
         Self::take_with(repo, id, BTreeMap::from([(record::root(), worktree)]))
     }
 
     fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
         let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
-        // What was wished of who had it before is of no use any more.
+        // Requests to the previous holder are obsolete.
         StopRequest::forget(repo.common_dir(), &lock_name(id));
         for context in contexts_of(repo, id)? {
             if let Entry::Vacant(free) = worktrees.entry(context) {
@@ -44,7 +44,7 @@ impl Locks {
         Ok(Self { session, worktrees })
     }
 
-    /// Does something with a session that must be there. When it is not, nothing is left of the locks either.
+    /// Runs `work` on a session that must exist. If it does not, the lock files are removed as well.
     pub(super) fn with<T>(self, work: impl FnOnce() -> Result<T, Error>) -> Result<(Self, T), Error> {
         match work() {
             Err(gone @ Error::Record(record::Error::Missing { .. })) => {
@@ -55,7 +55,7 @@ impl Locks {
         }
     }
 
-    /// Lets go of them and removes their files: the session is gone.
+    /// Releases the locks and removes their files, because the session is gone.
     pub(super) fn remove(self) -> Result<(), LockError> {
         for worktree in self.worktrees.into_values() {
             worktree.remove()?;
@@ -64,23 +64,23 @@ impl Locks {
     }
 }
 
-/// How long a killed run's programs may take to die before somebody else gives up on them.
+/// How long to wait for a killed run's processes to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What works in a worktree.
+/// The user of a worktree.
 #[derive(Debug, Clone, Copy)]
 pub enum Copy<'a> {
-    /// A session in its own.
+    /// A session in its own worktree.
     OfSession(&'a SessionId),
-    /// The tasks of a target, which share one.
+    /// The tasks of a target, which share one worktree.
     OfTasks(&'a BranchName),
 }
 
-/// Waits until nothing is left in a worktree of what a run that was killed had started, for ten seconds at most. `say`
-/// is told once whom it waits for.
+/// Waits up to ten seconds until the orphans of a killed run have exited from a worktree. `say` is called once with the
+/// process it waits for.
 pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     let names = match copy {
-        // What cannot be read is told by whoever opens it next.
+        // A read error is reported when the session is opened next.
         Copy::OfSession(id) => {
             contexts_of(repo, id).unwrap_or_default().iter().map(|at| worktree_lock_name(id, at)).collect()
         }
@@ -98,7 +98,7 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
     }
 }
 
-/// The contexts of a session, which has its root before there is a record of it.
+/// The contexts of a session. Its root exists even before the first record.
 fn contexts_of(repo: &Repo, id: &SessionId) -> Result<BTreeSet<ContextId>, crate::git::Error> {
     Ok(record::contexts(repo, id)?.into_iter().chain([record::root()]).collect())
 }
@@ -108,7 +108,7 @@ pub fn lock_name(id: &SessionId) -> String {
     format!("session-{id}")
 }
 
-/// Takes the lock of a context's worktree, or says who has it.
+/// Takes the lock of a context's worktree, or reports its holder.
 pub(super) fn worktree_lock(repo: &Repo, id: &SessionId, context: &ContextId) -> Result<Lock, LockError> {
     let what = format!("the worktree of session {id}");
     Lock::take(repo.common_dir(), &worktree_lock_name(id, context), &what)
