@@ -1,4 +1,4 @@
-//! What a session has to know of its task.
+//! The task of a session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use crate::plan::pipeline::Node;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::step::report;
 
-/// What a session has to know of its task.
+/// The task of a session, with its settings.
 #[derive(Debug, Clone)]
 pub struct TaskJob {
     /// The task.
     pub task: TaskNode,
-    /// What tests it; nothing means that it is not tested.
+    /// Its tests; empty if it is not tested.
     pub tests: Vec<TestCommand>,
-    /// How long a test of its pipeline may take that does not say.
+    /// The default timeout for tests of its pipeline.
     pub test_timeout: Duration,
-    /// Where logs go, from the root of the repository.
+    /// The directory of logs, relative to the root of the repository.
     pub logs: String,
-    /// Where reports go, likewise.
+    /// The directory of reports, likewise.
     pub reports: String,
-    /// Whether logs and reports are committed; otherwise the record alone has them.
+    /// Whether logs and reports are committed; otherwise they are only in the record.
     pub commit_logs: bool,
-    /// How many attempts a budget has, now. When the session was begun it may have been another number.
+    /// The current number of attempts in a budget. It may have changed since the session started.
     pub attempts: u32,
-    /// The earliest date its steps may have.
+    /// The earliest date for its steps.
     pub not_before: Timestamp,
-    /// Steps of it that lie where it lands, from before its branch: what they changed is its work as well.
+    /// Steps of this task already on its target, from before its branch. Their changes count as its work.
     pub begun: Vec<CommitId>,
 }
 
 impl TaskJob {
-    /// Whether a file is a log or a report of a task, and not its work.
+    /// Whether a file is a log or a report of a task rather than its work.
     pub fn is_own(&self, path: &RepoPath) -> bool {
         report::is_own(path, &self.logs, &self.reports)
     }
 
-    /// What a test step runs: its own command, or what tests the task. None for every other node.
+    /// The tests of a test step: its own command, or the task's tests. `None` for every other node.
     pub fn tests_of(&self, node: &Node) -> Option<Vec<TestCommand>> {
         let own = |command: &String| TestCommand {
             kind: TestKind::Unit,
@@ -52,7 +52,7 @@ impl TaskJob {
         (node.step.as_deref() == Some("test")).then(tests)
     }
 
-    /// What its pipeline is told of the task.
+    /// The task as inputs of its pipeline.
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let TaskNode { id, name, description, .. } = &self.task;
         let values = [id.as_str(), name, description].map(str::to_owned);

@@ -1,7 +1,7 @@
-//! A session that works on a task of a tree: a budget of attempts on the task's own branch.
+//! A session on a task of a tree: a budget of attempts on the task's own branch.
 //!
-//! Each attempt is a pass through the task's pipeline. A node that stands for a step ends with a step commit, which is
-//! what the branch carries; what became of the task is read from those commits alone.
+//! Each attempt is a pass through the task's pipeline. A node with a step ends with a step commit, which is what the
+//! branch carries; the state of the task is read from those commits alone.
 
 mod job;
 pub(super) mod prompts;

@@ -1,4 +1,4 @@
-//! What a step, the tests of a landing, or a whole task reports.
+//! Reports of a step, of the tests at a landing, and of a whole task.
 
 use serde_json::Value;
 
@@ -7,49 +7,49 @@ use crate::ids::RepoPath;
 use crate::step::TestFacts;
 use crate::step::text::{self, Body};
 
-/// How a task's tests ended where it is to land.
+/// The result of a task's tests at its landing.
 #[derive(Debug)]
 pub enum Retest {
     /// They pass.
     Green,
-    /// They fail, and this is what they said.
+    /// They fail, with this report.
     Red(Box<StepReport>),
-    /// They are an agent's, which is asked in an attempt alone; this is what another one is told.
+    /// An agent runs them, and it is asked only within an attempt; this is the feedback for another one.
     Unknown(Box<StepReport>),
-    /// Nobody waited for their end.
+    /// The run stopped before they ended.
     Interrupted,
 }
 
-/// What came of a task's tests where it is to land.
+/// The result of a task's tests at its landing.
 #[derive(Debug)]
 pub struct Retested {
     /// How they ended.
     pub outcome: Retest,
-    /// What a person should know.
+    /// The warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// What a node's worker found out about the step it stands for.
+/// What a node's worker found out about its step.
 #[derive(Debug, Default)]
 pub struct StepReport {
     /// The text of the commit.
     pub body: Body,
-    /// What the next attempt is told, where it failed.
+    /// The feedback for the next attempt, if it failed.
     pub said: String,
-    /// Everything that was said, where a log has it.
+    /// The complete output, if there is a log.
     pub log: Option<String>,
     /// The facts of a test.
     pub test: Option<TestFacts>,
-    /// The tests that failed, where not all that was said is there.
+    /// The tests that failed, if the text is incomplete.
     pub failing: Vec<String>,
     /// Whether it ended before it could say anything about the code.
     pub broke_off: bool,
-    /// The kinds and models of the agents it is the work of.
+    /// The kinds and models of the agents that did the work.
     pub by: Vec<(String, String)>,
 }
 
 impl StepReport {
-    /// It failed after all, for this reason, whatever was said.
+    /// Marks the step as failed for this reason, whatever the report said.
     pub(in crate::engine) fn fail(&mut self, why: &str) {
         self.body = text::runner_error(why);
         let with_why = |text: &str| format!("{}\n{why}\n", text.trim_end());
@@ -59,11 +59,11 @@ impl StepReport {
     }
 }
 
-/// The report of a completed task, without secrets, and where it goes.
+/// The report of a completed task, without secrets, and its destination.
 #[derive(Debug)]
 pub enum TaskReport {
-    /// Into a file of its last step.
+    /// A file in its last step.
     Committed(RepoPath, String),
-    /// Into the session's record alone.
+    /// The session's record alone.
     Recorded(Value),
 }

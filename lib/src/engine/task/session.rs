@@ -32,7 +32,7 @@ use crate::step::text::{self, Body};
 use crate::step::{AttemptNumber, Counts, Step, StepKind};
 use crate::workspace::{self, CopyPosition};
 
-/// A session on a task: all a session is, with what is recorded of the task beside it.
+/// A session on a task: a session, plus the records of its task.
 #[derive(Debug)]
 pub struct TaskSession {
     session: Session,
@@ -53,13 +53,13 @@ impl DerefMut for TaskSession {
 }
 
 impl TaskSession {
-    /// Starts a session on a task. Returns where work was saved that lay in the worktree.
+    /// Starts a session on a task. Returns where work found in the worktree was saved.
     pub async fn start(
         engine: Arc<Engine>,
         request: StartRequest,
         start: TaskStart,
     ) -> Result<(Self, Option<String>), Error> {
-        // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
+        // The tree's description of the task may hold a secret: the record omits it, and a resume reads the tree again.
         secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let session = tokio::task::block_in_place(|| start::open_new(engine, request, Some(start)))?;
@@ -68,8 +68,7 @@ impl TaskSession {
         Ok((Self { session }, kept))
     }
 
-    /// Takes a session on a task up again, also between two attempts. Returns where work was saved that lay in the
-    /// worktree.
+    /// Resumes a session on a task, even between two attempts. Returns where work found in the worktree was saved.
     pub async fn resume(
         engine: Arc<Engine>,
         repo: Repo,
@@ -80,8 +79,9 @@ impl TaskSession {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
             let mut found: RecordedSession = read(&repo, id)?;
-            // The tree may have been edited since: what its task is told now, its commands are told too. Nothing else comes
-            // from the record, for these are variables of commands, and one there could be named `PATH`.
+            // The tree may have changed since: its commands get the same current text as its task. Nothing else comes
+            // from the record, because these are environment variables of commands, and a recorded one could be named
+            // `PATH`.
             let started = &mut found.history.started;
             started.inputs = job.inputs();
             started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
@@ -101,7 +101,7 @@ impl TaskSession {
         Ok((Self { session }, kept))
     }
 
-    /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
+    /// Records that the steps of a session left by an earlier run have landed on the target.
     pub fn close_landed(
         engine: Arc<Engine>,
         repo: Repo,
@@ -120,13 +120,13 @@ impl TaskSession {
         session.record_landed(landed.collect())
     }
 
-    /// Gives the worktree back.
+    /// Returns the worktree.
     pub fn leave(self) -> SharedWorktree {
         let (_, root) = self.session.into_root();
         SharedWorktree { lock: root.lock, workspace: root.workspace }
     }
 
-    /// Begins the next attempt.
+    /// Starts the next attempt.
     pub fn begin_attempt(&mut self, attempt: AttemptStarted) -> Result<(), Error> {
         self.at_root(|context| begin_attempt(context, attempt))
     }
@@ -141,13 +141,13 @@ impl TaskSession {
         self.at_root(|context| record_landed(context, landed))
     }
 
-    /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+    /// Fails an attempt outside of its steps, so that it counts and the next one gets feedback.
     pub fn fail_attempt(&mut self, reason: &str) -> Result<(), Error> {
         self.at_root(|context| step::fail_attempt(context, reason))
     }
 
-    /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
-    /// by [`TaskSession::write_end_of_task`].
+    /// Ends the task with its last step, and with the report if it is complete. The end is written when the landing is
+    /// recorded, or by [`TaskSession::write_end_of_task`].
     pub fn end_task(
         &mut self,
         facts: Step,
@@ -158,47 +158,47 @@ impl TaskSession {
         self.at_root(|context| step::end_task(context, facts, body, attempt, report))
     }
 
-    /// Writes the end of the task, if that is not done yet.
+    /// Writes the end of the task, if that is still pending.
     pub fn write_end_of_task(&mut self) -> Result<(), Error> {
         self.at_root(recording::flush)
     }
 
-    /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+    /// Moves the task's branch to its rebuilt steps, with the test that failed there.
     pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
         self.at_root(|context| step::turn_red(context, built, report))
     }
 
-    /// The code there is now.
+    /// The id of the current code, without logs and reports.
     pub fn code(&mut self) -> Result<CommitId, Error> {
         self.at_root(step::code)
     }
 
-    /// The commit of the task's last step and what it is built on, as long as it is not written.
+    /// The commit of the task's last step and its parent, while it is not written.
     pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
         step::unwritten_step(self.root())
     }
 
-    /// The facts every step of the session shares.
+    /// The facts shared by all steps of the session.
     pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
         step::facts(self.root(), kind, passed)
     }
 
-    /// The task of a session that works on one.
+    /// The task of the session.
     pub fn task(&self) -> &TaskOf {
         self.root().task_of()
     }
 
-    /// The newest step's commit, where the task's branch stands.
+    /// The commit of the newest step, which is the tip of the task's branch.
     pub fn task_tip(&self) -> CommitId {
         self.root().task_tip()
     }
 
-    /// The newest step, and whether it went well.
+    /// The newest step, and whether it passed.
     pub fn newest_step(&self) -> Option<(StepKind, bool)> {
         self.root().task_work().newest()
     }
 
-    /// Whether the task is complete or given up, as far as its branch is concerned.
+    /// Whether the task is complete or given up, according to its branch.
     pub fn is_decided(&self) -> bool {
         self.root().task_work().is_decided()
     }
@@ -208,22 +208,22 @@ impl TaskSession {
         self.root().task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
     }
 
-    /// The newest attempt, as it is told.
+    /// The newest attempt, for messages.
     pub fn attempt(&self) -> Option<AttemptNumber> {
         self.root().attempt()
     }
 
-    /// What of the work is not committed and not ignored either, in words.
+    /// Files that are neither committed nor ignored, for messages.
     pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
         Ok(tokio::task::block_in_place(|| self.root_mut().working_mut().left_out())?)
     }
 
-    /// Tries once more to bring the branch forward, and says how to do so by hand if it still cannot be.
+    /// Retries moving the branch, and warns how to do it by hand if that still fails.
     pub fn leave_branch(&mut self) -> Result<Vec<Warning>, Error> {
         tokio::task::block_in_place(|| leave_branches(self.root_mut()))
     }
 
-    /// What the newest test step counted.
+    /// The counts of the newest test step.
     pub fn last_counts(&self) -> Option<Counts> {
         let of = |key: &str| {
             let found = self.root().task_work().tested.iter().find(|(name, _)| name == key);
@@ -236,7 +236,7 @@ impl TaskSession {
         })
     }
 
-    /// A path for a report that nothing on the branch has; or what is in the place of the directory of reports.
+    /// A free path for a report on the branch, or the file in place of the directory of reports.
     pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
         let root = self.root();
         let tree = root.task_copy().tree()?;
@@ -251,7 +251,7 @@ impl TaskSession {
         self.root().recorder.reference()
     }
 
-    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests.
+    /// Runs the task's tests on the commit of its rebuilt steps. `None` if it has no tests.
     pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
         let step = self.plan.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         let by_agent = step.is_some_and(|node| node.handler == HandlerKind::Codergen);
@@ -284,7 +284,7 @@ impl TaskSession {
         Ok(Some(Retested { outcome, warnings: finished.warnings }))
     }
 
-    /// Has the tests of the task run on a commit, by the node that tests it. That is no visit, and only the result counts.
+    /// Runs the task's tests on a commit, through its test node. This is not a visit, and only the result counts.
     async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<NodeFinished, Error> {
         let root = self.root();
         let assignment = Assignment {
@@ -315,7 +315,7 @@ impl TaskSession {
     }
 }
 
-/// Lays the code of the budget before over the worktree, as long as nothing was committed since.
+/// Overlays the code of the previous budget on the worktree, as long as nothing was committed since.
 fn overlay_code(context: &mut Context) -> Result<(), Error> {
     let laid = context.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
     let Some(laid) = laid.filter(|_| context.state.work == context.state.base) else { return Ok(()) };
@@ -326,7 +326,7 @@ fn overlay_code(context: &mut Context) -> Result<(), Error> {
 
 fn begin_attempt(context: &mut Context, attempt: AttemptStarted) -> Result<(), Error> {
     let summary = format!("attempt {} of {}", attempt.number, attempt.of);
-    // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+    // A new attempt starts from scratch: it gets the feedback, and nothing else.
     context.memory = Default::default();
     recording::record(context, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now())
 }
@@ -348,13 +348,12 @@ fn record_landed(context: &mut Context, landed: Vec<Landed>) -> Result<(), Error
     recording::record(context, Batch { summary, ..Batch::default() }, events, clock::now())
 }
 
-/// Tries once more to bring branches forward, and says how to do so by hand where one still cannot be.
+/// Retries moving branches, and warns how to do it by hand if that still fails.
 fn leave_branches(context: &mut Context) -> Result<Vec<Warning>, Error> {
     let stays = context.followers.values_mut().map(|follower| follower.warn_if_lagging());
     Ok(stays.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Branches in one line.
 fn branches<'b>(all: impl Iterator<Item = &'b BranchName>) -> String {
     all.map(BranchName::as_str).collect::<Vec<_>>().join(", ")
 }

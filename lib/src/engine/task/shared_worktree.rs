@@ -1,4 +1,4 @@
-//! The worktree the tasks of a target share, one after another.
+//! The worktree shared by the tasks of a target, one after another.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::git::Repo;
 use crate::ids::BranchName;
 use crate::workspace::{Lock, Workspace, branch_key};
 
-/// The worktree the tasks of a target share, one after another.
+/// The worktree shared by the tasks of a target, one after another.
 #[derive(Debug)]
 pub struct SharedWorktree {
     /// Held as long as anything runs in it.
@@ -22,7 +22,7 @@ impl SharedWorktree {
         format!("worktree-tasks-{}", branch_key(target))
     }
 
-    /// Takes the worktree of a target's tasks, or says who has it.
+    /// Takes the worktree of a target's tasks, or reports its holder.
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
         let name = Self::lock_name(target);
         let what = format!("the worktree of the tasks on `{target}`");
@@ -30,7 +30,7 @@ impl SharedWorktree {
     }
 }
 
-/// Where the worktree of a target's tasks lies, below that of all worktrees.
+/// The path of the worktree of a target's tasks, below the base of all worktrees.
 pub(in crate::engine) fn shared_copy(target: &BranchName) -> PathBuf {
     Path::new("tasks").join(branch_key(target)).join("main")
 }

@@ -1,4 +1,4 @@
-//! The steps of a task: what a node's end tells of one, and the commit made of it.
+//! The steps of a task: derived from a node's end, and committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,32 +24,31 @@ use crate::workspace::{self, Changes, branch_ref};
 /// How many failing tests the record names.
 const FAILING: usize = 1_000;
 
-/// A step that is to be committed.
+/// A step to commit.
 struct StepDraft {
     facts: Step,
     body: Body,
     attempt: Option<AttemptNumber>,
-    /// Files that are committed with it, without secrets.
+    /// Files committed with it, without secrets.
     files: Vec<(RepoPath, String)>,
-    /// What the next attempt is told.
+    /// The feedback for the next attempt.
     feedback: Option<Feedback>,
-    /// The tests that failed.
     failing: Vec<String>,
-    /// The report, where it is not committed.
+    /// The report, if it is not committed.
     report: Option<Value>,
-    /// The kinds and models of the agents it is the work of.
+    /// The kinds and models of the agents that did the work.
     by: Vec<(String, String)>,
 }
 
 impl StepDraft {
-    /// A step without anything beside it.
+    /// A step with nothing else.
     fn of(facts: Step, body: Body) -> Self {
         let (attempt, feedback, report) = (None, None, None);
         Self { facts, body, attempt, files: Vec::new(), feedback, failing: Vec::new(), report, by: Vec::new() }
     }
 }
 
-/// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+/// Fails an attempt outside of its steps, so that it counts and the next one gets feedback.
 pub(in crate::engine) fn fail_attempt(context: &mut Context, reason: &str) -> Result<(), Error> {
     let attempt = context.state.task.as_ref().and_then(|task| task.attempt.clone());
     let attempt = attempt.expect("an attempt that failed was begun");
@@ -61,8 +60,8 @@ pub(in crate::engine) fn fail_attempt(context: &mut Context, reason: &str) -> Re
     Ok(())
 }
 
-/// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
-/// by [`Context::flush`].
+/// Ends the task with its last step, and with the report if it is complete. The end is written when the landing is
+/// recorded, or by [`recording::flush`].
 pub(in crate::engine) fn end_task(
     context: &mut Context,
     facts: Step,
@@ -79,22 +78,22 @@ pub(in crate::engine) fn end_task(
     defer_step(context, making)
 }
 
-/// The commit of the task's last step and what it is built on, as long as it is not written.
+/// The commit of the task's last step and its parent, while it is not written.
 pub(in crate::engine) fn unwritten_step(context: &Context) -> Option<(CommitId, CommitId)> {
     let pending = context.pending.as_ref()?;
     let step = pending.step.as_ref()?;
     Some((step.commit, *pending.branches.get(&step.repo)?))
 }
 
-/// Commits a step that is no node's.
+/// Commits a step that belongs to no node.
 fn commit_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     defer_step(context, making)?;
     recording::flush(context)
 }
 
-/// Folds a step that is no node's. Its commit is written with whatever is recorded next.
+/// Folds a step that belongs to no node. Its commit is written with the next record.
 fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
-    // A step that follows another can be built before that one is written.
+    // A step after another step can be built before that one is written.
     if context.pending.is_some() && unwritten_step(context).is_none() {
         recording::flush(context)?;
     }
@@ -102,7 +101,7 @@ fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     let branch = context.task_branch_tip();
     let (mut writer, tree, parent) = match &mut context.pending {
         Some(PendingRecord { writers, step: Some(step), .. }) => {
-            // What is in it is looked into below.
+            // Its objects are read below.
             let mut writer = writers.remove(&repo).unwrap_or_else(|| context.repo.writer());
             writer.flush()?;
             (writer, step.tree, step.commit)
@@ -124,7 +123,7 @@ fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+/// Moves the task's branch to its rebuilt steps, with the test that failed there.
 pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report: StepReport) -> Result<(), Error> {
     recording::flush(context)?;
     let (repo, old) = (context.task_of().repo.clone(), context.task_branch_tip());
@@ -134,7 +133,7 @@ pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report
         Node { step: Some(name), ..context.plan.pipeline.start().expect("a pipeline that ran has a start").clone() };
     let mut writer = context.task_copy().repo.writer();
     let tree = context.task_copy().repo.tree_of(built)?;
-    // No node has said it, and the commit may not have it either.
+    // No node reported the log, and the commit may not have it either.
     let messages: Vec<Value> = report.log.iter().map(|log| output_message(log)).collect();
     let made = node_step(context, &node, false, Some(report), &mut writer, (tree, built))?;
     let (mut step, tree) = made.expect("a test of a task is a step of it");
@@ -150,7 +149,7 @@ pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report
     Ok(copy.follow()?)
 }
 
-/// The step a node's end stands for, with its commit among what `writers` hold, behind what the node has `made`.
+/// The step of a node's end. Its commit is in `writers`, on top of the commits the node `made`.
 pub(in crate::engine) fn step_of_node(
     context: &mut Context,
     node: &Node,
@@ -177,7 +176,7 @@ pub(in crate::engine) fn step_of_node(
     step
 }
 
-/// The same where its tree and the commit before it are given.
+/// Like [`step_of_node`], with its tree and parent given.
 fn node_step(
     context: &mut Context,
     node: &Node,
@@ -190,7 +189,7 @@ fn node_step(
         return Ok(None);
     };
     let Some(attempt) = context.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
-    // What a command changed, or an agent that broke off, is not written yet; it is looked into below.
+    // The changes of a command, or of an agent that broke off, are not written yet; they are read below.
     writer.flush()?;
     let Some(kind) = StepKind::from_word(name) else { return Ok(None) };
     let tree = give_back_logs(context, writer, tree)?;
@@ -199,7 +198,7 @@ fn node_step(
     let mut files = Vec::new();
     facts.test = report.test;
     let told = if report.broke_off { &StepKind::Implement } else { &kind };
-    // Their names may stand anywhere in it, also where the next attempt is not told of.
+    // Test names may appear anywhere in the text, even in parts that the feedback omits.
     let failing = if passed { Vec::new() } else { all_failing(report.failing, &report.said) };
     let mut committed = None;
     if let Some(log) = report.log {
@@ -219,14 +218,14 @@ fn node_step(
         }
     }
     let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
-    // A gate is no attempt at anything.
+    // A gate is not an attempt.
     let attempt = context.attempt().filter(|_| is_leaf_task(context));
     let making = StepDraft { attempt, files, feedback, failing, by: report.by, ..StepDraft::of(facts, report.body) };
     make_step(context, writer, making, (tree, parent), at).map(Some)
 }
 
-/// Takes out of a tree what an agent or a command did to files that are logs and reports by their names: nobody reviews
-/// those, and they land also where a task is given up. The records of its turns have what it did.
+/// Reverts changes that an agent or a command made to logs and reports: these are not reviewed, and they land even if a
+/// task is given up. The records of its turns still have the changes.
 fn give_back_logs(context: &mut Context, writer: &mut Writer, tree: TreeId) -> Result<TreeId, Error> {
     let before = context.repo.tree_of(context.task_tip())?;
     let mut edits = Vec::new();
@@ -256,7 +255,8 @@ fn give_back_logs(context: &mut Context, writer: &mut Writer, tree: TreeId) -> R
     Ok(tree)
 }
 
-/// The logs and reports that somebody else has changed, but for what was merged from the target: others landed that.
+/// The logs and reports that an agent or a command changed, except for those merged from the target, which others
+/// landed.
 fn touched_logs(context: &Context, before: TreeId, tree: TreeId) -> Result<Vec<RepoPath>, Error> {
     let job = context.plan.job.as_ref().expect("only sessions on tasks make steps");
     let changes = git::diff::changes(&context.repo, before, tree)?;
@@ -266,7 +266,7 @@ fn touched_logs(context: &Context, before: TreeId, tree: TreeId) -> Result<Vec<R
         return Ok(touched);
     }
     for dir in [&job.logs, &job.reports] {
-        // What is no directory any more has nothing that could be given back.
+        // A path that is no longer a directory holds nothing to restore.
         if no_directory(context, tree, dir)?.is_some() {
             touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
         }
@@ -286,7 +286,7 @@ fn is_leaf_task(context: &Context) -> bool {
     context.plan.job.as_ref().is_some_and(|job| job.task.is_leaf())
 }
 
-/// The facts every step of the session shares.
+/// The facts shared by all steps of the session.
 pub(in crate::engine) fn facts(context: &Context, kind: StepKind, passed: bool) -> Step {
     let of = context.task_of();
     Step {
@@ -297,13 +297,13 @@ pub(in crate::engine) fn facts(context: &Context, kind: StepKind, passed: bool) 
     }
 }
 
-/// A tree without what pleach wrote into it, by which attempts are compared.
+/// A tree without pleach's own files, by which attempts are compared.
 fn code_at(context: &Context, tree: TreeId) -> Result<CommitId, Error> {
     let job = context.plan.job.as_ref().expect("only sessions on tasks make steps");
     code_of(&context.repo, (context.repo.tree_of(context.task_of().base)?, tree), job)
 }
 
-/// The code there is now.
+/// The id of the current code.
 pub(in crate::engine) fn code(context: &mut Context) -> Result<CommitId, Error> {
     let step = context.pending.as_ref().and_then(|pending| pending.step.as_ref());
     match (context.code, step) {
@@ -336,13 +336,13 @@ fn make_step(
         edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
     }
     let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
-    // What the step adds is left out again, so that the next one need not take all logs apart.
+    // The step's additions are excluded again, so that the next step need not filter all logs.
     context.code = is_own.then_some((tree, code));
     let of = context.task_of();
     let redactor = &context.engine.redactor;
     let by =
         by.iter().filter_map(|(agent, model)| attribution(context.engine.attribution, agent, &redactor.text(model)));
-    // Of the rest of it every word is one that runs after this one read.
+    // Later runs parse every other word of the subject, so only the name is redacted.
     let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
     let message = CommitMessage {
         subject,
@@ -382,13 +382,13 @@ fn make_step(
     Ok((finished, tree))
 }
 
-/// What keeps a directory of logs or reports from being one. What is somebody else's there stays, and the session's
-/// record alone has what would be in it.
+/// The file in place of a directory of logs or reports, if there is one. It stays, and the logs or reports are only in
+/// the session's record.
 pub(in crate::engine) fn no_directory(context: &Context, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
     Ok(workspace::non_directory_at(context.task_copy(), tree, dir)?)
 }
 
-/// What a person should know of the log a node's end is about to leave.
+/// Warns about the log of a node that is about to end.
 pub(in crate::engine) fn warn_of_log(
     context: &Context,
     node: &Node,
@@ -401,7 +401,7 @@ pub(in crate::engine) fn warn_of_log(
     }
     let changed = match changes {
         Some(changes) => {
-            // It is looked into below.
+            // It is read below.
             changes.flush()?;
             changes.of(&context.task_of().repo).map(|change| change.tree)
         }
@@ -415,7 +415,7 @@ pub(in crate::engine) fn warn_of_log(
     Ok(found.map(|found| in_the_record(&format!("the log of `{}`", node.id), &found)))
 }
 
-/// A path nothing in the tree has: two steps can end in the same second.
+/// A path that is free in the tree: two steps can end in the same second.
 pub(in crate::engine) fn free_path(context: &Context, path: &str, tree: TreeId) -> Result<String, Error> {
     let (stem, extension) = path.rsplit_once('.').unwrap_or((path, "log"));
     let mut free = path.to_owned();
@@ -427,13 +427,13 @@ pub(in crate::engine) fn free_path(context: &Context, path: &str, tree: TreeId) 
     Ok(free)
 }
 
-/// Says that something is in the session's record alone.
+/// Warns that something is only in the session's record.
 pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> Warning {
     WarningCode::LogNotCommitted
         .with(format!("{what} is only in the session's record: `{}` is not a directory", found.display()))
 }
 
-/// A tree without the logs and reports that came since `base`, by which attempts are compared.
+/// A tree without the logs and reports added since `base`, by which attempts are compared.
 pub(in crate::engine) fn code_of(
     repo: &Repo,
     (base, tree): (TreeId, TreeId),
@@ -442,12 +442,12 @@ pub(in crate::engine) fn code_of(
     let own =
         git::diff::changes(repo, base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
     let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();
-    // The objects are of no use to anybody and never written.
+    // The objects are never used, and never written.
     let code = if own.is_empty() { tree } else { repo.writer().tree(Some(tree), &own)? };
     Ok(CommitId::from_bytes(*code.as_bytes()))
 }
 
-/// What a failed step tells the next attempt.
+/// The feedback of a failed step.
 fn feedback(kind: &StepKind, said: &str, failing: &[String], log: Option<&str>) -> Feedback {
     match kind {
         StepKind::Review => Feedback::new(FeedbackKind::Rejected, text::cut(said, FEEDBACK)),
@@ -457,14 +457,14 @@ fn feedback(kind: &StepKind, said: &str, failing: &[String], log: Option<&str>) 
     }
 }
 
-/// The tests that failed: those that were heard of, and those that what was said tells of.
+/// The failing tests: those reported, and those named in the text.
 fn all_failing(heard: Vec<String>, said: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let names = heard.into_iter().chain(counts::failing(said));
     names.filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Commits know no smaller unit, and the step is found again by its date.
+/// Commit dates have no smaller unit, and the step is looked up by its date.
 fn to_the_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
