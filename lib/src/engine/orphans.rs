@@ -1,5 +1,5 @@
-//! What sessions that are gone have left behind: files of locks nobody holds, worktrees nobody works in, homes of
-//! their agents. It comes about when records are deleted by hand, or when a removal is cut short.
+//! Orphans of sessions that no longer exist: unheld lock files, unused worktrees, agent homes. They appear when records
+//! are deleted by hand, or when a removal is interrupted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
 use crate::workspace::{self, Lock, Scratch, agent_homes};
 
-/// Something a session has left that is not in this repository any more.
+/// An orphan of a session that is no longer in this repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Orphan {
-    /// The file of a lock nobody holds.
+    /// An unheld lock file.
     Lock {
         /// Its name.
         name: String,
@@ -27,42 +27,42 @@ pub enum Orphan {
         /// Where it is.
         path: PathBuf,
     },
-    /// A worktree git still knows of, whose files are gone.
+    /// A worktree still registered with git, whose files are gone.
     Forgotten {
         /// Where it was.
         path: PathBuf,
     },
-    /// A directory of the session's agents.
+    /// The home directory of the session's agents.
     Home {
         /// The session.
         session: SessionId,
         /// Where it is.
         path: PathBuf,
     },
-    /// Temporary files of a run that was killed, in whatever repository.
+    /// Temporary files of a killed run, of any repository.
     Scratch {
         /// Where they are.
         path: PathBuf,
     },
 }
 
-/// Where sessions leave things.
+/// Where to look for orphans.
 #[derive(Debug, Clone)]
 pub struct OrphanPlaces {
-    /// Where machine-local state lives.
+    /// The directory of machine-local state.
     pub state_dir: PathBuf,
-    /// The directories worktrees are made in. What lies elsewhere is somebody else's.
+    /// The directories in which worktrees are created. Worktrees elsewhere do not belong to pleach.
     pub worktrees: Vec<PathBuf>,
-    /// The files that are copied into worktrees from the user's checkout, where they still are.
+    /// The files copied into worktrees from the user's checkout, if they still exist there.
     pub copied_in: Vec<RepoPath>,
 }
 
-/// What sessions of this repository have left behind that are gone.
+/// Finds the orphans of this repository's deleted sessions.
 pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error> {
     let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
     let common = repo.common_dir();
     let locks = Lock::names(common).map_err(Error::from)?;
-    // A session that is being started has its locks before it has a record.
+    // A starting session has its locks before it has a record.
     let is_held = |session: &SessionId| {
         let mut own = locks.iter().filter(|name| session_of_lock(name).as_ref() == Some(session));
         own.any(|name| Lock::is_held(common, name))
@@ -88,7 +88,7 @@ pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error>
 }
 
 impl Orphan {
-    /// Removes it. What is in a worktree and nowhere else is kept first, under the ref that is returned.
+    /// Removes the orphan. Work that exists only in a worktree is kept first, under the returned ref.
     pub fn remove(&self, repo: &Repo, places: &OrphanPlaces) -> Result<Option<String>, RemoveError> {
         match self {
             Self::Lock { name } => {
@@ -107,7 +107,7 @@ impl Orphan {
                 Ok(None)
             }
             Self::Scratch { path } => {
-                // Somebody may have removed it since, and even have made another in its place.
+                // Another process may have removed it since, and even have created a new one at the same path.
                 let left = Scratch::left(&places.state_dir).into_iter().find(|left| left.path == *path);
                 left.map_or(Ok(()), workspace::OrphanScratch::remove).map_err(|source| {
                     let path = path.clone();
@@ -161,12 +161,12 @@ fn remove_worktree(
 
 fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
     let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().chain(repo.refs().list_unpeeled("refs/pleach/")?);
-    // What nobody can read keeps nothing.
+    // An unreadable ref keeps nothing reachable.
     Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }
 
-/// The session a worktree was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
-/// there, unless they check a branch out.
+/// The session a worktree was created for: `{base}/{session}/{name}`. Only pleach creates worktrees there, unless a
+/// person checks a branch out.
 fn session_of(listed: &ListedWorktree, places: &OrphanPlaces) -> Option<SessionId> {
     let above = listed.path.parent()?;
     let base = above.parent()?;

@@ -1,4 +1,4 @@
-//! Pausing a session that another process is working on.
+//! Pauses a session that another process is running.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::workspace::{Lock, LockError, LockHolder, StopRequest};
 
-/// How often is looked whether the process has let go.
+/// How often to check whether the process has released the lock.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// How long a process that was told to end the turn in flight may take for it.
+/// How long a process may take to stop the turn in flight.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 
-/// How long a lock may be held by somebody who is not found: who lets go between two looks is not.
+/// How long an unidentified process may hold the lock. A process that releases it between two checks is not found.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
-/// Asks the process that works on a session to pause, and waits until it has let go: after the turn in flight, which
-/// is cut short once `grace` is over, where that is given. `asked` is told of every signal. False when no process
-/// works on it; when one cannot be told, or does not let go, this is [`LockError::Held`].
+/// Asks the process running a session to pause, and waits until it releases the lock: after the turn in flight, which
+/// is cut short once `grace` is over, if given. `asked` is called for every signal. Returns false if no process runs
+/// the session; if one cannot be reached, or keeps the lock, the result is [`LockError::Held`].
 pub fn pause_session(
     repo: &Repo,
     id: &SessionId,
@@ -33,7 +33,7 @@ pub fn pause_session(
     while let Some(holder) = Lock::holder(common, &name) {
         let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
         let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
-        // Who takes the lock forgets what was wished of somebody else, and may have met this one.
+        // A process that takes the lock drops requests to its predecessor, and may have dropped this one.
         let is_lost = told && StopRequest::read(common, &name).is_none();
         let wish = match (told, is_due) {
             (true, true) => Some(StopRequest::PauseNow),

@@ -1,4 +1,4 @@
-//! Pauses a session, on its record.
+//! Records that a session pauses.
 
 use super::{Error, Session};
 use crate::clock;
@@ -6,13 +6,13 @@ use crate::engine::context::recording;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::record::Batch;
 
-/// Records that the run stops here and can be resumed, or not any more when it was cancelled.
+/// Records that the run stops here and can be resumed, or that it ends if it was cancelled.
 pub(super) fn pause(session: &mut Session, reason: PauseReason) -> Result<(), Error> {
     let why = pause_reason(session).filter(|_| reason == PauseReason::OverBudget);
     pause_because(session, reason, why)
 }
 
-/// The same, with more to say about why.
+/// Like [`pause`], with a detailed reason.
 pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Option<String>) -> Result<(), Error> {
     let root = session.root();
     let (summary, event): (_, Event) = if session.plan.cancel.is_cancelled() {
@@ -25,7 +25,7 @@ pub(super) fn pause_because(session: &mut Session, reason: PauseReason, why: Opt
     recording::record(session.root_mut(), Batch { summary, ..Batch::default() }, vec![event], clock::now())
 }
 
-/// How to resume a run that waits because of this limit.
+/// How to resume a run that this limit paused.
 pub(in crate::engine) fn pause_reason(session: &Session) -> Option<String> {
     let over = session.over.as_ref()?;
     let again = match session.plan.started.task {

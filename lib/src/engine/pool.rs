@@ -1,5 +1,5 @@
-//! The worktrees of sessions that are done. The newest stay, to look at and to build in; others go once nothing is in them
-//! alone, so that a repository with hundreds of sessions does not keep hundreds of checkouts.
+//! The worktrees of finished sessions. The newest are kept, to inspect and to build in; older ones are removed once
+//! they hold no unique work, so that a repository with hundreds of sessions does not keep hundreds of checkouts.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,12 @@ use crate::ids::{CommitId, SessionId};
 use crate::state::Phase;
 use crate::workspace::branch_ref;
 
-/// So many are looked into when a session ends: who comes from a version that kept them all does not wait for that.
+/// Number of worktrees checked when a session ends, so that users of a version that kept all of them do not have to
+/// wait.
 const AT_ONCE: usize = 20;
 
-/// Removes worktrees beyond those the settings want to keep, this session's own among them. That one of them cannot be
-/// removed is no failure of the session: it stays, and is tried again after the next one.
+/// Removes worktrees beyond the configured pool size, possibly this session's own. A worktree that cannot be removed
+/// does not fail the session: it stays, and the next session tries again.
 pub(super) fn trim_pool(session: &mut Session) {
     let Some(size) = session.engine.worktrees.pool.filter(|_| is_done(session)) else { return };
     if size == 0
@@ -26,11 +27,11 @@ pub(super) fn trim_pool(session: &mut Session) {
     {
         session.root_mut().workspace = None;
     }
-    // This one is newer than all of them.
+    // This session is newer than all others.
     let others = size.saturating_sub(1);
     if let Ok(done) = done_before(&session.repo, session.id()) {
         for (summary, path) in done.iter().skip(others).take(AT_ONCE) {
-            // Whoever works there needs it.
+            // A locked session still needs its worktree.
             if let Ok(_locks) = Locks::take(&session.repo, &summary.session) {
                 let _ = remove_clean(&session.repo, summary, path);
             }
@@ -42,7 +43,7 @@ fn is_done(session: &Session) -> bool {
     session.state().phase == Phase::Completed && session.started().task.is_none()
 }
 
-/// The other sessions that are done and have a worktree, the newest first.
+/// The other finished sessions that have a worktree, newest first.
 fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, Error> {
     let mut done = Vec::new();
     for listed in
@@ -50,7 +51,7 @@ fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, 
     {
         let above = listed.path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         let Some(id) = above.and_then(|name| name.parse::<SessionId>().ok()).filter(|id| id != own) else { continue };
-        // What nobody can read is nobody's to remove.
+        // The worktree of an unreadable session is not ours to remove.
         let Ok(summary) = Summary::newest(repo, &id) else { continue };
         if summary.state.phase == Phase::Completed && summary.started.task.is_none() && listed.path.is_dir() {
             done.push((summary, listed.path));
@@ -60,7 +61,7 @@ fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, 
     Ok(done)
 }
 
-/// Removes a worktree if a branch has all that is in it. Returns whether it did.
+/// Removes a worktree if all its content is on a branch. Returns whether it was removed.
 fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, RemoveError> {
     let Some(work) = summary.work() else { return Ok(false) };
     if !is_on_a_branch(repo, summary, work)? {
@@ -76,13 +77,13 @@ fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, Rem
     Ok(true)
 }
 
-/// Whether a branch has a commit: the session's own, or one it was merged into.
+/// Whether a commit is on a branch: the session's own, or one it was merged into.
 fn is_on_a_branch(repo: &Repo, summary: &Summary, commit: CommitId) -> Result<bool, git::Error> {
     let own = summary.branch().map(|(_, branch)| branch_ref(branch));
     if let Some(at) = own.map(|own| repo.refs().find(&own)).transpose()?.flatten() {
         return repo.history().is_ancestor(commit, at);
     }
     let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
-    // What nobody can read holds nothing.
+    // An unreadable branch contains nothing.
     Ok(all.into_iter().any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
 }

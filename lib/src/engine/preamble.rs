@@ -1,4 +1,4 @@
-//! What an agent is told about the run so far, by the fidelity of its node. Pure.
+//! The story of the run so far for an agent's prompt, by the fidelity of its node. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,16 +14,16 @@ use crate::text::{excerpt, shorten};
 /// Characters per token, as a rule of thumb.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// How much of all answers together an agent is told with `compact`.
+/// Characters for all answers together with `compact`.
 const COMPACT_ANSWERS: usize = 8_000;
 
-/// Every answer gets at least so much, however many there are.
+/// The minimum for each answer, however many there are.
 const SHORTEST_ANSWER: usize = 200;
 
-/// How much of a command line an agent is told.
+/// The maximum length of a command line.
 const LONGEST_COMMAND: usize = 1_000;
 
-/// What separates the two streams of a command in its recorded output.
+/// Separates the two streams in a command's recorded output.
 pub(super) const STDERR_MARK: &str = "\n--- stderr\n";
 
 /// The fidelity of a node entered along `edge`: the edge's own, the node's, the graph's, then `compact`.
@@ -31,8 +31,8 @@ pub fn fidelity(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node) -> Fideli
     edge.and_then(|edge| edge.fidelity).or(node.fidelity).or(pipeline.default_fidelity).unwrap_or_default()
 }
 
-/// The conversation a node with full fidelity goes on with: its own, the edge's, the graph's, that of the subgraph
-/// around it, then the previous node's.
+/// The conversation a node with full fidelity resumes: its own, the edge's, the graph's, that of the surrounding
+/// subgraph, then the previous node's.
 pub fn thread(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node, from: Option<&NodeId>) -> String {
     node.thread_id
         .clone()
@@ -46,17 +46,14 @@ pub fn thread(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node, from: Optio
 /// The newest result of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeResult {
-    /// The node.
     pub id: NodeId,
-    /// What people call it.
     pub label: String,
-    /// How it ended.
     pub outcome: Outcome,
-    /// What it ran, and how that ended, where it is a command.
+    /// The command and how it ended, if the node ran one.
     pub command: Option<(String, String)>,
-    /// What it answered or printed.
+    /// The answer or the output.
     pub text: String,
-    /// Where all of that can be read.
+    /// The file with the complete text.
     pub file: Option<PathBuf>,
 }
 
@@ -66,8 +63,7 @@ impl NodeResult {
     }
 }
 
-/// The newest results of the nodes that did something, the newest first. Those the conversation `thread` knows of already
-/// are left out.
+/// The newest results of nodes with results, newest first. Results already in the conversation `thread` are left out.
 pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<NodeResult> {
     let in_thread = |id: &NodeId| {
         let thread_of = state.nodes.get(id).and_then(|node| node.thread.as_deref());
@@ -75,14 +71,14 @@ pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<
     };
     let mut seen = BTreeSet::new();
     let mut results = Vec::new();
-    // Who is to try again is told first what became of the last try, though the node has not ended.
+    // On a retry, the outcome of the last attempt comes first, although the node has not ended.
     if let Some((id, outcome)) = retried(state).filter(|(id, _)| seen.insert(*id)) {
         let label = pipeline.node(id).map_or(String::new(), |node| node.label.clone());
         let outcome = outcome.clone();
         results.push(NodeResult { id: id.clone(), label, outcome, command: None, text: String::new(), file: None });
     }
     for id in state.completed.iter().rev() {
-        // Whoever spoke there was told what came before.
+        // The agent of that conversation already knows the results before it.
         if in_thread(id) {
             break;
         }
@@ -99,7 +95,7 @@ pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<
     results
 }
 
-/// The node that is tried again, and how its last attempt ended.
+/// The node to retry, and how its last attempt ended.
 fn retried(state: &State) -> Option<(&NodeId, &Outcome)> {
     let node = state.next_node()?;
     Some((node, state.nodes.get(node)?.retried.as_ref()?))
@@ -109,18 +105,16 @@ fn does_something(node: &Node) -> bool {
     !matches!(node.handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional | HandlerKind::Wait)
 }
 
-/// How an agent is told of the run so far.
+/// How much of the run the text covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling<'a> {
-    /// The session.
     pub session: &'a SessionId,
-    /// How much it is told.
     pub fidelity: Fidelity,
-    /// How much of a failed command's output it is told.
+    /// How many characters of a failed command's output are included.
     pub output_chars: usize,
 }
 
-/// The text in front of a node's prompt, and the nodes whose files it names.
+/// The text before a node's prompt, and the nodes whose files it names.
 pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Telling<'_>) -> (String, Vec<NodeId>) {
     let mut told = PreambleText::default();
     if !pipeline.goal.is_empty() && (how.fidelity != Fidelity::Full || !results.is_empty()) {
@@ -131,7 +125,7 @@ pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Tel
         Fidelity::Truncate => {
             let _ = writeln!(told.text, "Run: {}", how.session);
         }
-        // The conversation itself tells of what is not among the results.
+        // The conversation itself covers everything that is not among the results.
         Fidelity::Full if results.is_empty() => {}
         Fidelity::Full | Fidelity::Compact => told.so_far(state, results, |_| COMPACT_ANSWERS),
         Fidelity::SummaryLow => told.so_far(state, results, |text| answers(600, text)),
@@ -145,8 +139,8 @@ pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Tel
     (told.text, told.files)
 }
 
-/// What a person has said at the newest gate beside the choice. It is told whole, whatever the fidelity: it is short, and
-/// meant for whoever comes next.
+/// A person's text or comment at the newest gate. It is included in full at every fidelity: it is short, and meant for
+/// the next node.
 fn person(state: &State) -> Option<String> {
     let said = |key: &str| state.context.get(&format!("human.gate.{key}")).map(text_of).filter(|text| !text.is_empty());
     match (said("text"), said("comment")) {
@@ -165,7 +159,7 @@ struct PreambleText {
 }
 
 impl PreambleText {
-    /// How the nodes ended, what they answered, and what they told each other.
+    /// The outcomes, answers and context values of the nodes.
     fn so_far(&mut self, state: &State, results: &[NodeResult], answers: impl FnOnce(&str) -> usize) {
         let known = known(state);
         let heads: Vec<String> = results.iter().map(head).collect();
@@ -175,7 +169,7 @@ impl PreambleText {
         }
         for (index, (result, head)) in results.iter().zip(&heads).enumerate() {
             self.text.push_str(head);
-            // Its output comes below, in full length.
+            // Its output follows below in full length.
             if result.is_failed_command() {
                 continue;
             }
@@ -185,7 +179,7 @@ impl PreambleText {
         self.text.push_str(&known);
     }
 
-    /// What a node answered, in at most so many characters. Gives how many it took.
+    /// A node's answer in at most `share` characters. Returns the number used.
     fn answer(&mut self, result: &NodeResult, share: usize) -> usize {
         let text = result.text.trim();
         if text.is_empty() {
@@ -219,7 +213,7 @@ impl PreambleText {
     }
 }
 
-/// A node and how it ended, in a line.
+/// A node and its outcome in one line.
 fn head(result: &NodeResult) -> String {
     let NodeResult { id, label, outcome, .. } = result;
     let note = outcome.failure_reason.as_ref().or(outcome.notes.as_ref());
@@ -227,7 +221,7 @@ fn head(result: &NodeResult) -> String {
     format!("- {label} ({id}): {}{note}\n", outcome.status)
 }
 
-/// What the nodes have told each other, but for what is shown anyway.
+/// The context values set by nodes, except those shown elsewhere.
 pub(in crate::engine) fn known(state: &State) -> String {
     const HIDDEN: [&str; 10] = [
         "human.gate.text",
@@ -246,7 +240,7 @@ pub(in crate::engine) fn known(state: &State) -> String {
     if lines.is_empty() { lines } else { format!("Known:\n{lines}") }
 }
 
-/// The excerpt of what a command printed. Neither stream crowds the other out.
+/// An excerpt of a command's output, with room for both streams.
 fn output_excerpt(output: &str, chars: usize) -> String {
     let parts = output.rsplit_once(STDERR_MARK).filter(|(stdout, _)| !stdout.trim().is_empty());
     let Some((stdout, stderr)) = parts else { return excerpt::of(output, chars) };

@@ -1,8 +1,8 @@
-//! The loop of a session: one place that waits for reports of workers, for records that are being written, for timers
-//! and for the wish to stop, and decides what every context does next.
+//! The loop of a session. It alone waits for worker reports, for records being written, for timers and for stop
+//! requests, and decides what every context does next.
 //!
-//! A context that writes is away, on a thread that may block; the others go on meanwhile. What it wrote is told, and its
-//! worker answered, when it is back: never before it is on disk.
+//! A context that writes is away on a blocking thread, and the others continue meanwhile. Its events are published and
+//! its worker is answered once it is back, which is never before the record is on disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -29,39 +29,39 @@ use crate::route::{self, Action};
 use crate::state::{Phase, State, Visit};
 use crate::workspace::{self};
 
-/// How many reports wait at most until they are taken in.
+/// Capacity of the channel of reports.
 const REPORTS: usize = 64;
 
 pub(super) struct Pump<'a> {
     session: &'a mut Session,
     sender: mpsc::Sender<(ContextId, WorkerReport)>,
     reports: mpsc::Receiver<(ContextId, WorkerReport)>,
-    /// What contexts do that are away.
+    /// Contexts that are away.
     jobs: JoinSet<AwayContext>,
-    /// The nodes that were begun and have not ended.
+    /// Nodes that have started and not ended.
     running: BTreeMap<ContextId, Begins>,
-    /// Contexts whose node has no outcome: the session pauses when nothing else goes on.
+    /// Contexts whose node has no outcome: the session pauses once nothing else runs.
     halted: BTreeMap<ContextId, Halt>,
-    /// What came of contexts while the root was away, which has to know.
+    /// Results of contexts that came back while the root was away. They need the root.
     waiting: VecDeque<(ContextId, AwayResult)>,
-    /// Reports of workers that came before their contexts were back: who is not answered does not wait.
+    /// Reports that arrived while their context was away: a worker only waits for an answer to a turn.
     early: VecDeque<(ContextId, WorkerReport)>,
 }
 
-/// A node that was begun.
+/// A started node.
 struct Begins {
     node: Node,
     visit: Visit,
     conversation: Conversation,
-    /// Whoever works on it, once it is on record.
+    /// Its worker, once the start is recorded.
     worker: Option<Running>,
 }
 
-/// Why a context does not go on.
+/// Why a context does not continue.
 enum Halt {
     /// Its node has no outcome.
     Pauses { reason: PauseReason, why: Option<String>, error: Option<Error> },
-    /// Nothing is left to spend on its next node.
+    /// The budget for its next node is exhausted.
     OverBudget(NodeId, Exceeded),
 }
 
@@ -71,21 +71,21 @@ impl Halt {
     }
 }
 
-/// A context that was away, and what came of that.
+/// A context that was away, with its result.
 struct AwayContext {
     context: Context,
     done: Result<AwayResult, Error>,
 }
 
-/// What a context has done while it was away.
+/// What a context did while it was away.
 enum AwayResult {
-    /// It has written what was folded.
+    /// It wrote its pending events.
     Flushed,
-    /// It has begun a node.
+    /// It started a node.
     Begun(NodeBegin),
-    /// It has written a turn.
+    /// It wrote a turn.
     Turn { turn: RecordedTurn, unpriced: Option<String> },
-    /// It has written the end of a node.
+    /// It wrote the end of a node.
     Ended(NodeEnd),
 }
 
@@ -104,10 +104,10 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Runs until the session ends or pauses. Every context is back then.
+    /// Runs until the session ends or pauses. Every context is back by then.
     pub(super) async fn run(mut self) -> Result<SessionEnded, Error> {
         let ended = self.run_loop().await;
-        // Some are left only where the run has failed with an error of its own.
+        // Workers still run here only if the run failed with its own error.
         self.running.values().filter_map(|begins| begins.worker.as_ref()).for_each(Running::stop);
         while let Some(job) = self.jobs.join_next().await {
             if let Ok(AwayContext { context, .. }) = job {
@@ -137,21 +137,21 @@ impl<'a> Pump<'a> {
                     self.come_back(job)?;
                 }
                 () = sleep_until(wake) => {}
-                // What runs is told by the same wish; a context that only waits for its time is not.
+                // The same request stops running workers; a context waiting for its time would not notice it.
                 () = cancel.stopped(), if wake.is_some() => {}
             }
         }
     }
 
-    /// Starts what may start in every context that is here and has nothing to do. Answers with the time something is due
-    /// that is not yet.
+    /// Starts whatever can start in every idle context. Returns the time at which the next action is due.
     fn start_all(&mut self) -> Result<Option<Timestamp>, Error> {
         let mut wake = None;
         let is_stopped = self.session.plan.cancel.is_stopped();
         for id in self.idle() {
             let action = self.next(&id);
             let context = self.session.context(&id);
-            // The end of a node waits for the start of the next one that does something, or for the end of all.
+            // The end of a node is written with the start of the next node that does something, or with the end of the
+            // session.
             let is_over = context.state.phase == Phase::Completed;
             if context.pending.is_some() && (is_stopped || !is_over && !starts_at_once(context, action.as_ref())) {
                 self.away(&id, |context| recording::flush(context).map(|()| AwayResult::Flushed));
@@ -173,7 +173,7 @@ impl<'a> Pump<'a> {
         Ok(wake)
     }
 
-    /// The contexts that are here and have nothing to do.
+    /// The contexts that are present and idle.
     fn idle(&self) -> Vec<ContextId> {
         let is_idle = |id: &&ContextId| {
             let waits = self.waiting.iter().any(|(context, _)| context == *id);
@@ -182,7 +182,7 @@ impl<'a> Pump<'a> {
         self.session.contexts().map(|context| &context.id).filter(is_idle).cloned().collect()
     }
 
-    /// What a context does next. The root comes to its exit when its branches have come to theirs.
+    /// What a context does next. The root reaches its exit only after its branches have reached theirs.
     fn next(&self, id: &ContextId) -> Option<Action> {
         let states: Vec<&State> = self.session.contexts().map(|context| &*context.state).collect();
         let actions = route::next(&states, clock::now());
@@ -201,7 +201,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Sends a context away to do something that may block.
+    /// Sends a context away for work that may block.
     fn away(&mut self, id: &ContextId, work: impl FnOnce(&mut Context) -> Result<AwayResult, Error> + Send + 'static) {
         let mut context = self.session.take(id);
         self.jobs.spawn_blocking(move || {
@@ -210,9 +210,9 @@ impl<'a> Pump<'a> {
         });
     }
 
-    /// Begins a node, or takes it up again.
+    /// Starts or resumes a node.
     fn begin(&mut self, id: &ContextId, visit: Visit, continues: bool) -> Result<(), Error> {
-        // What is said of the budget is the root's to record.
+        // The root records what the budget reports.
         if !self.session.is_here(self.session.root_id()) {
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Takes in what a worker reports.
+    /// Handles the report of a worker.
     fn take_in(&mut self, id: &ContextId, report: WorkerReport) -> Result<(), Error> {
         if !self.session.is_here(id) {
             self.early.push_back((id.clone(), report));
@@ -275,7 +275,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// A context is back: what it wrote is told, and what follows is done.
+    /// Takes a context back: publishes its events and continues from its result.
     fn come_back(&mut self, job: AwayContext) -> Result<(), Error> {
         let AwayContext { context, done } = job;
         let id = context.id.clone();
@@ -330,7 +330,7 @@ impl<'a> Pump<'a> {
         begins.worker = Some(self.session.set_to_work(assignment, self.sender.clone()));
     }
 
-    /// The worktrees of a context are set up again, or cannot be.
+    /// Handles the end of a repeated setup of a context's worktrees.
     fn set_up(&mut self, then: Assignment, finished: NodeFinished) -> Result<(), Error> {
         self.session.context_mut(&then.context).warnings.extend(finished.warnings);
         match finished.result {
@@ -342,7 +342,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Records that the session pauses where nothing goes on any more, or ends for the reason it does not.
+    /// Pauses or fails the session once nothing runs any more.
     fn pause(&mut self) -> Result<(), Error> {
         let Some((_, halt)) = self.halted.pop_first() else {
             return Err(self.lost(self.session.root_id(), "nothing is left to do".into()));
@@ -379,13 +379,13 @@ async fn sleep_until(time: Option<Timestamp>) {
     }
 }
 
-/// Whether the worktrees have to be set up again before a node is carried out in them.
+/// Whether the worktrees must be set up again before a node can run in them.
 pub(super) fn has_lost_setup(context: &Context, node: &NodeId) -> bool {
     let works = context.plan.pipeline.node(node).is_some_and(|node| !work::only_waits(&context.engine, node));
     works && context.working().copies().any(workspace::has_lost_setup)
 }
 
-/// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
+/// Whether a node starts now without reading the record. Agents and people get content from the record.
 pub(super) fn starts_at_once(context: &Context, action: Option<&Action>) -> bool {
     let Some(Action::Start(visit)) = action else { return false };
     let node = context.plan.pipeline.node(&visit.node);

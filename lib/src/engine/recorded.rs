@@ -9,7 +9,7 @@ use crate::plan::{self, Inputs};
 use crate::record::History;
 use crate::state::State;
 
-/// The pipeline of a session, read again from its record.
+/// The pipeline of a session, parsed again from its record.
 pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
     let inputs = Inputs { files: started.files.clone(), values: started.inputs.clone() };
     let (pipeline, diagnostics) = match started.task {

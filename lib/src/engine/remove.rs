@@ -1,7 +1,7 @@
-//! Removing a session: its worktrees, its branch and its record, after saving what is nowhere else.
+//! Removes a session: its worktrees, its branch and its record, after keeping work that exists nowhere else.
 //!
-//! The record goes last, so that a removal that was cut short can be repeated; and nothing goes before everything
-//! that would be lost with it is under `refs/pleach/keep/`.
+//! The record goes last, so that an interrupted removal can be repeated. Nothing is removed until everything that would
+//! be lost with it is under `refs/pleach/keep/`.
 
 mod known;
 
@@ -23,19 +23,19 @@ use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
-/// How much of a path a message shows.
+/// The maximum length of a path in a message.
 const LONGEST_PATH: usize = 280;
 
-/// Written into the commit that keeps what was saved.
+/// The reason given in the commit of the kept work.
 const REASON: &str = "the session was removed";
 
-/// Why a session was not removed, or not wholly.
+/// Why a session was not removed, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     /// The session could not be read or is in use.
     #[error(transparent)]
     Session(#[from] Error),
-    /// git would lose the branch under a checkout.
+    /// Removing the branch would leave a checkout without one.
     #[error("branch `{branch}` is checked out at `{}`", path.display())]
     CheckedOut {
         /// The session branch.
@@ -43,15 +43,15 @@ pub enum RemoveError {
         /// The checkout.
         path: PathBuf,
     },
-    /// Somebody asked git to keep the worktree.
+    /// The worktree is locked with `git worktree lock`.
     #[error("the worktree `{}` is locked{}", path.display(), because(why))]
     WorktreeLocked {
         /// Where it is.
         path: PathBuf,
-        /// What they said.
+        /// The reason given for the lock.
         why: String,
     },
-    /// Something would be lost.
+    /// Work would be lost.
     #[error(transparent)]
     Obstacle(Obstacle),
 }
@@ -72,7 +72,7 @@ impl From<workspace::Error> for RemoveError {
     }
 }
 
-/// What speaks against removing a session, unless the user insists.
+/// Why a session should not be removed unless the user insists.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// Its commits are on no other branch.
@@ -83,40 +83,40 @@ pub enum Obstacle {
         /// Its newest recorded commit.
         tip: CommitId,
     },
-    /// Its newest commit is in its record alone.
+    /// Its newest commit is only in its record.
     #[error("branch `{branch}` does not have the session's newest commit: {tip} is on no branch")]
     OnNoBranch {
-        /// The session branch, which was removed or stayed behind.
+        /// The session branch, which was deleted or is behind.
         branch: BranchName,
         /// The commit.
         tip: CommitId,
     },
-    /// The branch stands at a commit the session did not make. Such a branch is never removed.
+    /// The branch is at a commit the session did not make. Such a branch is never removed.
     #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded")]
     BranchMoved {
         /// The session branch.
         branch: BranchName,
-        /// Where it stands.
+        /// Its tip.
         to: CommitId,
     },
-    /// Nobody can read its record, which goes nevertheless.
+    /// Its record is unreadable, and is removed nevertheless.
     #[error("its record cannot be read, and what only it holds is lost: {why}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
-    /// Nobody can read its newest commit. The removal goes by an older one.
+    /// Its newest commit is unreadable. The removal uses an older one.
     #[error("its newest commit cannot be read, and what only it holds is lost: {why}")]
     Lost {
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
-    /// Files that git cannot keep: repositories inside the worktree, or files that cannot be read.
+    /// Files that git cannot keep: repositories inside the worktree, or unreadable files.
     #[error("`{}` cannot be saved and would be lost: {why}", shorten(&quoted_path(path.as_os_str().as_encoded_bytes()), LONGEST_PATH))]
     Unsaved {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Why they cannot be saved.
         why: String,
     },
 }
@@ -124,11 +124,11 @@ pub enum Obstacle {
 /// One step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalStep {
-    /// Save what would be lost.
+    /// Keep work that would be lost.
     Keep {
-        /// The ref; before it is made, its beginning.
+        /// The ref, or its prefix before it exists.
         reference: String,
-        /// The session branch has commits that are nowhere else.
+        /// The session branch has commits that are on no other branch.
         unmerged: bool,
         /// The paths with uncommitted work.
         uncommitted: Vec<RepoPath>,
@@ -142,29 +142,29 @@ pub enum RemovalStep {
     RemoveBranch {
         /// Its name.
         branch: BranchName,
-        /// Where it stands.
+        /// Its tip.
         at: CommitId,
     },
-    /// Leave the session branch, because it is not the session's alone any more.
+    /// Keep the session branch, because it is no longer the session's alone.
     LeaveBranch {
         /// Its name.
         branch: BranchName,
-        /// Where it stands.
+        /// Its tip.
         at: CommitId,
     },
-    /// Remove the directory of the session's agents, with the conversations they keep there.
+    /// Remove the home of the session's agents, including their conversations.
     RemoveHome {
         /// Where it is.
         path: PathBuf,
     },
     /// Remove the record.
     RemoveRecord {
-        /// Its newest record; none where its ref names none.
+        /// The newest record; `None` if the ref points to no commit.
         at: Option<CommitId>,
     },
 }
 
-/// Something to be saved.
+/// Work to keep.
 #[derive(Debug)]
 pub(super) struct KeptWork {
     pub writer: Writer,
@@ -174,28 +174,28 @@ pub(super) struct KeptWork {
     pub uncommitted: Vec<RepoPath>,
 }
 
-/// A removal that has been looked into. While it lives, nobody can work on the session.
+/// A prepared removal. While it exists, no process can work on the session.
 #[derive(Debug)]
 pub struct Removal {
     /// The session.
     pub session: SessionId,
-    /// A run over a tree would resume it: it works on a task and was not cancelled.
+    /// A tree run would resume it: it works on a task and was not cancelled.
     pub goes_on: bool,
-    /// What speaks against it.
+    /// Why it should not be removed.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,
     keeps: Vec<KeptWork>,
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
     branch: Option<BranchState>,
-    /// The main one last, each with its newest record.
+    /// The refs of the records with their tips, `main` last.
     records: RecordRefs,
     locks: Locks,
     state_dir: PathBuf,
 }
 
-/// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
-/// worktrees from the user's checkout, in case nobody can read which were.
+/// Determines what removing a session would do. Changes nothing. `copied_in` are the files copied into worktrees from
+/// the user's checkout, used if the record does not say which were copied.
 pub fn prepare_removal(
     repo: &Repo,
     id: &SessionId,
@@ -222,12 +222,12 @@ pub fn prepare_removal(
         }
         worktrees.push(listed.path);
     }
-    // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
+    // Removing landed work needs no confirmation, but a branch may have lost it since.
     unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
     if unmerged && keeps.is_empty() {
         keeps.extend(unmerged_commits(repo, &known)?);
     }
-    // What is kept has to be whole: git refuses to pack what leads to something that is not.
+    // Kept work must be complete: git refuses to pack a commit that leads to a missing object.
     let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
     let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
     for keep in &mut keeps {
@@ -251,7 +251,7 @@ pub fn prepare_removal(
 }
 
 impl Removal {
-    /// What [`Removal::execute`] would do.
+    /// The steps [`Removal::execute`] would take.
     pub fn steps(&self) -> Vec<RemovalStep> {
         let prefix = format!("{KEEP}{}-", self.session);
         let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
@@ -265,7 +265,7 @@ impl Removal {
         RemovalStep::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
     }
 
-    /// Does it. `done` is told of each step after it was done.
+    /// Removes the session. `done` is called after each step.
     pub fn execute(self, done: &mut dyn FnMut(&RemovalStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
         for keep in self.keeps {
@@ -280,7 +280,7 @@ impl Removal {
             remove_run_directory(&path)?;
             done(&RemovalStep::RemoveWorktree { path });
         }
-        // A run of it that was killed could not remove its temporary files.
+        // A killed run could not remove its temporary files.
         Scratch::clear_up(&self.state_dir);
         if let Some(path) = self.home {
             remove_directory(&path)?;
@@ -299,12 +299,12 @@ impl Removal {
     }
 }
 
-/// Removes refs that nobody else writes while this process holds the session.
+/// Deletes refs that no other process writes while this one holds the session.
 pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| RefUpdate { name, old, new: None });
     let all: Vec<RefUpdate> = all.collect();
     match repo.refs().swap_all(&all, "pleach: rm") {
-        // By now a lock that somebody holds is old enough to tell from one that a killed process left.
+        // By now a held lock is old enough to tell it from one left by a killed process.
         Err(SwapError::Locked { .. }) => {
             for step in &all {
                 repo.refs().remove_stale_lock(&step.name)?;
@@ -323,7 +323,7 @@ pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
     })
 }
 
-/// Removes what stands beside a worktree, and the session's directory, unless something else is in it.
+/// Removes the run directory beside a worktree, and the session's directory if it is empty.
 pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
     remove_directory(&copy.with_file_name(RUN_DIR))?;
     if let Some(parent) = copy.parent() {
@@ -342,7 +342,7 @@ impl KeptWork {
         RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
     }
 
-    /// Saves it, unless a removal that was cut short has done so.
+    /// Keeps the work, unless an interrupted removal has already done so.
     pub fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
         for (name, at) in repo.refs().list(&format!("{KEEP}{session}-"))? {
             let kept = repo.commit(at)?;
@@ -355,11 +355,11 @@ impl KeptWork {
     }
 }
 
-/// The session branch, where it stands, and whether it is the session's own: it is when it stands at a commit of the
-/// session's history.
+/// The session branch, its tip, and whether it is the session's own, which it is if the tip is in the session's
+/// history.
 type BranchState = (BranchName, CommitId, bool);
 
-/// The branch of a session, and whether its newest commit is on no other one.
+/// The branch of a session, and whether its newest commit is on no other branch.
 fn branch_state(
     repo: &Repo,
     known: &KnownWork,
@@ -371,20 +371,20 @@ fn branch_state(
         && let Some(at) = stands_at(repo, branch)?
     {
         refuse_checked_out(repo, branch)?;
-        // One nobody can read stays, for whoever can mend it.
+        // An unreadable branch stays, so that it can be repaired.
         let is_own = repo.commit(at).is_ok() && repo.history().is_ancestor(at, tip)?;
         state = Some((branch.clone(), at, is_own));
     }
-    // The branch of a task goes on with its next session.
+    // The branch of a task is used by its next session.
     if let (Some((branch, at, false)), false) = (&state, known.is_of_task) {
         obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: *at });
     }
-    // The session of a task may begin with the steps of another one.
+    // The session of a task may start with the steps of another one.
     let has_work = known.base != Some(tip) || known.is_of_task;
     let unmerged = has_work && known.landed.is_none() && !is_merged(repo, known, tip, state.as_ref())?;
     if let (Some(branch), true) = (known.branch.clone(), unmerged) {
         let has_it = match &state {
-            // One nobody can read keeps nothing.
+            // An unreadable branch contains nothing.
             Some((_, at, _)) => repo.history().is_ancestor(tip, *at).unwrap_or(false),
             None => false,
         };
@@ -396,7 +396,7 @@ fn branch_state(
     Ok((state, unmerged))
 }
 
-/// Where a branch stands, whether that can be read or not.
+/// The tip of a branch, readable or not.
 fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::Error> {
     let name = branch_ref(branch);
     let found = repo.refs().list_unpeeled(&name)?.into_iter().find(|(found, _)| *found == name);
@@ -417,9 +417,9 @@ fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveErro
     }
 }
 
-/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's that goes.
+/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch except the session's own.
 fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
-    // A branch that stays keeps what is on it.
+    // A branch that stays keeps its commits.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &known.target {
         Some(target) => repo.refs().find(&branch_ref(target))?,
@@ -428,12 +428,12 @@ fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&Bran
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
     let branches = repo.refs().list_unpeeled("refs/heads/")?;
     let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).filter_map(|(_, at)| at);
-    // A branch nobody can read keeps nothing.
+    // An unreadable branch contains nothing.
     let has_it = |at| repo.history().is_ancestor(tip, at).unwrap_or(false);
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
-/// What a worktree has that the session's newest commit has not.
+/// The changes in a worktree since the session's newest commit.
 pub(super) fn uncommitted(
     repo: &Repo,
     tip: Option<CommitId>,
@@ -453,7 +453,7 @@ pub(super) fn uncommitted(
     });
     let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,
-        // Whoever insists can have it removed all the same.
+        // A user who insists can still have it removed.
         Err(error) => {
             obstacles.push(Obstacle::Unsaved { path: path.to_owned(), why: error.to_string() });
             return Ok(None);
@@ -491,7 +491,7 @@ fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, 
     Ok(Some(KeptWork { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
 }
 
-/// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
+/// The refs of all records of a session with their tips, readable or not, `main` last.
 pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
     let mut records = repo.refs().list_unpeeled(&format!("{SESSIONS}{id}/"))?;
     let main = root_ref(id);

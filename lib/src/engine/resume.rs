@@ -1,4 +1,4 @@
-//! Taking a session up again: load, fold, bring branch and worktree to the newest record, go on.
+//! Resumes a session: load, fold, move branch and worktree to the newest record, continue.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::state::{Phase, State};
 use crate::text::listed;
 use crate::workspace::branch_ref;
 
-/// A session that has not ended, as its record has it.
+/// A session that has not ended, read from its record.
 pub(super) struct RecordedSession {
     pub history: History,
     pub pipeline: Pipeline,
     pub state: State,
 }
 
-/// Reads a session that is to go on. The caller holds its locks.
+/// Reads a session to resume. The caller holds its locks.
 pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let found = read(repo, id)?;
     match over(&found, id) {
@@ -35,14 +35,14 @@ pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error
     }
 }
 
-/// Why a session that was read cannot be resumed. One that failed can be, at the node it failed at; a task's goes on
-/// with its next attempt instead.
+/// Why a session cannot be resumed. A failed session can be, at the node it failed at; a failed task continues with its
+/// next attempt instead.
 fn over_for_good(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
     over(found, id).filter(|_| !failed)
 }
 
-/// The node a session is to start at again, where it does not go on from where it stands.
+/// The node to restart at, if the session does not resume where it stands.
 fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<Option<NodeId>, Error> {
     let Some(node) = wanted.or(state.failed_node()) else { return Ok(None) };
     if state.can_start_at(node) {
@@ -52,17 +52,17 @@ fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<O
     Err(Error::NotVisited { session: id.clone(), node: node.clone(), visited: listed(&visited, usize::MAX) })
 }
 
-/// Why a session that was read has ended.
+/// Why a session counts as ended.
 fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
     let phase = &found.state.phase;
     let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
     (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
 }
 
-/// Reads a session that is to be written to. The caller holds its locks.
+/// Reads a session to write to. The caller holds its locks.
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
-    // These refs are this session's alone, so a lock on one of them was left by a killed run.
+    // Only this session uses these refs, so a lock on one of them was left by a killed run.
     repo.refs().remove_stale_lock(&root_ref(id))?;
     for branch in history.started.branches.values() {
         repo.refs().remove_stale_lock(&branch_ref(branch))?;
@@ -72,10 +72,10 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error
     Ok(RecordedSession { history, pipeline, state })
 }
 
-/// Resumes a session whose newest record is still `seen`, so that it runs what somebody has agreed to: where it
-/// stands, at the node it failed at, or at `from`, which the run has come to before. Returns it, and where uncommitted
-/// work of the killed process was saved. One that is done or cancelled is an error; its branch comes up to its record
-/// all the same, where it could not follow before.
+/// Resumes a session if its newest record is still `seen`, so that it runs what was approved: where it stands, at the
+/// node it failed at, or at `from`, which the run has visited before. Returns the session, and where uncommitted work
+/// of the killed process was saved. A completed or cancelled session is an error; its branch still catches up with its
+/// record.
 pub async fn resume_session(
     engine: Arc<Engine>,
     repo: Repo,
@@ -106,7 +106,7 @@ pub async fn resume_session(
     Ok((session, kept))
 }
 
-/// Brings branch and worktree of every open context to its newest record. Returns where work was saved.
+/// Moves branch and worktree of every open context to its newest record. Returns where work was saved.
 pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error> {
     let mut kept = Vec::new();
     for context in session.open_contexts() {
@@ -141,7 +141,7 @@ pub(super) fn open_recorded(
     Ok(session)
 }
 
-/// Records in every open context that the session goes on, at `from` where that is given.
+/// Records in every open context that the session resumes, at `from` if given.
 pub(super) fn record_resumed(session: &mut Session, from: Option<NodeId>) -> Result<(), Error> {
     let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
     let root = session.root_id().clone();

@@ -1,4 +1,4 @@
-//! Running a session: from where it stands to its end or a pause.
+//! Runs a session from where it stands to its end or a pause.
 
 use super::pump::Pump;
 use super::{Error, Session, SessionEnded, SpawnedRun, pool};
@@ -19,13 +19,13 @@ pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     Ok(ended)
 }
 
-/// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
+/// Runs an attempt at a task. The end of its last node is written with the task's last step, which follows at once.
 pub(super) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, Error> {
     session.announce();
     Pump::new(session).run().await
 }
 
-/// Runs by itself until the pipeline ends or pauses.
+/// Runs in the background until the pipeline ends or pauses.
 pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
     SpawnedRun::new(session.events(), async move {
         let ended = run_session(&mut session).await;

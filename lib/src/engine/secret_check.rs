@@ -1,4 +1,4 @@
-//! What is recorded as it is, since it must be run again as it was: so it may hold no secret.
+//! Checks input that is recorded verbatim, because it must run again unchanged, for secrets.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use crate::plan::diagnostic::Span;
 use crate::plan::dot::{self, AttrEntry, AttrValue, Ident, Statement};
 use crate::redact::{Redactor, TOKEN};
 
-/// Refuses a pipeline that holds a secret, itself or in a file it names. What comes with pleach is none, whatever words
-/// are in it.
+/// Refuses a pipeline that holds a secret, in itself or in a file it names. The built-in pipelines hold none, whatever
+/// words they contain.
 pub(super) fn pipeline(
     redactor: &Redactor,
     path: &str,
@@ -27,7 +27,7 @@ pub(super) fn pipeline(
     files.iter().try_for_each(|(name, text)| refuse(redactor, &format!("`{name}`"), text))
 }
 
-/// Refuses the inputs of a session that hold a secret. They are variables of its commands by these names.
+/// Refuses session inputs that hold a secret. Commands get them as variables with these names.
 pub(super) fn inputs(redactor: &Redactor, inputs: &BTreeMap<String, String>) -> Result<(), Error> {
     inputs.iter().try_for_each(|(key, value)| {
         refuse(redactor, "the name of an input", key)?;
@@ -43,14 +43,14 @@ fn refuse(redactor: &Redactor, what: &str, text: &str) -> Result<(), Error> {
     }
 }
 
-/// Where a text has more than another it is made of, if it is.
+/// The range that was inserted into `own` to get `text`, if that is the only difference.
 fn added_to(own: &str, text: &str) -> Option<Range<usize>> {
     let begin = own.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
     let end = text.len().checked_sub(own.len() - begin)?;
     (begin <= end && text.as_bytes()[end..] == own.as_bytes()[begin..]).then_some(begin..end)
 }
 
-/// What was added to a pipeline, without the names of nodes it had before, and of what settings say of them.
+/// The text added to a pipeline, without the names of nodes it already had and of attributes and agents from settings.
 fn without_names(own: &str, dot: &str, added: Range<usize>) -> String {
     let nodes = |text: &str| -> Vec<Statement> {
         let all = dot::parse(text).0.statements;
@@ -86,7 +86,7 @@ fn keys(statement: &Statement) -> impl Iterator<Item = &Ident> {
     attributes(statement).iter().map(|attr| &attr.key).filter(|key| STEP_ATTRIBUTES.contains(&key.text.as_str()))
 }
 
-/// Where agents are named. A name is recorded with the settings as well; what has a colon in it is a command.
+/// The names of agents. Settings record a name as well; a value with a colon is a command.
 fn agents(statement: &Statement) -> impl Iterator<Item = Span> {
     let is_name = |value: &AttrValue| matches!(value, AttrValue::Text(text) if !text.contains(':'));
     let named = move |attr: &&AttrEntry| attr.key.text == "agent" && is_name(&attr.value);
@@ -102,7 +102,6 @@ mod tests {
         pipeline(&redactor, "task.dot", dot, &BTreeMap::new()).err().map(|error| error.to_string())
     }
 
-    /// The built-in pipeline with a statement in it.
     fn with(statement: &str) -> String {
         let end = TASK_PIPELINE.rfind('}').unwrap();
         format!("{}{statement}{}", &TASK_PIPELINE[..end], &TASK_PIPELINE[end..])
@@ -138,7 +137,7 @@ mod tests {
         }
         let other = TASK_PIPELINE.replace("Review", "orchid");
         assert!(refused("orchid", &other).is_some_and(|why| why.starts_with("`task.dot` contains the value of")));
-        // Any word of another may be a secret.
+        // Any word of another pipeline may be a secret.
         assert!(refused("implement", &other).is_some());
         let redactor = Redactor::new([("D_PASSWORD", "orchid")]);
         for (key, value) in [("a", "an orchid"), ("orchid", "b")] {

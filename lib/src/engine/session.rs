@@ -1,4 +1,4 @@
-//! A session: what it runs, what it may spend, and its contexts.
+//! A session: its plan, its budget and its contexts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::workspace::{BranchFollower, Lock, Workspace};
 pub struct Session {
     pub(super) plan: Arc<SessionPlan>,
     pub(super) engine: Arc<Engine>,
-    /// Carries out what its contexts are to do.
+    /// Runs the work of its contexts.
     pub(super) executor: Executor,
-    /// Lets what others wish of it find it.
+    /// Lets requests of other processes reach it.
     _registered: Registered,
     pub(super) repo: Repo,
-    /// The context that tells whether the session goes on.
+    /// The context that decides whether the session continues.
     root: ContextId,
     contexts: BTreeMap<ContextId, Context>,
-    /// What contexts have spent that are away.
+    /// The spending of contexts that are away.
     away: BTreeMap<ContextId, Spent>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
-    /// What sessions before it in the same run have spent.
+    /// The spending of earlier sessions in the same run.
     pub(super) earlier: Earlier,
-    /// The limit that has stopped it.
+    /// The limit that stopped it.
     pub(super) over: Option<Exceeded>,
 }
 
@@ -72,27 +72,27 @@ impl Session {
         }
     }
 
-    /// Its id.
+    /// The session's id.
     pub fn id(&self) -> &SessionId {
         &self.plan.id
     }
 
-    /// What it was started with.
+    /// The start event, with its pipeline and inputs.
     pub fn started(&self) -> &PipelineStarted {
         &self.plan.started
     }
 
-    /// What it runs.
+    /// The pipeline it runs.
     pub fn pipeline(&self) -> &Arc<Pipeline> {
         &self.plan.pipeline
     }
 
-    /// What has become of it: the state of its root context.
+    /// The state of its root context.
     pub fn state(&self) -> &State {
         &self.root().state
     }
 
-    /// The context that tells whether the session goes on.
+    /// The context that decides whether the session continues.
     pub(super) fn root(&self) -> &Context {
         self.context(&self.root)
     }
@@ -118,7 +118,6 @@ impl Session {
         self.contexts.values()
     }
 
-    /// Another context of this session.
     pub(super) fn new_context(&self, opened: OpenedContext) -> Context {
         Context::new(Arc::clone(&self.engine), self.repo.clone(), Arc::clone(&self.plan), opened)
     }
@@ -127,60 +126,60 @@ impl Session {
         self.contexts.insert(context.id.clone(), context);
     }
 
-    /// The names of its contexts that have not come to an end.
+    /// The contexts that have not ended.
     pub(super) fn open_contexts(&self) -> Vec<ContextId> {
         self.contexts.values().filter(|context| !context.state.is_over()).map(|context| context.id.clone()).collect()
     }
 
-    /// Takes a context out, for as long as it is away.
+    /// Removes a context while it is away.
     pub(super) fn take(&mut self, id: &ContextId) -> Context {
         let context = self.contexts.remove(id).expect("contexts are sent away when they are here");
         self.away.insert(id.clone(), context.state.spent.clone());
         context
     }
 
-    /// Takes a context in that was away.
+    /// Takes a context back.
     pub(super) fn put_back(&mut self, context: Context) {
         self.away.remove(&context.id);
         self.add(context);
     }
 
-    /// Whether a context is here.
+    /// Whether a context is present.
     pub(super) fn is_here(&self, id: &ContextId) -> bool {
         self.contexts.contains_key(id)
     }
 
-    /// Whether a context beside the root has not come to its end, as far as is known of those that are away.
+    /// Whether a context other than the root has not ended. One that is away counts as open.
     pub(super) fn has_open_branches(&self) -> bool {
         let here = self.contexts.values().any(|context| context.state.is_branch && !context.state.is_over());
         here || self.away.keys().any(|id| *id != self.root)
     }
 
-    /// What each context has spent.
+    /// The spending of each context.
     pub(super) fn spendings(&self) -> impl Iterator<Item = &Spent> {
         self.contexts.values().map(|context| &context.state.spent).chain(self.away.values())
     }
 
-    /// Its root context alone, once nothing else is to be done with the session.
+    /// The root context alone, once the session has nothing else to do.
     pub(super) fn into_root(mut self) -> (Lock, Context) {
         let root = self.contexts.remove(&self.root).expect("every session has its root");
         (self.lock, root)
     }
 
-    /// Tells what is on disk and nobody was told yet, where branches and worktrees have followed it. A session that cannot be set
-    /// up is not told of.
+    /// Publishes events that are on disk, once branches and worktrees have followed. A session whose setup fails is not
+    /// published.
     pub(super) fn announce(&mut self) {
         self.contexts.values_mut().for_each(Context::announce);
     }
 
-    /// Does something with the root context that may write.
+    /// Runs work on the root context that may write.
     pub(super) fn at_root<T>(&mut self, work: impl FnOnce(&mut Context) -> Result<T, Error>) -> Result<T, Error> {
         let done = tokio::task::block_in_place(|| work(self.root_mut()));
         self.announce();
         done
     }
 
-    /// Hands the worktrees of a context over for an assignment, and lets it be carried out.
+    /// Hands over the worktrees of a context and starts its assignment.
     pub(super) fn set_to_work(
         &mut self,
         assignment: Assignment,
@@ -192,7 +191,7 @@ impl Session {
         self.executor.start(assignment, reports)
     }
 
-    /// Takes the worktrees of a context back whose assignment was carried out.
+    /// Takes back the worktrees of a context whose assignment has ended.
     pub(super) fn take_back(&mut self, id: &ContextId) -> Result<(), Error> {
         let workspace = self.executor.take_back(id);
         let context = self.context_mut(id);
@@ -201,32 +200,32 @@ impl Session {
         Ok(())
     }
 
-    /// Has somebody told of all work that is begun, with what it was made of.
+    /// Sets a callback for all work that starts, with its assignment.
     pub fn watch(&mut self, watch: WorkWatch) {
         self.executor.watch = Some(watch);
     }
 
-    /// Whether the repository has files the user works on.
+    /// Whether the repository has a checkout.
     pub fn has_checkout(&self) -> bool {
         self.repo.workdir().is_some()
     }
 
-    /// The agents that work on its nodes.
+    /// The agents of its nodes.
     pub fn agents(&self) -> &Roster {
         &self.engine.agents
     }
 
-    /// Whether somebody wants it to stop.
+    /// Whether it was asked to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.plan.cancel.is_stopped()
     }
 
-    /// Whether somebody wants it to end for good.
+    /// Whether it was cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
         self.plan.cancel.is_cancelled()
     }
 
-    /// What is told of it from now on.
+    /// Subscribes to its events from now on.
     pub fn events(&self) -> Subscription {
         self.engine.events.subscribe()
     }
@@ -246,17 +245,17 @@ impl Session {
         self.root().followers.values()
     }
 
-    /// Makes sure that nobody moved the session's branches.
+    /// Checks that no other process moved the session's branches.
     pub fn check_branch(&self) -> Result<(), Error> {
         Ok(self.root().check_branches()?)
     }
 
-    /// What a person should know and was not told yet.
+    /// Takes the warnings not yet reported.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
     }
 
-    /// What its contexts have spent together.
+    /// The total spending of its contexts.
     pub fn spent(&self) -> Amount {
         self.spent_by(|spent| spent.total)
     }
@@ -266,7 +265,7 @@ impl Session {
     }
 }
 
-/// Brings the branches of a session that has ended up to its record.
+/// Moves the branches of an ended session to its record.
 pub(super) fn bring_up(session: &mut Session) -> Result<(), Error> {
     let root = session.root_mut();
     worktrees::make_followers(root);

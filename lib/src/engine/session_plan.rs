@@ -1,4 +1,4 @@
-//! What a session is about: the same for all its contexts.
+//! The plan of a session, shared by all its contexts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,28 @@ use crate::record;
 use crate::state::State;
 use crate::workspace::agent_home;
 
-/// What a session is about: the same for all its contexts.
+/// The plan of a session, shared by all its contexts.
 #[derive(Debug)]
 pub(crate) struct SessionPlan {
-    /// The session.
     pub id: SessionId,
-    /// What it was started with.
+    /// The start event, with its pipeline and inputs.
     pub started: PipelineStarted,
-    /// What it runs.
+    /// The pipeline it runs.
     pub pipeline: Arc<Pipeline>,
-    /// The node it begins at.
+    /// The node it starts at.
     pub start_node: NodeId,
-    /// The task it works on, in a tree.
+    /// Its task, if it is part of a tree run.
     pub job: Option<Arc<TaskJob>>,
     /// The repository that holds the record.
     pub record_repo: RepoName,
     /// The repositories it works in.
     pub repos: BTreeMap<RepoName, Repo>,
-    /// Ends it, with all it is a part of or alone.
+    /// Stops it, alone or with the run it belongs to.
     pub cancel: Cancel,
 }
 
 impl SessionPlan {
-    /// That of a session in one repository.
+    /// The plan of a session in one repository.
     pub(super) fn new(
         id: SessionId,
         started: PipelineStarted,
@@ -57,27 +56,27 @@ impl SessionPlan {
         self.repos.get(&self.record_repo).expect("the repositories of a session are open")
     }
 
-    /// The place of a context's worktrees, below that of all.
+    /// The path of a context's worktrees below the base of all worktrees.
     pub(in crate::engine) fn place(&self, context: &ContextId) -> PathBuf {
         match &self.started.task {
-            // The tasks of a target are worked on one after another, and share what git ignores: caches, builds. What forks
-            // from one is worked beside it.
+            // The tasks of a target run one after another and share ignored files: caches, builds. A fork of one gets
+            // its own worktree.
             Some(task) if *context == record::root() => shared_copy(&task.target),
             _ => Path::new(self.id.as_str()).join(context.as_str()),
         }
     }
 
-    /// The directory agents of a context work in.
+    /// The directory in which agents of a context work.
     pub(in crate::engine) fn root(&self, engine: &Engine, context: &ContextId) -> PathBuf {
         engine.worktree_base(self.repo(), &self.record_repo).join(self.place(context))
     }
 
-    /// The directory of a context's agents.
+    /// The home directory of a context's agents.
     pub(in crate::engine) fn agent_home(&self, engine: &Engine, context: &ContextId) -> PathBuf {
         agent_home(&engine.supervisor.state_dir, self.repo().common_dir(), &self.id).join(context.as_str())
     }
 
-    /// The files of the newest recorded commits.
+    /// The trees of the newest recorded commits.
     pub(in crate::engine) fn trees(&self, state: &State) -> Result<BTreeMap<RepoName, TreeId>, Error> {
         let tree = |(name, commit): (&RepoName, &CommitId)| {
             let repo = self.repos.get(name).unwrap_or(self.repo());
@@ -86,26 +85,26 @@ impl SessionPlan {
         state.work.iter().map(tree).collect()
     }
 
-    /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.
+    /// The pipeline's variables for commands: their shell expands `$goal`, so that no text becomes a command.
     pub(in crate::engine) fn variables(&self) -> Vec<(String, String)> {
         let goal = std::iter::once(("goal".to_owned(), self.started.goal.clone()));
         let inputs = goal.chain(self.started.inputs.clone());
         inputs.map(|(name, value)| (name, for_environment(&value))).collect()
     }
 
-    /// What a test step runs: its own command, or what tests the task. None for every other node.
+    /// The tests of a test step: its own command, or the task's tests. `None` for every other node.
     pub(in crate::engine) fn tests_of(&self, node: &Node) -> Option<Vec<TestCommand>> {
         self.job.as_ref()?.tests_of(node)
     }
 
-    /// The same where the task is tested outside of an attempt: without such a step, what tests the task.
+    /// Like [`Self::tests_of`] outside of an attempt: a node that is not a test step runs the task's tests.
     pub(in crate::engine) fn tests_at_all(&self, node: &Node) -> Vec<TestCommand> {
         let job = self.job.as_ref().expect("only sessions on tasks do this");
         job.tests_of(node).unwrap_or_else(|| job.tests.clone())
     }
 }
 
-/// The node a run begins at.
+/// The node a run starts at.
 pub(super) fn start_node(pipeline: &Pipeline) -> Result<crate::ids::NodeId, Error> {
     match (pipeline.start(), pipeline.exit()) {
         (Some(start), Some(_)) => Ok(start.id.clone()),
@@ -113,16 +112,16 @@ pub(super) fn start_node(pipeline: &Pipeline) -> Result<crate::ids::NodeId, Erro
     }
 }
 
-/// How long a variable of the environment may be: systems refuse to start a program that has one of 128 KiB.
+/// The maximum length of an environment variable: systems refuse to start a program with one of 128 KiB.
 const LONGEST_VARIABLE: usize = 100_000;
 
-/// A text as a variable of the environment can hold it: its beginning, and U+FFFD for NUL.
+/// A text that fits into an environment variable: truncated, with U+FFFD for NUL.
 fn for_environment(text: &str) -> String {
     let mut text = text.replace('\0', "\u{fffd}");
     text.truncate(text.floor_char_boundary(LONGEST_VARIABLE));
     text
 }
 
-/// The directory beside a session's worktree in which its nodes leave their status files, which are of no use when a
-/// node has ended, and where agents find what earlier nodes answered and printed.
+/// The directory beside a session's worktree in which its nodes leave their status files, which are useless once a node
+/// has ended, and where agents find the answers and output of earlier nodes.
 pub(super) const RUN_DIR: &str = "run";

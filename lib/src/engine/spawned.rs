@@ -1,11 +1,11 @@
-//! Sessions and trees that go on by themselves, while somebody hears what is told of them.
+//! Sessions and trees that run in the background while the caller follows their events.
 
 use tokio::task::JoinHandle;
 
 use super::Subscription;
 use crate::event::Notification;
 
-/// Something that goes on by itself, and what is told of it.
+/// A background run and its events.
 #[derive(Debug)]
 pub struct SpawnedRun<T> {
     events: Subscription,
@@ -13,7 +13,7 @@ pub struct SpawnedRun<T> {
 }
 
 impl<T> SpawnedRun<T> {
-    /// Lets work go on by itself.
+    /// Spawns the work.
     pub(super) fn new(events: Subscription, work: impl Future<Output = T> + Send + 'static) -> Self
     where
         T: Send + 'static,
@@ -21,7 +21,7 @@ impl<T> SpawnedRun<T> {
         Self { events, work: tokio::spawn(work) }
     }
 
-    /// Hears what is told until it has ended. However slowly that is shown, the work goes on.
+    /// Calls `hear` for each event until the run has ended. A slow callback does not slow the run down.
     pub async fn follow(self, mut hear: impl FnMut(&Notification)) -> T {
         let Self { mut events, mut work } = self;
         let ended = loop {

@@ -1,5 +1,5 @@
-//! Starting a session: lock, first record, branch, worktree, in that order. A crash in between leaves a session
-//! that can be resumed, or nothing.
+//! Starts a session: lock, first record, branch, worktree, in that order. A crash in between leaves a session that can
+//! be resumed, or nothing.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::record::{self, Batch, Recorder};
 use crate::state::{Phase, State};
 use crate::workspace::{branch_ref, new_session_id};
 
-/// Is told of a session that is on record and about to get its files, which may take long.
+/// Called with a session once it is recorded and before its worktree is created, which may take long.
 pub(crate) type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
 
-/// Starts a session. Nothing of it runs yet. `opened` is told of it once it is on record, before it gets its files.
+/// Starts a session without running anything. `opened` is called once it is recorded, before its worktree is created.
 pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Session, Error> {
     secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
     secret_check::inputs(&engine.redactor, &request.inputs)?;
@@ -30,15 +30,15 @@ pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: O
     Ok(make_first_copy(session).await?.0)
 }
 
-/// Branch and worktree of a session that was just opened. Where the worktree cannot be made, nothing is left of
-/// the session: nobody has begun to work in it.
+/// Creates branch and worktree of a newly opened session. If the worktree cannot be created, the session is removed
+/// completely: no work has started in it.
 pub(super) async fn make_first_copy(mut session: Session) -> Result<(Session, Option<String>), Error> {
     let is_first = !has_branch(&session.repo, session.started())?;
     match make_copy(&mut session).await {
         Ok(kept) => Ok((session, kept)),
         Err(error) => {
             if session.root().workspace.is_none() {
-                // A session that is left all the same can be resumed or removed; why it is one is what counts.
+                // A session that remains anyway can be resumed or removed; the original error matters more.
                 let _ = tokio::task::block_in_place(|| withdraw(session, is_first));
             }
             Err(error)
@@ -46,14 +46,13 @@ pub(super) async fn make_first_copy(mut session: Session) -> Result<(Session, Op
     }
 }
 
-/// Branch and worktree of the root context. A setup that is cut short pauses the session.
+/// Creates branch and worktree of the root context. An interrupted setup pauses the session.
 pub(super) async fn make_copy(session: &mut Session) -> Result<Option<String>, Error> {
     let made = worktrees::make_copy(session.root_mut()).await;
     pause_if_interrupted(session, made)
 }
 
-/// A session that was interrupted while it was set up can go on, and its record says so, unless it is over already and
-/// waits to land.
+/// Records a session that was interrupted during setup as paused, unless it has already ended and waits to land.
 pub(super) fn pause_if_interrupted<T>(session: &mut Session, done: Result<T, Error>) -> Result<T, Error> {
     if matches!(done, Err(Error::Interrupted { .. })) && session.state().phase == Phase::Running {
         tokio::task::block_in_place(|| pausing::pause(session, PauseReason::Interrupted))?;
@@ -61,7 +60,7 @@ pub(super) fn pause_if_interrupted<T>(session: &mut Session, done: Result<T, Err
     done
 }
 
-/// Removes the record, and the branch if it was made for it.
+/// Removes the record, and the branch if it was created for the session.
 fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     let (repo, plan) = (session.repo.clone(), Arc::clone(&session.plan));
     let (session, root) = session.into_root();
@@ -88,7 +87,7 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     Ok(())
 }
 
-/// Makes the first record, which is the session.
+/// Writes the first record, which creates the session.
 pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<TaskStart>) -> Result<Session, Error> {
     let repo = request.repo.clone();
     let start_node = start_node(&request.pipeline)?;
@@ -99,14 +98,14 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
             Some(task) => (task.started(&request)?, Locks::beside(&repo, &id, task.worktree.lock.clone())?),
             None => {
                 let started = request.started(&repo, &id)?;
-                // Somebody's, also where its record is not: a clone has branches alone.
+                // The branch belongs to another session, even without a record: a clone has only the branches.
                 if has_branch(&repo, &started)? {
                     continue;
                 }
                 (started, Locks::take(&repo, &id)?)
             }
         };
-        // Here a session is opened; everybody else asks for its root.
+        // Sessions are opened only here; other code asks for the root.
         let root = ContextId::main();
         let recorder = Recorder::create(repo.clone(), id.clone(), root.clone(), engine.redactor.clone());
         let mut recorder = recorder.on_task(task.as_ref().map(|task| task.of.id.clone()));
@@ -149,7 +148,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
     }
 }
 
-/// Whether a branch a session is to have is there already.
+/// Whether one of the session's branches already exists.
 fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
     for branch in started.branches.values() {
         if repo.refs().find(&branch_ref(branch))?.is_some() {

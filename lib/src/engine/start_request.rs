@@ -1,4 +1,4 @@
-//! What a session is started with.
+//! The input for starting a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::ids::{BranchName, CommitId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::workspace::session_branch;
 
-/// What a session is started with.
+/// The input for starting a session.
 #[derive(Debug)]
 pub struct StartRequest {
     /// The repository.
     pub repo: Repo,
     /// Its name in the workspace.
     pub repo_name: RepoName,
-    /// What session branches begin with.
+    /// The prefix of session branches.
     pub branch_prefix: String,
-    /// The pipeline, checked.
+    /// The validated pipeline.
     pub pipeline: Pipeline,
-    /// The file it was read from, byte for byte.
+    /// The source of the pipeline, byte for byte.
     pub dot: String,
-    /// Where that file is, for messages.
+    /// The path of the source, for messages.
     pub dot_path: String,
     /// The files it names.
     pub files: BTreeMap<String, String>,
@@ -63,22 +63,22 @@ impl StartRequest {
     }
 }
 
-/// What a session on a task is started with, beside its pipeline.
+/// The input for a session on a task, in addition to its pipeline.
 #[derive(Debug)]
 pub struct TaskStart {
-    /// The task, as the record has it.
+    /// The task, as recorded.
     pub of: TaskOf,
-    /// What the session has to know of it.
+    /// The task, as the session needs it.
     pub job: Arc<TaskJob>,
-    /// The tree's file, as it is run, without secrets.
+    /// The tree's file as it runs, without secrets.
     pub document: BlobId,
     /// The task's branch.
     pub branch: BranchName,
-    /// Where the session begins.
+    /// The commit the session starts from.
     pub base: CommitId,
     /// The first attempt.
     pub attempt: AttemptStarted,
-    /// Where it works.
+    /// The worktree it uses.
     pub worktree: SharedWorktree,
 }
 
@@ -103,11 +103,11 @@ impl TaskStart {
     }
 }
 
-/// The file of a session's first record that holds the tree as it was run.
+/// The file in a session's first record that holds the tree as it ran.
 pub(super) const TREE_FILE: &str = "task-tree.json";
 
-/// A branch that is a directory of another's name makes that name impossible. Found before anything is written, because
-/// a session without a branch is of no use.
+/// Refuses a branch name whose parent directory is an existing branch, since git cannot hold both. Checked before
+/// anything is written, because a session without a branch is useless.
 pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
     for (end, _) in branch.match_indices('/') {
         let above = &branch[..end];

@@ -1,4 +1,4 @@
-//! The status file: how an agent or a tool says in detail how its node ended.
+//! The status file: how an agent or a tool reports the outcome of its node in detail.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::event::{Outcome, Status};
 
-/// What a node writes. `outcome` and `status` mean the same; extra fields are for people.
+/// The content of the file. `outcome` and `status` are synonyms; extra fields are for people.
 #[derive(Deserialize)]
 struct StatusFile {
     outcome: Option<Status>,
     status: Option<Status>,
     preferred_label: Option<String>,
-    /// Written as one label by some agents.
+    /// Some agents write a single label.
     preferred_next_label: Option<String>,
     #[serde(default)]
     suggested_next_ids: Vec<String>,
@@ -23,7 +23,7 @@ struct StatusFile {
     failure_reason: Option<String>,
 }
 
-/// Reads a status file. The error says what is wrong with it.
+/// Parses a status file. The error describes the problem.
 pub fn read(text: &str) -> Result<Outcome, String> {
     let file: StatusFile =
         serde_json::from_str(text).map_err(|error| format!("the status file is not valid: {error}"))?;
@@ -40,7 +40,7 @@ pub fn read(text: &str) -> Result<Outcome, String> {
     })
 }
 
-/// The status file an outcome is shown as, in an exported run directory.
+/// The status file for an outcome, in an exported run directory.
 pub fn write(outcome: &Outcome) -> Value {
     json!({
         "outcome": outcome.status,

@@ -1,5 +1,5 @@
-//! What the sessions and trees of a process share: how programs are started, where machine-local state lies, what was spent
-//! today, and who works on which session, so that what others wish of one finds it.
+//! State shared by the sessions and trees of a process: the spawner, the directory of machine-local state, today's
+//! spending, and the running sessions, so that requests of other processes reach them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use crate::ids::SessionId;
 use crate::process::{Cancel, Canceller, Spawner};
 use crate::workspace::StopRequest;
 
-/// What the sessions and trees of a process share.
+/// State shared by the sessions and trees of a process.
 #[derive(Debug)]
 pub struct Supervisor {
     /// Starts programs.
     pub spawner: Spawner,
-    /// Where machine-local state lives; everything below may be deleted.
+    /// The directory of machine-local state; everything below may be deleted.
     pub state_dir: PathBuf,
-    /// What was spent today, by repository.
+    /// Today's spending by repository.
     pub(super) ledgers: Arc<Ledgers>,
-    /// The sessions this process works on.
+    /// The sessions this process runs.
     sessions: Mutex<BTreeMap<SessionId, RegisteredSession>>,
 }
 
@@ -29,16 +29,16 @@ pub struct Supervisor {
 struct RegisteredSession {
     common_dir: PathBuf,
     canceller: Canceller,
-    /// What was granted already.
+    /// The request already granted.
     granted: Option<StopRequest>,
 }
 
-/// A session this process works on, for as long as this is kept.
+/// Registers a session as running in this process until dropped.
 #[derive(Debug)]
 pub(super) struct Registered {
     id: SessionId,
     supervisor: Weak<Supervisor>,
-    /// Ends the session, or all.
+    /// Stops the session, or all of them.
     pub cancel: Cancel,
 }
 
@@ -53,13 +53,13 @@ impl Drop for Registered {
 }
 
 impl Supervisor {
-    /// One that starts programs so, and keeps its state there.
+    /// A supervisor with this spawner and state directory.
     pub fn new(spawner: Spawner, state_dir: PathBuf) -> Arc<Self> {
         Arc::new(Self { spawner, state_dir, ledgers: Arc::default(), sessions: Mutex::default() })
     }
 
-    /// Grants what others wish of the sessions this process works on, and says what of it is new. For whoever was told to
-    /// look.
+    /// Grants requests of other processes about the sessions of this one, and returns the new ones. Called on the
+    /// signal to look.
     pub fn look(&self) -> Vec<(SessionId, StopRequest)> {
         let mut new = Vec::new();
         for (id, worked) in self.sessions().iter_mut() {
@@ -82,12 +82,12 @@ impl Supervisor {
         new
     }
 
-    /// Makes known that this process works on a session, which ends with `above` or by itself.
+    /// Registers a session of this process. It stops with `above`, or alone.
     pub(super) fn register(self: &Arc<Self>, repo: &Repo, id: &SessionId, above: &Cancel) -> Registered {
         let common_dir = repo.common_dir().to_owned();
         let (canceller, cancel) = above.child();
         self.sessions().insert(id.clone(), RegisteredSession { common_dir, canceller, granted: None });
-        // Somebody may have wished something as soon as the lock was taken.
+        // A request may have arrived as soon as the lock was taken.
         self.look();
         Registered { id: id.clone(), supervisor: Arc::downgrade(self), cancel }
     }

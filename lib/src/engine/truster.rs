@@ -1,16 +1,16 @@
-//! Whoever agrees to what a repository brings along.
+//! Approval of a repository's commands.
 
 use crate::agent::BoxFuture;
 use crate::trust::TrustItem;
 
-/// Whoever is asked before anything a repository brings along is used. A no comes as a `Refusal`, which is the embedding
-/// program's own: only that knows how somebody could still agree.
+/// Asked for approval before anything that a repository defines is used. A refusal is a `Refusal`, a type of the
+/// embedding program: only that program knows how the user could still approve.
 pub trait Truster<Refusal>: Send + Sync {
-    /// Asks about all of this at once, and waits for the answer: who does not agree to all of it agrees to nothing.
+    /// Asks about all items at once and waits for the answer. Approval covers all of them or none.
     fn agree(&self, items: Vec<TrustItem>) -> BoxFuture<'_, Result<(), Refusal>>;
 }
 
-/// Agrees to everything: for programs that themselves bring along all that is run, and for tests.
+/// Approves everything: for programs that supply everything that runs, and for tests.
 #[derive(Debug, Clone, Copy)]
 pub struct AgreesToAll;
 

@@ -1,5 +1,4 @@
-//! What is known of a session that is to be removed: by its record, or, where nobody can read that, by what else there is
-//! of it.
+//! What is known about a session to remove: from its record, or if that is unreadable, from its refs and worktrees.
 
 use crate::engine::Error;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
@@ -9,12 +8,12 @@ use crate::record::{self, work_commits};
 use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
-/// What a removal goes by.
+/// The facts a removal is based on.
 #[derive(Debug, Default)]
 pub(super) struct KnownWork {
     /// The session branch.
     pub branch: Option<BranchName>,
-    /// The newest commit of the session that can be read.
+    /// The newest readable commit of the session.
     pub work: Option<CommitId>,
     /// The commit it was started at.
     pub base: Option<CommitId>,
@@ -22,12 +21,12 @@ pub(super) struct KnownWork {
     pub target: Option<BranchName>,
     /// It works on a task of a tree.
     pub is_of_task: bool,
-    /// Where a task that is complete, or what the tests of a phase say, has landed. It may have been built anew on the way;
-    /// one that failed has left its code behind.
+    /// Where a completed task, or the result of a phase's tests, landed. The commits may have been rebuilt on the way;
+    /// a failed task landed without its code.
     pub landed: Option<CommitId>,
-    /// A run over a tree would resume it.
+    /// A tree run would resume it.
     pub goes_on: bool,
-    /// The files that were copied into the worktree from the user's checkout, where they still are.
+    /// The files copied into the worktree from the user's checkout, if they still exist there.
     pub copied_in: Vec<RepoPath>,
     /// Why its record cannot be read.
     pub unreadable: Option<String>,
@@ -36,13 +35,13 @@ pub(super) struct KnownWork {
 }
 
 impl KnownWork {
-    /// What is known of a session with these records. `copied_in` is what is copied into worktrees today, for one
-    /// whose record does not say what was.
+    /// What is known about a session with these records. `copied_in` are the files copied into worktrees today, used if
+    /// the record does not say which were copied.
     pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
             Ok(summary) => return Self::recorded(&summary).or_older(repo, id, records),
             Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
-            // Another time it may be read.
+            // A later attempt may read it.
             Err(error @ (Error::Git(git::Error::Io { .. }) | Error::Record(record::Error::Git(_)))) => {
                 return Err(error);
             }
@@ -54,7 +53,7 @@ impl KnownWork {
 
     fn recorded(summary: &Summary) -> Self {
         let task = summary.state.task.as_deref();
-        // Of one that was given up, the target has the steps alone.
+        // For a task that was given up, the target has the steps without the code.
         let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
         Self {
             branch: summary.branch().map(|(_, branch)| branch.clone()),
@@ -70,28 +69,28 @@ impl KnownWork {
         }
     }
 
-    /// The same with an older commit, where the newest cannot be read.
+    /// Falls back to an older commit if the newest is unreadable.
     fn or_older(self, repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, Error> {
-        // What the session was started at may be damaged as well, and is not what is removed.
+        // The session's base may be damaged as well, but it is not being removed.
         let base = self.base.filter(|base| repo.commit(*base).is_ok());
         let Some(damage) = self.work.and_then(|work| read_work(repo, work, base).err()) else { return Ok(self) };
         if !damage.is_damage() {
             return Err(damage.into());
         }
         let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
-        // Without any, what is in its worktree would be lost and nobody would say so.
+        // Without one, the uncommitted files in its worktree would be lost silently.
         let Some(work) = older else { return Err(damage.into()) };
         Ok(Self { work: Some(work), lost: Some(git::diagnose_corruption(repo, damage).to_string()), ..self })
     }
 
-    /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
-    /// record, the branch, the worktree. The branch of a task has another name; it goes on with its next session.
+    /// The branch named after the session, and the newest commit reachable from the readable part of the record, the
+    /// branch or the worktree. The branch of a task has another name; its next session uses it.
     fn found(repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, git::Error> {
         let names = repo.refs().names("refs/heads/")?;
         let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
         let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
             (Some(branch), None) => branch.parse().ok(),
-            // Which of several is the session's nobody can say; they stay.
+            // Among several branches, the session's own is unknown, so all of them stay.
             _ => None,
         };
         let work = newest_work(repo, id, records, branch.as_ref(), None)?;
@@ -99,13 +98,13 @@ impl KnownWork {
     }
 }
 
-/// The files that were copied into the worktrees of a session from the user's checkout.
+/// The files copied into the worktrees of a session from the user's checkout.
 pub fn copied_in(summary: &Summary) -> Vec<RepoPath> {
     let paths = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
     paths.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
 }
 
-/// The newest commit of a session that can be read: of what can be read of its record, of its branch, of its worktree.
+/// The newest readable commit of a session: from the readable part of its record, its branch or its worktree.
 fn newest_work(
     repo: &Repo,
     id: &SessionId,
@@ -116,14 +115,14 @@ fn newest_work(
     let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
     let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| work_commits(repo, tip));
     let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
-    // Files of a worktree that is tied to no commit are told from those of the checkout.
+    // The files of a worktree without a known commit are compared with those of the checkout.
     let head = repo.head().ok().map(|head| head.commit);
     let mut all = recorded.chain([on_branch, in_copy, base, head].into_iter().flatten());
     Ok(all.find(|commit| read_work(repo, *commit, base).is_ok()))
 }
 
-/// Reads a commit, its list of files, and what it has in its history behind `base`: git packs nothing that leads to
-/// something it cannot read.
+/// Reads a commit, its tree, and its history since `base`, because git packs nothing that leads to an unreadable
+/// object.
 pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
     repo.tree_entries(repo.commit(commit)?.tree)?;
     if let Some(base) = base {
@@ -132,5 +131,5 @@ pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -
     Ok(())
 }
 
-/// Refs of records, each with the newest one; none where the ref names none.
+/// Refs of records with their tips; `None` if the ref points to no commit.
 pub(in crate::engine) type RecordRefs = Vec<(String, Option<CommitId>)>;
