@@ -1,4 +1,4 @@
-//! Nodes an agent works on, turn by turn.
+//! Nodes run by an agent, turn by turn.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::text::listed;
 use crate::trailer::attribution;
 use crate::workspace::{Author, Changes, Error};
 
-/// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
+/// Asks for a readable verdict. A program has no memory, so it gets the whole prompt again.
 fn review_again(work: &AgentWork, answer: &str) -> String {
     let again = crate::step::prompt::review_again();
     match work.agent.can_continue() {
@@ -50,25 +50,24 @@ fn says_nothing_to_do(answer: &str) -> bool {
         || already.iter().any(|what| words.contains(&format!(" already {what} ")))
 }
 
-/// Says what the agent has spent beyond the turns it has reported up to now.
+/// The agent's spending beyond the turns reported so far.
 type Unreported<'a> = &'a (dyn Fn() -> Amount + Sync);
 
-/// A conversation: what was said, and what else the agent needs to resume it.
+/// A conversation: its messages, and the state the agent needs to resume it.
 struct Spoken {
     messages: Vec<Message>,
     state: Option<Value>,
 }
 
-/// What an agent is asked.
+/// The prompt for one call of an agent.
 struct AgentPrompt {
     prompt: String,
-    /// The conversation holds the prompt already.
+    /// The conversation already contains the prompt.
     continues: bool,
-    /// How long it may take.
     timeout: Option<Duration>,
 }
 
-/// What the tools of an agent answered in a message.
+/// The results of an agent's tool calls in a message.
 fn tool_results(message: &Message) -> impl Iterator<Item = &str> {
     message.content.iter().filter_map(|part| match part {
         Part::ToolResult { content, .. } => Some(content.as_str()),
@@ -76,19 +75,19 @@ fn tool_results(message: &Message) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The last thing an agent said in this visit.
+/// The agent's last message in this visit.
 fn last_words(spoken: &Spoken, work: &AgentWork) -> String {
     let new = spoken.messages.iter().skip(work.history.len());
     new.rev().find(|message| message.role == Role::Assistant).map(Message::text).unwrap_or_default()
 }
 
-/// How many of the project's commits are shown to whoever writes the message of one.
+/// Number of the project's recent commits shown to the writer of a commit message.
 const RECENT: usize = 5;
 
-/// What the messages of turns have in them.
+/// A trailer that identifies the commits of turns.
 const OWN_TRAILER: &[u8] = b"\nOrchestra-Model: ";
 
-/// How much of an agent's answer the rest of the run can see.
+/// How many characters of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
 pub(super) async fn agent(
@@ -111,7 +110,7 @@ pub(super) async fn agent(
         && !worker.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
     {
         if worker.verdict == BudgetVerdict::Go {
-            // An answer nobody can read is asked for once more.
+            // An unreadable verdict is requested once more.
             let left = worker.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
             let again = AgentPrompt { prompt: review_again(&work, text), continues: false, timeout: left };
             end.warnings
@@ -129,7 +128,7 @@ pub(super) async fn agent(
     };
     let crashed = matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
     let spoke_up = worker.read_status(&status_file).is_some();
-    // A program's calls are answered from the record when it is run again.
+    // When a program runs again, its calls are answered from the record.
     let keeps = work.agent.can_continue() || work.agent.repeats_calls();
     let goes_on = keeps && (work.continues || end.is_answered);
     let outcome = agent_outcome(worker, reply, (&status_file, goes_on), cancel, end)?;
@@ -148,7 +147,7 @@ pub(super) async fn agent(
         }
         _ => outcome,
     };
-    // Of what it was refused in between nobody knows what came of it.
+    // The effect of refusals during the work is unknown.
     let refused = std::mem::take(&mut end.refused).of_success().in_words();
     end.warnings.extend(refused.map(|refused| WarningCode::SandboxRefused.with(refused)));
     let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
@@ -161,7 +160,7 @@ pub(super) async fn agent(
     if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
 }
 
-/// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
+/// Runs the agent on one prompt and reports its turns. `spoken` is the conversation, before and after.
 async fn converse(
     worker: &mut Worker,
     work: &AgentWork,
@@ -198,7 +197,7 @@ async fn converse(
         steering: Default::default(),
         home: worker.home.clone(),
         resume: spoken.state.clone(),
-        // Who is asked a second time is not asked what is on record.
+        // Only the first prompt is answered from the record.
         recorded: match &work.recorded {
             Some(recorded) if prompt_is_first => recorded.messages.clone(),
             _ => Vec::new(),
@@ -214,14 +213,14 @@ async fn converse(
     tokio::pin!(running);
     let reply = loop {
         tokio::select! {
-            // A turn that was reported is recorded before the agent's end is looked at.
+            // A reported turn is recorded before the agent's end is handled.
             biased;
             Some((turn, answer)) = incoming.recv() => {
                 end.note_refused(bounds.as_deref(), worker.workspace.root(), turn.messages.iter().flat_map(tool_results));
                 if !turn.repeats {
                     worker.engine.announce((&worker.session, &worker.context), &worker.node.id, &turn.messages);
                 }
-                // Half an answer is none, but for a program, of which nobody knows how often it was answered.
+                // A partial answer does not count, except from a program: how often a model answered it is unknown.
                 let is_used = |message: &Message| {
                     let is_whole = message.failure().is_none() || !work.agent.can_continue();
                     is_whole && !message.is_broken_off()
@@ -233,18 +232,18 @@ async fn converse(
                 end.is_over = turn.is_last;
                 let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
                 let verdict = report_turn(worker, kind, turn, then, &turns, &mut end.warnings).await?;
-                // Who has come to an end spends nothing any more, and need not be stopped.
+                // An agent that has ended spends nothing more and need not be stopped.
                 let goes_on = verdict == BudgetVerdict::Go || (end.is_over && verdict != BudgetVerdict::Halt);
                 worker.verdict = verdict;
                 turns.limit(&worker.node.id, worker.allowance.clone());
                 end.is_told |= !goes_on;
-                // An agent that is gone already does not wait for the answer.
+                // An agent that is already gone does not wait for the answer.
                 let _ = answer.send(if goes_on { TurnVerdict::Go } else { TurnVerdict::Stop });
             }
             reply = &mut running => break reply,
         }
     };
-    // Before anything is cut off: a secret is not known by a part of it.
+    // Redacted before truncation: a truncated secret is not recognised.
     end.stderr = worker.engine.redactor.text(&turns.take_stderr()).into_owned();
     let stderr = end.stderr.clone();
     end.note_refused(bounds.as_deref(), worker.workspace.root(), [stderr.as_str()]);
@@ -287,7 +286,7 @@ fn agent_outcome(
                     };
                     worker.read_status(status_file).unwrap_or_else(auto)
                 }
-                // The loop also stops an agent that moved the session's own branch, and says so in its own words.
+                // The loop also stops an agent that moved the session's own branch, and reports that itself.
                 End::Stopped if !cancel.cancel.is_stopped() => Outcome::fail("stopped by the session"),
                 End::Stopped => return Err(Stopped::Paused(PauseReason::Interrupted)),
                 End::Limit(reason) => Outcome::fail(reason),
@@ -298,7 +297,7 @@ fn agent_outcome(
         Err(AgentError::Cancelled) if cancel.timed_out() => worker.within_time(Outcome::success(), cancel),
         Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
         Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
-        // Another attempt would throw away a conversation that can go on.
+        // A retry would throw away a conversation that can be resumed.
         Err(AgentError::Unanswered(reason)) if end.is_stuck && goes_on => failed(reason, FailureClass::Final),
         Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => failed(reason, FailureClass::Transient),
         Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
@@ -307,7 +306,7 @@ fn agent_outcome(
     Ok(add_context_updates(worker, outcome, end.response.as_deref()))
 }
 
-/// What every agent's node tells the rest of the run.
+/// Context values that every agent node sets for the rest of the run.
 fn add_context_updates(worker: &Worker, mut outcome: Outcome, response: Option<&str>) -> Outcome {
     let updates = &mut outcome.context_updates;
     updates.insert("last_stage".into(), worker.node.id.as_str().into());
@@ -318,8 +317,8 @@ fn add_context_updates(worker: &Worker, mut outcome: Outcome, response: Option<&
     outcome
 }
 
-/// Has a turn recorded, unless nothing happened in it. `then` are the files it should have left, when it repeats one
-/// that is on record.
+/// Reports a turn to be recorded, unless nothing happened in it. `then` are the expected files if the turn repeats a
+/// recorded one.
 async fn report_turn(
     worker: &mut Worker,
     kind: &str,
@@ -387,7 +386,7 @@ pub(super) async fn report(
         _ => worker.workspace.scan(turn.writes.as_deref()),
     })?;
     let text = message(worker, &intent, &mut changes, &mut turn, unreported).await?;
-    // Whoever wrote it: a commit says what the record says.
+    // Redacted whoever wrote it, so that commit and record agree.
     let redactor = &worker.engine.redactor;
     let message = |paths: &[RepoPath], are_new: bool| {
         let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths, are_new));
@@ -427,8 +426,8 @@ pub(super) async fn report(
     Ok(TurnReport { turn: event, at, messages: messages.collect(), changes })
 }
 
-/// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
-/// out of what is asked before anybody sees it.
+/// The message of a turn's commit, if a message writer is configured; its cost is part of the turn. Secrets are removed
+/// from the request before it is sent.
 async fn message(
     worker: &mut Worker,
     intent: &str,
@@ -447,7 +446,7 @@ async fn message(
     let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
     let clean = |text: &str| engine.redactor.text(text).into_owned();
     let paths: Vec<String> = changes.paths().map(|path| clean(&path.to_string())).collect();
-    // Those of pleach itself say nothing of how the project writes them.
+    // Pleach's own commits do not show how the project writes messages.
     let is_own = |message: &[u8]| message.windows(OWN_TRAILER.len()).any(|window| window == OWN_TRAILER);
     let mut recent: Vec<String> = Vec::new();
     for copy in worker.workspace.copies().filter(|copy| changes.of(&copy.name).is_some_and(|own| !own.paths.is_empty()))
@@ -477,7 +476,7 @@ async fn message(
     Ok(written.text)
 }
 
-/// What changed after the agent's last turn, as a turn of its own.
+/// Changes made after the agent's last turn, as a separate turn.
 async fn leftover(worker: &mut Worker, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
     let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
     Ok(Some(report(worker, kind, turn, &Amount::default).await?).filter(|report| report.changes.is_committed()))

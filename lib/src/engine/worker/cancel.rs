@@ -1,4 +1,4 @@
-//! Stopping one node: with the whole run, or for its own timeout.
+//! Stops one node: with the whole run, or at its own timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::process::Cancel;
 
-/// Stops one node for its timeout, or with the whole run.
+/// Stops one node at its timeout, or with the whole run.
 pub(super) struct NodeCancel {
-    /// What the node's work listens to.
+    /// What the node's work observes.
     pub cancel: Cancel,
     deadline: Option<tokio::task::JoinHandle<()>>,
     timed_out: Arc<AtomicBool>,
 }
 
 impl NodeCancel {
-    /// A node's own, below the run's: whoever sees that the run is to stop sees it of the node at the same instant.
+    /// A child of the run's `Cancel`: a stop of the run is visible in the node at the same instant.
     pub fn new(run: &Cancel, timeout: Option<Duration>) -> Self {
         let (canceller, cancel) = run.child();
         let timed_out = Arc::new(AtomicBool::new(false));
@@ -23,7 +23,7 @@ impl NodeCancel {
         let deadline = timeout.map(|timeout| {
             tokio::spawn(async move {
                 tokio::time::sleep(timeout).await;
-                // What is killed with the run has not run out of time.
+                // Work killed with the run has not timed out.
                 if !late.0.is_killed() {
                     late.1.store(true, Ordering::Relaxed);
                     canceller.kill();
@@ -33,7 +33,7 @@ impl NodeCancel {
         Self { cancel, deadline, timed_out }
     }
 
-    /// Whether the node took too long.
+    /// Whether the node timed out.
     pub fn timed_out(&self) -> bool {
         self.timed_out.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is collected on the way to a node's end.
+//! Data collected until a node ends.
 
 use std::path::Path;
 
@@ -8,33 +8,33 @@ use crate::event::Warning;
 use crate::process::sandbox::Refusals;
 use crate::process::{self, Sandbox};
 
-/// What is collected on the way to a node's end.
+/// Data collected until a node ends.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) effect: Effect,
     pub(super) warnings: Vec<Warning>,
     pub(super) response: Option<String>,
-    /// What the agent's program said beside its response.
+    /// The standard error of the agent's program.
     pub(super) stderr: String,
-    /// What an agent that was asked once more had said before: its answer, and what its program said beside it.
+    /// The earlier answer and standard error of an agent that was asked again.
     pub(super) asked_again: Option<(String, String)>,
     pub(super) step: Option<StepReport>,
-    /// The agent's newest turn was its last, and nothing of it runs any more.
+    /// The agent's newest turn was its last, and nothing of it still runs.
     pub(super) is_over: bool,
     /// The agent was told to stop.
     pub(super) is_told: bool,
-    /// The agent was told to stop and had not come to its end.
+    /// The agent was told to stop before it had ended.
     pub(super) cut_short: bool,
     /// A model has answered the agent.
     pub(super) is_answered: bool,
     /// The agent could not work, for reasons outside of the job.
     pub(super) is_stuck: bool,
-    /// What the sandbox kept the work from writing.
+    /// Writes refused by the sandbox.
     pub(super) refused: Refusals,
 }
 
 impl Collected {
-    /// Notes what the bounds of an agent refused, as its programs tell it.
+    /// Collects the sandbox refusals that an agent's programs report.
     pub(super) fn note_refused<'t>(
         &mut self,
         bounds: Option<&Sandbox>,
@@ -45,7 +45,7 @@ impl Collected {
         told.into_iter().for_each(|text| self.refused.extend(process::sandbox::refusals(bounds, text, cwd)));
     }
 
-    /// All an agent's program said beside its answers.
+    /// The standard error of all calls of an agent's program.
     pub(super) fn all_stderr(&self) -> String {
         let before = self.asked_again.iter().map(|(_, stderr)| stderr);
         let all = before.chain([&self.stderr]).map(|stderr| stderr.trim_end()).filter(|stderr| !stderr.is_empty());

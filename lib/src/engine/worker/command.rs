@@ -19,21 +19,17 @@ use crate::process::{self, CommandLimits, CommandSpec, Exit, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
-/// How much of a command's output the rest of the run can see; the record has all that was kept.
+/// How many characters of a command's output the rest of the run can see; the record keeps more.
 const OUTPUT_IN_CONTEXT: usize = 8_000;
 
-/// The limit on what is kept of a command's output, per stream.
+/// The limit on the recorded output of a command, per stream.
 const OUTPUT_KEPT: usize = 1024 * 1024;
 
 /// A command that has ended.
 pub(super) struct CommandRun {
-    /// The command line.
     pub command: String,
-    /// How it ended.
     pub exit: String,
-    /// What it printed.
     pub output: String,
-    /// When it began.
     pub begun: Instant,
 }
 
@@ -57,7 +53,8 @@ pub(super) async fn tool(
     let ran = worker.engine.supervisor.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
     let output = match ran {
         Ok(output) => output,
-        // A step that could not be tried says nothing of the task; what it leaves running is its own fault.
+        // A step that could not start says nothing about the task. A command that leaves processes running, however,
+        // has failed itself.
         Err(error) if worker.node.step.is_some() && !matches!(error, SpawnError::Unkillable { .. }) => {
             return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string()))));
         }
@@ -107,7 +104,7 @@ pub(super) async fn tool(
     Ok(outcome)
 }
 
-/// Commits what a command changed and makes it the effect of its node.
+/// Commits a command's changes and makes them the effect of its node.
 pub(super) fn finish_command(
     worker: &mut Worker,
     run: CommandRun,
@@ -120,7 +117,7 @@ pub(super) fn finish_command(
     let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
     let message = |paths: &[RepoPath], are_new: bool| command_message(&command, paths, are_new);
     let author = Author { facts: worker.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
-    // What it wrote although it must not is undone by now, and what could not be is known.
+    // Forbidden writes are undone by now, and those that could not be are known.
     let changes = block(|| match worker.node.write {
         WritePolicy::Never => worker.workspace.unchanged(),
         _ => {
@@ -151,7 +148,7 @@ pub(super) fn finish_command(
     Ok(outcome)
 }
 
-/// The end of what a command printed, with a mark where something is left out.
+/// The end of a command's output, with a mark if something is left out.
 fn seen_by_others(text: &str) -> String {
     let end = last_words(text, OUTPUT_IN_CONTEXT);
     if end.len() < text.len() { format!("[...truncated]\n{end}") } else { end.to_owned() }

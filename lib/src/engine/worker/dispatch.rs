@@ -1,4 +1,4 @@
-//! Carries out the work of a node, by its kind.
+//! Runs the work of a node, by its kind.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::event::{Outcome, PauseReason};
 use crate::plan::pipeline::WritePolicy;
 use crate::workspace::Workspace;
 
-/// Carries the work out. Gives the worktrees back, and how it ended; its turns are reported before.
+/// Runs the work. Returns the worktrees and the result; turns are reported before.
 pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
     let begun = Instant::now();
     let mut node = Collected::default();
@@ -41,7 +41,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
     (worker.workspace, finished)
 }
 
-/// Carries out work that can reach beyond the worktree.
+/// Runs work that can reach beyond the worktree.
 async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     worker.scratch = block(|| worker.engine.scratch())?;
     if worker.node.write == WritePolicy::Never {
@@ -67,7 +67,7 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result
 async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     let timeout = match work {
         Work::Human(_) => None,
-        // Agents mind the time themselves, and tell what they have said until then; this is for one that does not.
+        // Agents enforce the timeout themselves and report their messages until then; this is for one that does not.
         Work::Agent(_) => worker.node.timeout.map(|timeout| timeout.saturating_add(AGENT_ENDING)),
         _ => worker.node.timeout,
     };
@@ -103,5 +103,5 @@ async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Resu
     }
 }
 
-/// How long an agent whose time is up may take to end.
+/// How long an agent may take to end after its timeout.
 const AGENT_ENDING: Duration = Duration::from_secs(10);

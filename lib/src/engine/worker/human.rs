@@ -1,4 +1,4 @@
-//! Nodes a person decides.
+//! Nodes decided by a person.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         source: reply.source.to_owned(),
         extra: Default::default(),
     }));
-    // What an earlier gate was told must not be taken for this one's.
+    // Values of an earlier gate must not be mistaken for those of this one.
     let context_updates = [
         ("selected", choice.target.as_str()),
         ("label", choice.label.as_str()),
@@ -70,7 +70,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     })
 }
 
-/// What somebody adds to an answer. The choice counts, also where nothing comes.
+/// The comment on an answer. The choice counts even without one.
 async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     let comment = async {

@@ -1,4 +1,4 @@
-//! A node's work, by kind. Workers scan and write objects; refs, records and the folded state are the loop's.
+//! The work of a node, by kind. Workers scan and write objects; refs, records and the folded state belong to the loop.
 
 pub(super) mod agent;
 mod cancel;

@@ -1,4 +1,4 @@
-//! What a worker reports: turns, and how its node ended.
+//! Reports of a worker: turns, and the end of its node.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, ToolExecut
 use crate::ids::RepoName;
 use crate::workspace::{Changes, Error};
 
-/// A turn to be recorded.
+/// A turn to record.
 #[derive(Debug)]
 pub(crate) struct TurnReport {
     /// The turn; its message numbers are filled in when it is recorded.
@@ -21,57 +21,53 @@ pub(crate) struct TurnReport {
     pub at: jiff::Timestamp,
     /// Its new messages.
     pub messages: Vec<Value>,
-    /// What it changed.
     pub changes: Changes,
 }
 
-/// What the loop answers once a turn is on disk.
+/// The loop's answer once a turn is on disk.
 #[derive(Debug)]
 pub(crate) struct TurnAnswer {
-    /// The changes, to be taken as the new state of the worktrees.
+    /// The changes, which become the new state of the worktrees.
     pub changes: Changes,
-    /// Whether to go on.
+    /// Whether to continue.
     pub verdict: BudgetVerdict,
-    /// What may be spent from now on.
+    /// The remaining allowance.
     pub allowance: Allowance,
-    /// The repositories with a checkout that has followed the branch.
+    /// Repositories whose checkout followed the branch.
     pub followed: Vec<RepoName>,
 }
 
-/// What a worker tells the loop.
+/// A message from a worker to the loop.
 #[derive(Debug)]
 pub(crate) enum WorkerReport {
     /// A turn ended. The worker waits for the answer.
     Turn(Box<TurnReport>),
     /// The node ended.
     Done(Box<NodeFinished>),
-    /// The worker broke, which is a mistake of this program.
+    /// The worker panicked, which is a bug in pleach.
     Lost(String),
 }
 
-/// How a node ended.
+/// The end of a node.
 #[derive(Debug)]
 pub(crate) struct NodeFinished {
     /// The outcome, or why there is none.
     pub result: Result<Outcome, Stopped>,
-    /// What goes into the record with it.
+    /// What is recorded with it.
     pub effect: Effect,
-    /// How long it took.
     pub duration: Duration,
-    /// What a person should know.
     pub warnings: Vec<Warning>,
-    /// The answer of an agent.
     pub response: Option<String>,
-    /// What the agent's program said beside its answers.
+    /// The standard error of the agent's program.
     pub stderr: String,
-    /// What is to be told of the step of a task it stands for.
+    /// The report of the node's step of a task.
     pub step: Option<StepReport>,
-    /// Its agent was told to stop and had not come to its end.
+    /// Its agent was told to stop before it had ended.
     pub cut_short: bool,
 }
 
 impl NodeFinished {
-    /// An end of which there is nothing more to say.
+    /// An end with nothing but a result.
     pub fn of(result: Result<Outcome, Stopped>) -> Self {
         Self {
             result,
@@ -89,45 +85,44 @@ impl NodeFinished {
 /// Why a node has no outcome.
 #[derive(Debug)]
 pub enum Stopped {
-    /// The run is to pause here.
+    /// The run pauses here.
     Paused(PauseReason),
-    /// The agent could not work, for reasons outside of the job. What it left is this failure, where the run can go on
-    /// with it; else the node has not been worked on, and somebody has to see to those reasons first.
+    /// The agent could not work, for reasons outside of the job. If the run can continue with it, this failure is the
+    /// outcome; otherwise the node counts as not run, and the user has to fix the cause first.
     Environment(Box<Outcome>),
-    /// The gate's answer is none of its choices.
+    /// The gate's answer is not one of its choices.
     NoAnswer(String, NoChoice),
     /// The worktree cannot be used.
     Broken(Error),
-    /// Nobody could begin: what is to be done cannot be made out, or the worktrees cannot be set up again.
+    /// The work could not start: it cannot be derived, or the worktrees cannot be set up again.
     Unable(Box<engine::Error>),
 }
 
-/// What goes into the record of a node's end.
+/// What is recorded with a node's end.
 #[derive(Debug, Default)]
 pub(crate) enum Effect {
-    /// Nothing further.
+    /// Nothing.
     #[default]
     None,
     /// A command ran.
     Tool(Box<ToolEffect>),
     /// A gate was answered.
     Human(Box<HumanInteraction>),
-    /// An agent left changes behind after its last turn.
+    /// An agent left changes after its last turn.
     Leftover(Box<TurnReport>),
 }
 
-/// A command that ran, and what it changed.
+/// A command and its changes.
 #[derive(Debug)]
 pub(crate) struct ToolEffect {
     /// The run; its message number is filled in when it is recorded.
     pub tool: ToolExecution,
     /// Its output, as a message.
     pub output: Value,
-    /// What it changed.
     pub changes: Changes,
 }
 
-/// What a command printed, as the record has it.
+/// A command's output, as recorded.
 pub(in crate::engine) fn output_message(output: &str) -> Value {
     serde_json::json!({"role": "tool", "content": [{"type": "text", "text": output}]})
 }

@@ -1,4 +1,4 @@
-//! Test steps: the commands of a task, one after another, with what they said.
+//! Test steps: the commands of a task, one after another, with their output.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use crate::process::{self, Cancel, CommandLimits, CommandSpec, Exit, OutputStrea
 use crate::step::counts::TestOutput;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
 
-/// The limit on what is kept of a test's output, per stream: one half from its beginning, one from its end.
+/// The limit on the recorded output of a test, per stream: one half from its beginning, one from its end.
 const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
 
-/// How long all teardowns may take once a run is killed.
+/// How long all teardowns together may take once a run is killed.
 const LAST_GRACE: Duration = Duration::from_secs(5);
 
-/// How a command ended that was not started.
+/// The exit of a command that was not started.
 const DID_NOT_RUN: &str = "did not run";
 
-/// Runs the setup, the tests and, whatever happened, the teardown of a task. What is tested is what is committed: with
-/// files beside it that are not, nothing is run.
+/// Runs the setup, the tests and, whatever happened, the teardown of a task. Tests must see what is committed: if there
+/// are uncommitted files, nothing runs.
 pub(super) async fn run_tests(
     worker: &mut Worker,
     commands: Vec<TestCommand>,
@@ -46,7 +46,7 @@ pub(super) async fn run_tests(
         if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) {
             break;
         }
-        // What did not get its turn has not passed.
+        // A test that did not get its turn has not passed.
         if cancel.timed_out() {
             let exit = worker.out_of_time();
             let unrun = without_run(command.kind, &command.command, exit.clone());
@@ -66,7 +66,7 @@ pub(super) async fn run_tests(
         let why = text::add_failed_setup(&mut setup.stderr, &command, &setup.exit);
         end.warnings.push(WarningCode::TestSetupFailed.with(why));
     }
-    // A test that was interrupted or killed still gets cleaned up after.
+    // The teardown runs even after a test that was interrupted or killed.
     let (canceller, late) = Cancel::new();
     let run = worker.cancel.clone();
     let cut_off = async {
@@ -96,7 +96,7 @@ pub(super) async fn run_tests(
     tested(worker, ran, begun, end)
 }
 
-/// What is told of the commands of a test step.
+/// The outcome and report of a test step.
 fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Collected) -> Result<Outcome, Stopped> {
     let failed: Vec<&RanTest> = ran.iter().filter(|ran| !ran.passed && ran.kind != TestKind::Teardown).collect();
     let outcome = match failed.first() {
@@ -121,7 +121,7 @@ fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Coll
     command::finish_command(worker, run, outcome, end)
 }
 
-/// Runs one command. When it is cancelled because the time of the node `is_up`, it has failed.
+/// Runs one command. If it is cancelled because the node's time `is_up`, it has failed.
 async fn run_test(
     worker: &mut Worker,
     test: &TestCommand,
@@ -143,7 +143,8 @@ async fn run_test(
     let mut hear = |stream: OutputStream, bytes: &[u8]| heard[stream as usize].push(bytes);
     let output = match worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
         Ok(output) => output,
-        // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
+        // A command that leaves processes running has failed itself; any other error is the machine's and says nothing
+        // about the code.
         Err(error @ SpawnError::Unkillable { .. }) => {
             return Ok(without_run(test.kind, &test.command, error.to_string()));
         }
@@ -151,7 +152,7 @@ async fn run_test(
     };
     let (counts, mut failing) = TestOutput::summarize(heard);
     if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
-        // They are found in what it said.
+        // The output is complete, so the failing tests are found in it.
         failing.clear();
     }
     let passed = output.exit == Exit::Code(0);
@@ -174,14 +175,14 @@ async fn run_test(
     Ok(RanTest { kind, command, exit, passed, stdout, stderr, counts, failing, runtime })
 }
 
-/// The first of some tests as one that was not run, because the files it would see are not those that land.
+/// Marks the first test as not run, because the files it would see are not those that land.
 fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
     let test = commands.iter().find(|test| test.kind.is_test());
     let (kind, command) = test.map_or((TestKind::Unit, ""), |test| (test.kind, test.command.as_str()));
     without_run(kind, command, text::left_out("the tests were not run", left_out))
 }
 
-/// A test that was not run, and why.
+/// A test that did not run, with the reason.
 fn without_run(kind: TestKind, command: &str, why: String) -> RanTest {
     RanTest {
         kind,
@@ -200,7 +201,7 @@ fn is_failed_setup(ran: &RanTest) -> bool {
     ran.kind == TestKind::Setup && !ran.passed
 }
 
-/// The kind of the first test, the counts of all tests of that kind, the time of everything.
+/// The kind of the first test, the counts of all tests of that kind, the total time.
 fn facts(ran: &[RanTest]) -> TestFacts {
     let kind = ran.iter().find(|ran| ran.kind.is_test()).map_or(TestKind::Unit, |ran| ran.kind);
     let counted = ran.iter().filter(|ran| ran.kind == kind).filter_map(|ran| ran.counts);

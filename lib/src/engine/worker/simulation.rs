@@ -1,9 +1,9 @@
-//! Outcomes a pipeline gives its simulated agents, to try its ways without one.
+//! Outcomes a pipeline prescribes for simulated agents, to try its routes without a real one.
 
 use super::Worker;
 use crate::event::{Outcome, Status};
 
-/// The outcome of an agent that is only simulated: what the node's `sim_outcomes` has for this run of it.
+/// The outcome of a simulated agent: the entry of the node's `sim_outcomes` for this run of it.
 pub(super) fn simulated(worker: &Worker, kind: &str, outcome: Outcome) -> Outcome {
     let written = worker.node.attrs.get("sim_outcomes").filter(|_| is_simulated(kind));
     let run = worker.visit.visit + worker.visit.attempt - 1;
@@ -18,12 +18,12 @@ pub(super) fn simulated(worker: &Worker, kind: &str, outcome: Outcome) -> Outcom
     }
 }
 
-/// Whether nobody works: then nothing that is said is an answer either.
+/// Whether the agent is simulated, in which case its text is not an answer either.
 pub(super) fn is_simulated(kind: &str) -> bool {
     kind == "simulated"
 }
 
-/// The `n`th outcome of a list, from 1; the last one for every run behind it.
+/// The `n`th outcome of a list, from 1; the last one for every later run.
 fn nth(list: &str, n: u32) -> Option<Status> {
     let words: Vec<&str> = list.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let at = usize::try_from(n).unwrap_or(usize::MAX).clamp(1, words.len().max(1));

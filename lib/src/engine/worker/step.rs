@@ -1,4 +1,4 @@
-//! Nodes that stand for a step of a task: what their end tells of it.
+//! The report of a node that is a step of a task.
 
 use super::collected::Collected;
 use super::report::output_message;
@@ -8,14 +8,12 @@ use crate::event::{FailureClass, Outcome, Status};
 use crate::step::verdict::{self, NO_VERDICT, Verdict};
 use crate::step::{report, text};
 
-/// What a command has said.
+/// The output of a command.
 #[derive(Default)]
 pub(super) struct Said {
-    /// What it printed.
     pub stdout: String,
-    /// What it complained about.
     pub stderr: String,
-    /// How it ended, where that was not with 0.
+    /// How it ended, if not with exit code 0.
     pub how: Option<String>,
     /// Whether it did not end by itself.
     pub broke_off: bool,
@@ -26,12 +24,12 @@ pub(super) fn verdict_is_missing(worker: &Worker, answer: &str) -> bool {
     is_review(worker) && verdict::read(answer).is_none()
 }
 
-/// Whether what this node says is a verdict.
+/// Whether the output of this node is a verdict.
 fn is_review(worker: &Worker) -> bool {
     worker.node.verdict || worker.job.is_some() && worker.node.step.as_deref() == Some("review")
 }
 
-/// The outcome of a command: a review that says so has rejected, however it ends.
+/// The outcome of a command. A review whose output rejects has rejected, whatever its exit code.
 pub(super) fn judged(worker: &Worker, outcome: Outcome, stdout: &str) -> Outcome {
     if is_rejected(worker, stdout) { rejected(outcome, &why_rejected(stdout)) } else { outcome }
 }
@@ -40,7 +38,7 @@ fn is_rejected(worker: &Worker, stdout: &str) -> bool {
     is_review(worker) && verdict::read(stdout) == Some(Verdict::Rejected)
 }
 
-/// What is told of a step that is a command, once it is known what came of it.
+/// Reports a step that is a command, once its outcome is known.
 pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: &mut Collected) {
     let (Some(_), Some(step)) = (&worker.job, worker.node.step.as_deref()) else { return };
     let redact = |text: &str| worker.engine.redactor.text(text).into_owned();
@@ -50,7 +48,7 @@ pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: 
     if let Some(how) = said.how.or_else(why) {
         text::add_end(&mut stderr, &redact(&how));
     }
-    // Who is killed in the middle of a review has said nothing about the code.
+    // A reviewer killed in the middle has said nothing about the code.
     let broke_off = is_review(worker) && said.broke_off && !is_rejected;
     let answer = if failed { joined(&stdout, &stderr) } else { stdout.trim_end().to_owned() };
     let body = match step {
@@ -69,8 +67,7 @@ pub(super) fn command_step(worker: &Worker, outcome: &Outcome, said: Said, end: 
     end.step = Some(StepReport { body, said, log: is_logged.then_some(log), broke_off, ..StepReport::default() });
 }
 
-/// The outcome of an agent's step or verdict, and what is told of it. Of an agent that has given no answer, the last
-/// words are.
+/// The outcome and report of an agent's step or verdict. Without an answer, the agent's last message counts.
 pub(super) fn agent_step(
     worker: &Worker,
     outcome: Outcome,
@@ -95,11 +92,11 @@ fn agent_report(
     end: &Collected,
 ) -> (Outcome, StepReport) {
     let answer = end.response.clone().unwrap_or(last_words);
-    // Of all that was said: a word of it may be a value nobody is to see.
+    // Read from the unredacted text: a word of the verdict may equal a secret.
     let verdict = verdict::read(&answer);
     let answer = worker.engine.redactor.text(&answer).into_owned();
     let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
-    // Before it is cut.
+    // Redacted before it is truncated.
     let failure = worker.engine.redactor.text(&failure).into_owned();
     let ended = outcome.status.is_success();
     let log = log_of(end, &answer, if ended { "" } else { &failure });
@@ -115,11 +112,11 @@ fn agent_report(
             let body = text::runner_error(&failure);
             let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
             let report = StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() };
-            // It has not rejected either: it is asked again.
+            // It has not rejected either, so it is asked again.
             let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
             return (Outcome { failure_class, ..outcome }, report);
         }
-        // The same said twice.
+        // Status and verdict say the same.
         Some(Verdict::Approved) if outcome.status.as_str() == "approved" => {
             Outcome { status: Status::Success, ..outcome }
         }
@@ -133,17 +130,16 @@ fn agent_report(
     (outcome, StepReport { body, said, log: Some(log), ..StepReport::default() })
 }
 
-/// What is said of a rejection.
+/// The reason of a rejection.
 fn why_rejected(answer: &str) -> String {
     verdict::why(answer).map_or_else(|| "the review rejected it".to_owned(), |why| format!("rejected: {why}"))
 }
 
-/// Both streams, one below the other.
 fn joined(stdout: &str, stderr: &str) -> String {
     [stdout.trim_end(), stderr.trim_end()].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The log of an agent's step: what it said each time it was asked, and why it ended if that was no good end.
+/// The log of an agent's step: its answer to each prompt, and why it ended if it did not succeed.
 fn log_of(end: &Collected, answer: &str, complaint: &str) -> String {
     let last = match (end.stderr.trim_end(), complaint) {
         (stderr, "") => stderr.to_owned(),
@@ -154,7 +150,7 @@ fn log_of(end: &Collected, answer: &str, complaint: &str) -> String {
     report::log(before.chain([(answer, last.as_str())]).flat_map(|(out, err)| [("stdout", out), ("stderr", err)]))
 }
 
-/// A rejection is an answer, not a crash: nothing is tried again within the attempt.
+/// A rejection is an answer, not a crash: it is not retried within the attempt.
 fn rejected(outcome: Outcome, why: &str) -> Outcome {
     let updates = outcome.context_updates;
     Outcome { context_updates: updates, ..Outcome::final_failure(why) }

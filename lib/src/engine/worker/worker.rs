@@ -1,4 +1,4 @@
-//! Carries out one node and reports to the loop. A worker scans and builds objects; it never moves a ref.
+//! Runs one node and reports to the loop. A worker scans and builds objects; it never moves a ref.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -32,10 +32,9 @@ use crate::text::listed;
 use crate::trailer::TurnFacts;
 use crate::workspace::{Error, Guards, Scratch, Workspace};
 
-/// One node's worker.
 pub struct Worker {
     pub engine: Arc<Engine>,
-    /// Ends the session.
+    /// Stops the session.
     pub cancel: Cancel,
     pub session: SessionId,
     pub context: ContextId,
@@ -56,8 +55,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
-    /// embedding program is none, and runs unbound.
+    /// Whether the sandbox keeps the work from writing to everything that would have to be watched. A handler of the
+    /// embedding program runs without a sandbox.
     pub(super) fn is_kept_out(&self, work: &Work) -> bool {
         let policy = self.engine.sandbox.as_ref().filter(|_| !matches!(work, Work::Custom(..)));
         let mut watched =
@@ -69,7 +68,7 @@ impl Worker {
         if cancel.timed_out() { Outcome::fail(self.out_of_time()) } else { outcome }
     }
 
-    /// How work ends that takes longer than its node may.
+    /// The exit of work that exceeds its node's timeout.
     pub(super) fn out_of_time(&self) -> String {
         Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
     }
@@ -109,7 +108,7 @@ impl Worker {
         if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
     }
 
-    /// What a node has made is not all there while files are held back, so it is no success.
+    /// A success with held-back files is not a success, because the node's work is incomplete.
     pub(super) fn must_be_committed(&mut self, outcome: Outcome) -> Result<Outcome, Stopped> {
         let has_failed = matches!(outcome.status, Status::Fail | Status::Retry);
         if has_failed || self.node.write == WritePolicy::Never {
@@ -123,7 +122,7 @@ impl Worker {
         Ok(Outcome { context_updates: outcome.context_updates, ..Outcome::fail(why) })
     }
 
-    /// What the names of pleach's branches begin with in each repository, and those of what was kept of the session.
+    /// The prefix of pleach's branches in each repository, and the prefix of the session's keep refs.
     pub(super) fn own_refs(&self) -> (BTreeMap<RepoName, String>, String) {
         let mut kept_below = String::new();
         let own = self.workspace.copies().map(|copy| {
@@ -134,7 +133,7 @@ impl Worker {
         (own.collect(), kept_below)
     }
 
-    /// Names what was changed outside the worktree; a change of configuration or hooks fails the node.
+    /// Reports changes outside the worktree; a changed configuration or hook fails the node.
     pub(super) fn check_bounds(
         &mut self,
         before: &Guards,
@@ -148,7 +147,7 @@ impl Worker {
         trespass.control.extend(put_back.iter().map(|name| format!("`{name}`, which was restored")));
         self.name_foreign(&trespass.foreign, &mut end.warnings);
         self.tie(&mut end.warnings)?;
-        // What was put back differs from what was seen.
+        // The restored state differs from the one scanned.
         match trespass.control.is_empty() {
             true => self.workspace.keep_look(after),
             false => self.workspace.forget_look(),
@@ -156,14 +155,15 @@ impl Worker {
         changed_settings(trespass.control, result, end.step.as_mut())
     }
 
-    /// Ties the worktree to its repository again, for whoever works there next.
+    /// Links the worktree to its repository again for the next user.
     pub(super) fn tie(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let moved_aside = block(|| self.workspace.tie())?;
         warnings.extend(moved_aside.iter().map(|place| moved_aside_warning(place)));
         Ok(())
     }
 
-    /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
+    /// Warns about work that exists only in submodules, which no commit of the session has. A moved submodule is
+    /// reported with the turn.
     pub(super) fn name_submodules(&mut self, warnings: &mut Vec<Warning>) {
         match tokio::task::block_in_place(|| self.workspace.submodule_work()) {
             Ok(all) => {
@@ -180,7 +180,7 @@ impl Worker {
         }
     }
 
-    /// Names what is the user's and has changed: nobody knows by whom.
+    /// Warns about changed files of the user; who changed them is unknown.
     pub(super) fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<Warning>) {
         if !foreign.is_empty() {
             let what = listed(foreign, NAMED);
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Tells what the node's agent waits for, and once that it goes on.
+    /// Publishes what the node's agent waits for, and once that it continues.
     pub(super) fn wait_listener(&self) -> WaitListener {
         let (engine, node) = (Arc::clone(&self.engine), self.node.id.clone());
         let (session, context) = (self.session.clone(), self.context.clone());
@@ -218,7 +218,7 @@ impl Worker {
         }
     }
 
-    /// The variables agents and tools get: who they are to git, and where their status file is.
+    /// The environment of agents and tools: their git identity, and the path of their status file.
     pub(super) fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
         let who = format!("{} ({model})", self.node.id);
         let root = self.workspace.root();
@@ -238,7 +238,7 @@ impl Worker {
             set("GIT_CONFIG_COUNT", "3"),
             set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
             set("GIT_CONFIG_VALUE_0", "false"),
-            // Nobody but the user tidies the repository up; in bounds, it would only leave its lock behind.
+            // Only the user tidies up the repository; in a sandbox, git would only leave its lock behind.
             set("GIT_CONFIG_KEY_1", "gc.auto"),
             set("GIT_CONFIG_VALUE_1", "0"),
             set("GIT_CONFIG_KEY_2", "maintenance.auto"),
@@ -246,7 +246,7 @@ impl Worker {
             // git must not walk up into another repository when an agent removes its `.git`.
             (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
             (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
-            // Some programs believe this rather than where they stand.
+            // Some programs trust this more than their working directory.
             (OsString::from("PWD"), Some(root.as_os_str().to_owned())),
             set("PLEACH_SESSION", self.session.as_str()),
             set("PLEACH_NODE", self.node.id.as_str()),
@@ -257,7 +257,7 @@ impl Worker {
         env
     }
 
-    /// What the node's commands may touch; everything if nothing is bound.
+    /// The sandbox bounds of the node's commands; `None` without a sandbox.
     pub(super) fn bounds(&self, status_file: &Path) -> Option<SandboxBounds<'_>> {
         let outcome = status_file.parent().map(Path::to_owned);
         self.engine.bounds(&self.workspace, self.scratch.as_ref(), outcome)
@@ -274,7 +274,8 @@ impl Worker {
         }
     }
 
-    /// What the status file says, if there is one. The work may have put there what it wants, also what leads elsewhere.
+    /// The content of the status file, if there is one. The work may have put anything there, even a link that leads
+    /// elsewhere.
     pub(super) fn read_status(&self, file: &Path) -> Option<Outcome> {
         match confined_fs::read(file, LONGEST_STATUS) {
             Ok(text) => Some(status_file::read(&String::from_utf8_lossy(&text?)).unwrap_or_else(Outcome::fail)),
@@ -283,21 +284,20 @@ impl Worker {
     }
 }
 
-/// The name of a node's status file.
 const STATUS_FILE: &str = "status.json";
 
-/// What it has at most.
+/// Its maximum size in bytes.
 const LONGEST_STATUS: u64 = 1024 * 1024;
 
-/// Commits by repository, where there are any.
+/// Commits by repository; `None` if there are none.
 pub(super) fn some(commits: Snapshot) -> Option<Snapshot> {
     (!commits.is_empty()).then_some(commits)
 }
 
-/// How many things a message names.
+/// Number of items a message names.
 pub(super) const NAMED: usize = 10;
 
-/// Whatever else came of a node: it fails when the repository's own settings were changed, and its step tells why.
+/// Fails a node that changed the repository's own settings, whatever its outcome, and says so in its step.
 pub(super) fn changed_settings(
     changed: Vec<String>,
     result: Result<Outcome, Stopped>,
@@ -313,7 +313,7 @@ pub(super) fn changed_settings(
     }
 }
 
-/// Work on the repository, which blocks.
+/// Runs blocking work on the repository.
 pub(super) fn block<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stopped> {
     tokio::task::block_in_place(work).map_err(Stopped::Broken)
 }
