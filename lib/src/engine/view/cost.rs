@@ -1,22 +1,22 @@
-//! What sessions have cost.
+//! The cost of sessions.
 
 use crate::budget::{By, Costs};
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::{AgentTurns, Error, History, PLANNING, context_ref, contexts};
 
-/// What sessions and planners have cost, and whose record cannot be read.
+/// The cost of sessions and planners, and the unreadable records.
 #[derive(Debug)]
 pub struct CostsRead {
-    /// What the others have cost.
+    /// The cost of all readable records.
     pub costs: Costs,
     /// The models without a price.
     pub unpriced: Vec<String>,
-    /// Why a session is missing, or what planners have cost.
+    /// The sessions with an unreadable record and the cause; `None` for the record of planners.
     pub unreadable: Vec<(Option<SessionId>, Error)>,
 }
 
-/// What a session has cost, or all of a repository with what planners have. One pass over their records.
+/// The cost of a session, or of all sessions and planners of a repository. Reads each record once.
 pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRead, Error> {
     let ids = match session {
         Some(id) => vec![id.clone()],
@@ -36,7 +36,7 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
     for id in ids {
         let chains = contexts(repo, &id)?.into_iter().map(|context| read(repo, &context_ref(&id, &context)));
         match chains.collect::<Result<Vec<_>, _>>() {
-            // One that was removed while we looked was never there.
+            // A session removed while we read counts as never having existed.
             Ok(chains) => chains.iter().flatten().for_each(|read| add(Some(&id), read)),
             Err(error) if session.is_some() => return Err(error),
             Err(error) => unreadable.push((Some(id), error)),

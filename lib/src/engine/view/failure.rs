@@ -1,4 +1,4 @@
-//! Attempts that failed, and why.
+//! Failed attempts and their reasons.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::event::{Event, Recorded, Route, Status};
 use crate::ids::NodeId;
 
-/// An attempt of a node that did not succeed.
+/// An attempt at a node that did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeFailure {
     /// When it ended.
@@ -17,11 +17,11 @@ pub struct NodeFailure {
     pub visit: u32,
     /// The attempt within the visit.
     pub attempt: u32,
-    /// How it ended: `fail`, `retry`, or what nothing follows from.
+    /// How it ended: `fail`, `retry`, or an outcome without a matching edge.
     pub outcome: Status,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The node was run again.
+    /// The node was retried.
     pub retried: bool,
 }
 
@@ -31,7 +31,7 @@ impl NodeFailure {
         let own = matches!(data.outcome.status, Status::Fail | Status::Retry);
         let reason = match &data.route {
             _ if own => data.outcome.failure_reason.clone().or_else(|| data.outcome.notes.clone()),
-            // Nothing is wrong with the node itself, and nothing leads on from it.
+            // The node itself succeeded, but no edge leads on from it.
             Route::Fail { reason } => Some(reason.clone()),
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! Finding sessions and what belongs to them.
+//! Finds sessions and their worktrees.
 
 use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::SessionId;
@@ -14,31 +14,31 @@ pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktr
     Ok(git::worktree::list_linked(repo)?.into_iter().filter(of_session).collect())
 }
 
-/// A text that names no session, or more than one.
+/// A text that matches no session, or more than one.
 #[derive(Debug, thiserror::Error)]
 pub enum NoSession {
-    /// None.
+    /// No session matches.
     #[error("there is no session `{given}` in this repository")]
     Unknown {
-        /// What was asked for.
+        /// The text.
         given: String,
-        /// The sessions there are.
+        /// The existing sessions.
         known: Vec<SessionId>,
     },
-    /// More than one.
+    /// More than one session matches.
     #[error("`{given}` is the beginning of several sessions: {}", listed(candidates, usize::MAX))]
     Ambiguous {
-        /// What was asked for.
+        /// The text.
         given: String,
-        /// The sessions it could be.
+        /// The matching sessions.
         candidates: Vec<SessionId>,
     },
-    /// They could not be listed.
+    /// The sessions could not be listed.
     #[error(transparent)]
     Record(#[from] record::Error),
 }
 
-/// The session whose id begins with `given`.
+/// The session whose id starts with `given`.
 pub fn resolve_session(repo: &Repo, given: &str) -> Result<SessionId, NoSession> {
     let known = History::sessions(repo)?;
     let mut candidates: Vec<SessionId> =

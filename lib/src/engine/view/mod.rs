@@ -1,5 +1,5 @@
-//! Looking at sessions: what they are, what happened in them, and where their commits are. Nothing here writes, and
-//! no lock is needed: a record never changes under its reader, only a newer one comes.
+//! Reads sessions: their status, events and commits. Nothing here writes, and no lock is needed: records are immutable,
+//! and new ones are only appended.
 
 mod cost;
 mod failure;
@@ -30,19 +30,19 @@ use crate::state::{Phase, State};
 use crate::step::StepKind;
 use crate::workspace::{Lock, branch_ref};
 
-/// What a session is, for the one who asks.
+/// The status of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// A process works on it.
+    /// A process runs it.
     Running,
-    /// Started and not ended, but no process works on it: the one that did was killed. It can be resumed.
+    /// Started and not ended, but the process running it was killed. It can be resumed.
     Dead,
     /// Stopped on purpose. It can be resumed.
     Paused {
         /// Why.
         reason: PauseReason,
-        /// In words, where there is more to say.
+        /// Details of the reason, if there are any.
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
@@ -53,12 +53,12 @@ pub enum SessionStatus {
         /// Why.
         reason: String,
     },
-    /// Called off.
+    /// Cancelled by the user.
     Cancelled,
 }
 
 impl SessionStatus {
-    /// One word for people.
+    /// The status in one word.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -76,29 +76,29 @@ impl SessionStatus {
     }
 }
 
-/// Where a session stands.
+/// The newest state of a session.
 #[derive(Debug)]
 pub struct Summary {
     /// The session.
     pub session: SessionId,
-    /// What it was started with.
+    /// The start event, with its pipeline and inputs.
     pub started: PipelineStarted,
     /// When it was started.
     pub started_at: Timestamp,
     /// When it was last written to.
     pub updated_at: Timestamp,
-    /// What it runs.
+    /// The pipeline it runs.
     pub pipeline: Pipeline,
-    /// What has become of it.
+    /// Its folded state.
     pub state: State,
-    /// A process holds it.
+    /// A process holds its lock.
     pub in_use: bool,
     /// Its newest record.
     pub tip: CommitId,
 }
 
 impl Summary {
-    /// What the session is.
+    /// The status of the session.
     pub fn standing(&self) -> SessionStatus {
         match &self.state.phase {
             Phase::New | Phase::Running if self.in_use => SessionStatus::Running,
@@ -110,7 +110,7 @@ impl Summary {
         }
     }
 
-    /// The node it runs, or that comes next; of a session that has ended, the one it failed at or completed last.
+    /// The node it runs or will run next; for an ended session, the one it failed at or completed last.
     pub fn node(&self) -> Option<&NodeId> {
         self.state.next_node().or(self.state.failed_node()).or(self.state.completed.last())
     }
@@ -120,7 +120,7 @@ impl Summary {
         self.started.branches.get_key_value(self.started.first_repo())
     }
 
-    /// The commit it was started at.
+    /// The commit it was started from.
     pub fn base(&self) -> Option<CommitId> {
         self.state.base.get(self.started.first_repo()).copied()
     }
@@ -135,18 +135,18 @@ impl Summary {
         self.state.on_branches().get(self.started.first_repo()).copied()
     }
 
-    /// The newest commit its branch should have and lacks, as long as there is a branch.
+    /// The newest commit its branch should have and lacks, if the branch exists.
     pub fn missing_on_branch(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
         let is_landed = self.state.task.as_ref().is_some_and(|task| task.landed.is_some());
         Ok(match self.branch_at(repo)?.zip(self.on_branch()) {
-            // The next session on the same task has made the branch anew.
+            // The next session on the same task has recreated the branch.
             Some(_) if is_landed => None,
             Some((at, tip)) if !repo.history().is_ancestor(tip, at)? => Some(tip),
             _ => None,
         })
     }
 
-    /// Where its branch stands; none when it was removed.
+    /// The tip of its branch; `None` if the branch was removed.
     pub fn branch_at(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
         match self.branch() {
             Some((_, branch)) => Ok(repo.refs().find(&branch_ref(branch))?),
@@ -154,8 +154,8 @@ impl Summary {
         }
     }
 
-    /// Whether its task has landed on a target that has nothing of it, nor has a branch on the way there: what had it was
-    /// removed or set back, or is not in this clone. `there` are the sessions that have steps there, also copied ones.
+    /// Whether its task landed, but neither the target nor a branch on the way there has it any more: the commits were
+    /// removed or reset, or are not in this clone. `there` are the sessions with steps there, including copied ones.
     pub fn is_gone(&self, repo: &Repo, target: &BranchName, there: &BTreeSet<SessionId>) -> Result<bool, Error> {
         let task = self.state.task.as_ref().filter(|task| task.of.target == *target);
         let landed = task.and_then(|task| task.landed).filter(|_| !there.contains(&self.session));
@@ -165,8 +165,8 @@ impl Summary {
         })
     }
 
-    /// Whether its task is complete, or what it says of a phase's tests is told, and the target has that now. A task that
-    /// was given up has its code elsewhere.
+    /// Whether its task is complete, or reported the result of a phase's tests, and the target has that now. The code
+    /// of a task that was given up is not on the target.
     pub fn is_on_target(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(task) = &self.state.task else { return Ok(false) };
         let landed = task.landed.filter(|_| task.newest() != Some((StepKind::Complete, false)));
@@ -176,17 +176,17 @@ impl Summary {
         })
     }
 
-    /// Whether another branch than its own has its newest commit, or it has made none.
+    /// Whether a branch other than its own has its newest commit, or it made no commit.
     pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
         let Some(work) = self.work().filter(|work| self.base() != Some(*work)) else { return Ok(true) };
         let own = self.branch().map(|(_, branch)| branch_ref(branch));
         let all = repo.refs().list_unpeeled("refs/heads/")?;
         let mut others = all.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).filter_map(|(_, at)| at);
-        // A branch nobody can read has nothing.
+        // An unreadable branch contains nothing.
         Ok(others.any(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
     }
 
-    /// Reads where a session stands, without its whole history.
+    /// Reads the newest state of a session, without its whole history.
     pub fn newest(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
         Ok(Self::read(repo, id, History::newest)?.0)
     }
@@ -194,13 +194,14 @@ impl Summary {
     fn read(repo: &Repo, id: &SessionId, read: ReadHistory) -> Result<(Self, History), Error> {
         let lock = lock_name(id);
         let common = repo.common_dir();
-        // A process may end after its last record, or begin before its first one: it is seen before or after.
+        // A process may end after its last record, or start before its first one, so the lock is checked before and
+        // after.
         let used_before = Lock::is_held(common, &lock);
         let history = read(repo, id)?;
         let in_use = used_before || Lock::is_held(common, &lock);
         let pipeline = recorded_pipeline(&history.started)?;
         let mut state = recorded_state(&history, &pipeline)?;
-        // The user may have merged what waits; the next run over the tree records that.
+        // The user may have merged work that waits to land; the next tree run records that.
         let work = state.work.get(history.started.first_repo()).copied();
         let is_open = state.phase != Phase::Cancelled;
         if let (Some(task), Some(work)) = (&mut state.task, work)
@@ -226,15 +227,15 @@ impl Summary {
     }
 }
 
-/// Sessions with where they stand, or why that cannot be read.
+/// Sessions with their summaries, or the cause if one is unreadable.
 pub type Sessions = Vec<(SessionId, Result<Summary, Error>)>;
 
 type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
 
-/// A session whose record was read whole.
+/// A session with its complete record.
 #[derive(Debug)]
 pub struct View {
-    /// Where it stands.
+    /// Its newest state.
     pub summary: Summary,
     /// Its record.
     pub history: History,
@@ -247,25 +248,25 @@ impl View {
         Ok(Self { summary, history })
     }
 
-    /// All sessions of a repository, newest first. One that cannot be read is listed with the reason, at the end.
+    /// All sessions of a repository, newest first. Unreadable ones come last, with the cause.
     pub fn all(repo: &Repo) -> Result<Sessions, Error> {
         Ok(Self::read_all(repo, History::sessions(repo)?))
     }
 
-    /// All but those of tasks that have landed, of which a tree has many; and how many those are.
+    /// All sessions except those of landed tasks, of which a tree has many, and the number of the latter.
     pub fn open(repo: &Repo) -> Result<(Sessions, usize), Error> {
         let (mut open, mut landed) = (Vec::new(), 0);
         for id in History::sessions(repo)? {
             match has_landed(repo, &id) {
                 Ok(true) => landed += 1,
-                // Why one cannot be read is told with the others.
+                // The cause is reported with the other sessions.
                 Ok(false) | Err(_) => open.push(id),
             }
         }
         Ok((Self::read_all(repo, open), landed))
     }
 
-    /// The sessions whose record cannot be read whole, each with the reason. All there is of every session is read.
+    /// The sessions with an unreadable record, each with the cause. Reads every session completely.
     pub fn unreadable(repo: &Repo) -> Result<Vec<(SessionId, Error)>, Error> {
         let read = |id: &SessionId| -> Result<(), Error> {
             let (summary, _) = Summary::read(repo, id, History::all)?;
@@ -279,7 +280,7 @@ impl View {
     fn read_all(repo: &Repo, ids: Vec<SessionId>) -> Sessions {
         let read = |id: SessionId| {
             let summary = Summary::newest(repo, &id);
-            // One that was removed while we looked was never there.
+            // A session removed while we read counts as never having existed.
             let removed = matches!(&summary, Err(Error::Record(record::Error::Missing { .. })));
             (!removed).then_some((id, summary))
         };
@@ -289,7 +290,7 @@ impl View {
         all
     }
 
-    /// Turns, failed attempts and checkpoints in the order they happened.
+    /// Turns, failed attempts and checkpoints in order of time.
     pub fn timeline(&self) -> Vec<Moment> {
         let mut commit = self.summary.state.base.clone();
         let mut moments = Vec::new();
@@ -315,7 +316,7 @@ impl View {
         moments
     }
 
-    /// The turns of agents and tools, in order. The last one of an attempt that failed tells why.
+    /// The turns of agents and tools, in order. The last turn of a failed attempt carries the reason.
     pub fn turns(&self) -> Vec<TurnView> {
         let mut turns: Vec<TurnView> = Vec::new();
         for (_, recorded) in self.events() {
@@ -329,7 +330,7 @@ impl View {
         turns
     }
 
-    /// The attempts that failed, in order, also those in which no turn was taken.
+    /// The failed attempts, in order, including those without turns.
     pub fn failures(&self) -> Vec<NodeFailure> {
         self.events().filter_map(|(_, recorded)| NodeFailure::read(recorded)).collect()
     }
@@ -354,8 +355,8 @@ impl View {
         (range.first..=range.last).map(|number| self.message(repo, number)).collect()
     }
 
-    /// What the program of a turn's agent wrote to standard error while it worked on the node; none where the turn is not
-    /// the last of it, or nothing was written.
+    /// The standard error of the agent's program for a node; `None` if the turn is not the node's last, or nothing was
+    /// written.
     pub fn stderr(&self, repo: &Repo, id: &TurnId) -> Result<Option<String>, Error> {
         let mut last = None;
         for (_, recorded) in self.events() {
@@ -396,7 +397,7 @@ impl View {
         answered.collect()
     }
 
-    /// All events with the record that holds them.
+    /// All events with the records that hold them.
     pub fn events(&self) -> impl Iterator<Item = (CommitId, &Recorded)> {
         self.history.records.iter().flat_map(|record| record.events.iter().map(|event| (record.commit, event)))
     }

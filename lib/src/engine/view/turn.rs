@@ -1,4 +1,4 @@
-//! What happened in a session: turns and checkpoints.
+//! The timeline of a session: turns and checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::budget::Amount;
 use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
 use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
 
-/// What somebody did in one turn.
+/// The work of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Deed {
-    /// An agent called its model once and used the tools it asked for.
+    /// An agent called its model once and ran the tools it asked for.
     Agent {
         /// The kind of agent.
         agent: String,
@@ -22,13 +22,13 @@ pub enum Deed {
         model: String,
         /// The model's provider.
         provider: String,
-        /// What it cost in tokens.
+        /// The tokens it used.
         tokens: Usage,
-        /// What it cost in dollars, where that is known.
+        /// The cost in dollars, if known.
         cost_usd: Option<f64>,
-        /// Whether nobody is billed for it by the token.
+        /// Whether it is not billed by the token.
         unbilled: bool,
-        /// The tools it used.
+        /// The tools it called.
         tool_calls: Vec<ToolCall>,
     },
     /// A tool node's command ran.
@@ -55,18 +55,18 @@ pub struct TurnView {
     pub visit: u32,
     /// The attempt within the visit.
     pub attempt: u32,
-    /// What was done.
+    /// The work done.
     #[serde(flatten)]
     pub deed: Deed,
     /// The paths whose content changed.
     pub files: BTreeMap<RepoName, Vec<RepoPath>>,
-    /// Its commit, where a file changed.
+    /// Its commit, if a file changed.
     pub commit: Option<Snapshot>,
     /// The commit's message without trailers.
     pub message: Option<String>,
-    /// The messages that are new in it.
+    /// Its new messages.
     pub messages: Option<MessageRange>,
-    /// Why its attempt failed, where it is the last turn of one that did.
+    /// Why its attempt failed, if this is the last turn of a failed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
 }
@@ -80,7 +80,7 @@ impl TurnView {
         }
     }
 
-    /// Its tokens; a tool has none.
+    /// Its tokens; zero for a tool.
     pub fn tokens(&self) -> Usage {
         match &self.deed {
             Deed::Agent { tokens, .. } => *tokens,
@@ -88,7 +88,7 @@ impl TurnView {
         }
     }
 
-    /// How many paths changed.
+    /// The number of changed paths.
     pub fn changed(&self) -> usize {
         self.files.values().map(Vec::len).sum()
     }
@@ -147,24 +147,24 @@ impl TurnView {
     }
 }
 
-/// The run stood between two nodes.
+/// A checkpoint between two nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Milestone {
-    /// When.
+    /// When it was recorded.
     pub at: Timestamp,
     /// The node just completed.
     pub node: NodeId,
     /// How it ended.
     pub outcome: Option<Status>,
-    /// The node that came next, none at the end.
+    /// The next node; `None` at the end.
     pub next_node: Option<NodeId>,
-    /// The commits the session stood at.
+    /// The commits of the session at that point.
     pub commit: Snapshot,
     /// The record that holds the checkpoint.
     pub record: CommitId,
 }
 
-/// A turn, the end of an attempt that failed, or a checkpoint.
+/// A turn, a failed attempt, or a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
