@@ -1,4 +1,4 @@
-//! Collects what a run may work with that nobody was asked about, and refuses the rest.
+//! Collects the sessions and commits a run needs approval for, and refuses all others.
 
 use std::collections::BTreeSet;
 
@@ -14,22 +14,22 @@ use crate::record::History;
 use crate::schedule::{NextAction, Schedule, ScheduleOptions};
 use crate::workspace::{branch_ref, phase_branch};
 
-/// What this run may work with as things stand. It works with nothing else, and ends with
-/// [`TreeEnded::Unasked`](super::TreeEnded::Unasked) where it would.
+/// What this run may currently work with. It uses nothing else, and ends with
+/// [`TreeEnded::Unasked`](super::TreeEnded::Unasked) if it would need to.
 pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
     let reached = run.state.approved.reached.take();
     let made = run.state.approved.made.iter().map(|commit| run.repo.tree_of(*commit));
     let mut brought = PendingTrust { landed: made.collect::<Result<_, _>>()?, ..PendingTrust::default() };
     let target = target_tip(&run.repo, &run.plan.target)?;
     give_start(run, &mut brought, run.plan.target.clone(), (target, None))?;
-    // What was done before does not count in a run that begins now.
+    // A run that starts now ignores earlier work.
     if run.begins_now() {
         return Ok(brought);
     }
     let mut wanted: BTreeSet<TaskId> = reached.iter().cloned().collect();
     if let Some(only) = scope(run) {
         wanted.extend(begun(run, only.as_ref()));
-        // What cannot be read is not given, and met when the run comes there.
+        // An unreadable branch is skipped here; the run reports it when it gets there.
         for (branch, tip) in gathered(run, only.as_ref(), target) {
             let _ = give_start(run, &mut brought, branch, (tip, None));
         }
@@ -43,14 +43,14 @@ pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
     Ok(brought)
 }
 
-/// The one task this run works, if it is one; nothing where it ends before it works any.
+/// The only task of this run, if it has just one; `None` if the run ends before it works on any.
 fn scope(run: &TreeRun) -> Option<Option<TaskId>> {
     let chosen = run.state.chosen.clone();
     match run.next() {
         NextAction::Work { task, .. } | NextAction::GiveUp { task, .. } | NextAction::Land(task) if run.plan.one => {
             Some(chosen.or(Some(task)))
         }
-        // Which task comes behind tests and merges cannot be told.
+        // The task after tests and merges is not known yet.
         NextAction::Work { .. }
         | NextAction::GiveUp { .. }
         | NextAction::Land(_)
@@ -61,7 +61,7 @@ fn scope(run: &TreeRun) -> Option<Option<TaskId>> {
     }
 }
 
-/// The tasks that were begun and that the run may come to.
+/// The started tasks that the run may reach.
 fn begun(run: &TreeRun, only: Option<&TaskId>) -> Vec<TaskId> {
     let limits = ScheduleOptions { only: only.cloned(), ..run.plan.limits.clone() };
     let schedule = Schedule::new(&run.plan.tree, &run.progress, limits);
@@ -69,7 +69,7 @@ fn begun(run: &TreeRun, only: Option<&TaskId>) -> Vec<TaskId> {
     begun.filter(|task| schedule.may_come_to(task)).cloned().collect()
 }
 
-/// The branches of phases that tasks begin on, or that are merged before others begin.
+/// The phase branches that tasks start from, or that are merged before others start.
 fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(BranchName, CommitId)> {
     let tree = &run.plan.tree;
     let is_wanted = |phase: &&TaskId| only.is_none_or(|only| tree.phase_of(only) == *phase);
@@ -78,7 +78,7 @@ fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(Bran
         let tip = run.repo.refs().find(&branch_ref(&branch)).ok()??;
         phase::goes_on(run, phase, &branch, (tip, target)).ok()?.then_some((branch, tip))
     };
-    // Most are merged, and nobody begins there.
+    // Most are merged, and no task starts there.
     let is_of_use = |phase: &&TaskId| {
         run.schedule.is_ahead(phase) || tree.leaves_below(phase).iter().any(|leaf| run.schedule.may_come_to(leaf))
     };
@@ -86,7 +86,7 @@ fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(Bran
     gathered.filter(is_of_use).filter_map(stands).collect()
 }
 
-/// What a task would resume: the session it was left in, or what its branch has.
+/// Adds what a task would resume: its unfinished session, or the commits on its branch.
 fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<(), Error> {
     if let Some(left) = would_take_up(run, task)? {
         run.state.approved.commits.extend(&left.at);
@@ -114,7 +114,7 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
     Ok(())
 }
 
-/// The session a task would resume as things stand.
+/// The session a task would currently resume.
 fn would_take_up(run: &TreeRun, task: &TaskId) -> Result<Option<OpenSession>, Error> {
     let Some(Unfinished { id, first, .. }) = run.state.unfinished.get(task) else { return Ok(None) };
     let Some(node) = run.plan.tree.node(task) else { return Ok(None) };
@@ -125,7 +125,7 @@ fn would_take_up(run: &TreeRun, task: &TaskId) -> Result<Option<OpenSession>, Er
     Ok(resume::resumable(run, node, &history, &state_of(&history)?)?.ok())
 }
 
-/// Gives a commit agents may begin with, or what becomes of it on the branch they work on.
+/// Adds a commit that agents may start from, or the files made from it on their branch.
 fn give_start(
     run: &mut TreeRun,
     brought: &mut PendingTrust,

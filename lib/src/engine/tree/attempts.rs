@@ -1,5 +1,5 @@
-//! The attempts at a task: a budget of passes through its pipeline, until it is complete or given up. They need nothing of
-//! the run they are part of, so that those at several tasks go on side by side.
+//! The attempts at a task: a budget of passes through its pipeline, until it is complete or given up. They do not
+//! depend on the run they are part of, so that attempts at several tasks can run in parallel.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use crate::step::text::{self, Body};
 use crate::step::{AttemptNumber, Step, StepKind};
 use crate::{clock, route};
 
-/// What the attempts at a task have to know.
+/// What the attempts at a task need to know.
 #[derive(Debug)]
 pub(super) struct Attempts {
     pub engine: Arc<Engine>,
     pub repo: Repo,
     pub plan: Arc<TreePlan>,
     pub job: Arc<TaskJob>,
-    /// The steps of the attempt that was under way when the session was opened.
+    /// The steps of the attempt in progress when the session was opened.
     pub before: Vec<Arc<StepCommit>>,
 }
 
 impl Attempts {
-    /// Runs attempts until the task is complete or given up. Answers only when the run stops before that.
+    /// Runs attempts until the task is complete or given up. Returns a value only if the run stops before that.
     pub(super) async fn make(&self, session: &mut TaskSession) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
             let ended = run_attempt(session).await?;
@@ -65,19 +65,19 @@ impl Attempts {
         Ok(None)
     }
 
-    /// Ends an attempt that failed, with what ended it `outside` of its steps.
+    /// Ends a failed attempt. `outside` is the cause if it was not one of its steps.
     fn end_attempt(&self, session: &mut TaskSession, outside: Option<String>) -> Result<(), Error> {
         match outside {
             Some(why) if !attempt_has_result(session) => {
                 session.fail_attempt(&why)?;
                 self.next_or_fail(session, None)
             }
-            // A step has failed before and the pass went on. Another one would count as another attempt.
+            // A step already failed and the pass continued. Another failed step would count as another attempt.
             outside => self.next_or_fail(session, outside),
         }
     }
 
-    /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
+    /// Starts another attempt after a failed one, or ends the task. Both get the part of the feedback that no step has.
     pub(super) fn next_or_fail(&self, session: &mut TaskSession, untold: Option<String>) -> Result<(), Error> {
         let over = task_is_out_of_budget(session)?;
         let given_up = match (over, self.after(session)) {
@@ -89,7 +89,7 @@ impl Attempts {
         self.fail(session, session.attempt_number(), body)
     }
 
-    /// What follows the attempts of a session so far.
+    /// The decision after the session's attempts so far.
     fn after(&self, session: &TaskSession) -> AfterFailure {
         let Some(task) = &session.state().task else { return AfterFailure::GiveUp(GiveUpReason::OutOfAttempts) };
         let number = task.attempt.as_ref().map_or(0, |attempt| attempt.number);
@@ -115,8 +115,8 @@ impl Attempts {
         Ok(session.begin_attempt(attempt)?)
     }
 
-    /// Gives the task up, if a step of its last attempt has not said so already: an attempt with a step that failed may go on
-    /// behind it, as its pipeline says, and is the last of the budget.
+    /// Gives the task up, unless a step of its last attempt already says so: an attempt with a failed step may continue
+    /// if its pipeline says so, and is the last of the budget.
     pub(super) fn give_up(&self, session: &mut TaskSession, number: u32, why: GiveUpReason) -> Result<(), Error> {
         match session.is_decided() || attempt_has_result(session) {
             true => Ok(()),
@@ -124,7 +124,7 @@ impl Attempts {
         }
     }
 
-    /// The last step of a task that is done, with its report.
+    /// The last step of a completed task, with its report.
     fn complete(&self, session: &mut TaskSession) -> Result<(), Error> {
         let (job, tested) = (&self.job, self.is_tested(session)?);
         let attempts = session.attempt_number();
@@ -156,8 +156,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
-    /// which it was begun.
+    /// Whether a test of the current code has passed in the session's attempt: one of its own, or one before the step
+    /// it continues after.
     fn is_tested(&self, session: &mut TaskSession) -> Result<bool, Error> {
         let Some(work) = &session.state().task else { return Ok(false) };
         let before = &self.before;
@@ -168,12 +168,12 @@ impl Attempts {
         let tested = own.map_or_else(|| self.tested_before(session, behind), |own| Ok(own.tested_code))?;
         match tested {
             Some(tested) => Ok(tested == session.code()?),
-            // Older records do not tell which code it was.
+            // Older records do not say which code it was.
             None => Ok(is_own),
         }
     }
 
-    /// The code that the newest test among the steps before a session has passed on, as its commit has it.
+    /// The code on which the newest test before the session passed, according to its commit.
     fn tested_before(&self, session: &TaskSession, before: &[Arc<StepCommit>]) -> Result<Option<CommitId>, Error> {
         let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
         let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
@@ -181,7 +181,7 @@ impl Attempts {
         Ok(Some(code_of(&self.repo, trees, &self.job)?))
     }
 
-    /// The last step of a task that is given up after so many attempts.
+    /// The last step of a task given up after this many attempts.
     fn fail(&self, session: &mut TaskSession, attempts: u32, body: Body) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(AttemptNumber { number: attempts, of: self.plan.limits.max_retries });
@@ -190,7 +190,7 @@ impl Attempts {
     }
 }
 
-/// What the last step of a task says about why it was given up; that all attempts failed is told by the others.
+/// Why a task was given up, for its last step. Running out of attempts is already clear from the other steps.
 fn words(why: GiveUpReason) -> String {
     if why == GiveUpReason::OutOfAttempts { String::new() } else { why.to_string() }
 }
@@ -205,23 +205,23 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::EndedAttempt {
     schedule::EndedAttempt { before: failed.before, after: failed.after, failure }
 }
 
-/// Whether the newest attempt failed with a step that says so.
+/// Whether the newest attempt has a failed step.
 fn attempt_has_result(session: &TaskSession) -> bool {
     session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
 }
 
-/// Whether the newest attempt ended with such a step.
+/// Whether the newest attempt ended with a failed step.
 fn attempt_is_told(session: &TaskSession) -> bool {
     session.state().task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
 }
 
-/// The node a pass begins at: the start, or the one behind the node of a step that went well.
+/// The node a pass starts at: the start, or the one after a passed step.
 pub(super) fn start_after(pipeline: &Pipeline, step: Option<&StepKind>) -> Option<NodeId> {
     let start = &pipeline.start()?.id;
     Some(step.and_then(|step| behind(pipeline, step)).unwrap_or(start).clone())
 }
 
-/// The node behind that of a step that went well, where the step alone tells which that is.
+/// The node after a passed step, if the step alone determines it.
 pub(super) fn behind<'p>(pipeline: &'p Pipeline, step: &StepKind) -> Option<&'p NodeId> {
     let mut named = pipeline.nodes().iter().filter(|node| node.step.as_deref() == Some(step.as_str()));
     match (named.next(), named.next()) {

@@ -14,26 +14,26 @@ use crate::progress::{StepCommit, TaskState, TaskStatus};
 use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
-/// Where a session on a task begins.
+/// Where a session on a task starts.
 pub(super) struct Beginning {
     pub(super) branch: BranchName,
-    /// What the session is built on.
+    /// The commit the session is built on.
     pub(super) base: CommitId,
-    /// What the task was built on before its first attempt.
+    /// The commit the task was built on before its first attempt.
     pub(super) task_base: CommitId,
-    /// The step after which it goes on.
+    /// The step it continues after.
     pub(super) after: Option<StepKind>,
-    /// What the newest step on the branch says.
+    /// The status of the newest step on the branch.
     pub(super) status: Option<String>,
-    /// Files of an earlier budget, laid over the base.
+    /// Files of an earlier budget, overlaid on the base.
     pub(super) laid: Option<CommitId>,
 }
 
-/// Where a new session on a task begins: where its branch was left, or anew on the tip it will land on.
+/// Where a new session on a task starts: at the tip of its branch, or at the tip it will land on.
 pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error> {
     let branch = run.branch_of(task)?;
     let name = branch_ref(&branch);
-    // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+    // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
     run.repo.refs().remove_stale_lock(&name)?;
     let state = run.progress.task(task);
     let is_leaf = run.plan.tree.is_leaf(task);
@@ -61,13 +61,13 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     if is_leaf {
         run.state.approved.require(task, base)?;
     }
-    // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
-    // kept, by which the session knows that it may be moved.
+    // The branch belongs to ended work. It is recreated once the session is recorded; commits only it has are kept,
+    // which tells the session that it may move the branch.
     let mut kept = None;
     if let Some(tip) = tip
         && !run.repo.history().is_ancestor(tip, base)?
     {
-        // It would stay where it is, and so what is done now would be on no branch.
+        // A checked-out branch cannot be moved, so the new work would be on no branch.
         if let Some(checkout) = git::checkouts_of(&run.repo, &branch)?.into_iter().next() {
             return Err(begins_anew(task, branch, &checkout));
         }
@@ -77,8 +77,8 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
 }
 
-/// The code a task that failed begins another budget with. Says where it is kept, and where else what the task's
-/// branch had is.
+/// The code with which a failed task starts another budget. Warns where it is kept, and where the other commits of the
+/// task's branch are.
 fn lay_last_budget(
     run: &TreeRun,
     task: &TaskId,
@@ -124,7 +124,7 @@ fn lay_last_budget(
     Ok(laid)
 }
 
-/// Whether a branch has nothing but what earlier runs of a phase's tests said, which has landed or was put aside.
+/// Whether a branch has nothing but results of earlier runs of a phase's tests, which landed or were dropped.
 fn are_earlier_runs(run: &TreeRun, gate: &TaskId, tip: CommitId, base: CommitId) -> Result<bool, Error> {
     if run.plan.tree.is_leaf(gate) {
         return Ok(false);
@@ -132,7 +132,7 @@ fn are_earlier_runs(run: &TreeRun, gate: &TaskId, tip: CommitId, base: CommitId)
     let Some(shared) = run.repo.history().merge_base(tip, base)? else { return Ok(false) };
     for commit in steps::chain(run, tip, shared)? {
         let is_run = |found: StepCommit| found.step.task.as_ref() == Some(gate);
-        // They may have run on a merge that nobody has made.
+        // They may have run on a merge that was never made.
         if run.repo.commit(commit)?.parents.len() < 2 && !steps::found(run, commit)?.is_some_and(is_run) {
             return Ok(false);
         }
@@ -140,8 +140,8 @@ fn are_earlier_runs(run: &TreeRun, gate: &TaskId, tip: CommitId, base: CommitId)
     Ok(true)
 }
 
-/// Where the code of a task that failed is kept: what its branch just had, unless that is another tree's by now.
-/// Whoever removes the branch of such a task has it done without.
+/// Where the code of a failed task is kept: the former content of its branch, unless that belongs to another tree by
+/// now. If the user removed the branch, the task starts without it.
 pub(super) fn last_budget(
     run: &TreeRun,
     task: &TaskId,
@@ -159,8 +159,9 @@ pub(super) fn last_budget(
     Ok(keep::kept_at(run, task, left)?.map(|name| (left, name)))
 }
 
-/// What the work on a task's branch is built on: the last step of another task below it, or where the branch left
-/// what it would land on. It may have been begun on the branch of a phase that it is no part of any more.
+/// The commit that the work on a task's branch is built on: the last step of another task below it, or the merge base
+/// with the branch it would land on. The work may have started on the branch of a phase that the task no longer belongs
+/// to.
 fn own_base(run: &TreeRun, task: &TaskId, tip: CommitId, onto: CommitId) -> Result<Option<CommitId>, Error> {
     let Some(shared) = run.repo.history().merge_base(tip, onto)? else { return Ok(None) };
     let steps = steps::steps_ahead(run, tip, onto)?;
@@ -168,14 +169,14 @@ fn own_base(run: &TreeRun, task: &TaskId, tip: CommitId, onto: CommitId) -> Resu
     Ok(Some(of_another.map_or(shared, |found| found.commit)))
 }
 
-/// Whether the newest step of a branch is none of another tree.
+/// Whether the newest step of a branch does not belong to another tree.
 fn has_no_step_of_others(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<bool, Error> {
     let steps = steps::steps_ahead(run, tip, base)?;
     let tree = steps.last().and_then(|newest| newest.step.tree.as_ref());
     Ok(tree.is_none_or(|tree| *tree == run.plan.path))
 }
 
-/// The files of an earlier budget on another base; none when they do not fit.
+/// The files of an earlier budget on another base; `None` if they conflict.
 pub(super) fn old_files(run: &TreeRun, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
     let Some(old_base) = own_base(run, task, tip, base)? else { return Ok(None) };
     let tree = |commit| run.repo.tree_of(commit);
@@ -186,10 +187,10 @@ pub(super) fn old_files(run: &TreeRun, task: &TaskId, tip: CommitId, base: Commi
     }
 }
 
-/// A commit with them.
+/// A commit with these files.
 fn old_code(run: &TreeRun, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
     let Some(merged) = old_files(run, task, tip, base)? else { return Ok(None) };
-    // Only the session's record leads to it, so that it is there when the session goes on after a crash.
+    // Only the session's record refers to it, so that it exists when the session resumes after a crash.
     let mut writer = run.repo.writer();
     let laid = writer.commit(&CommitSpec {
         tree: merged,
@@ -203,7 +204,7 @@ fn old_code(run: &TreeRun, task: &TaskId, tip: CommitId, base: CommitId) -> Resu
     Ok(Some(laid))
 }
 
-/// A task whose newest step is on its branch.
+/// Whether the newest step of a task is on its branch.
 pub(super) fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Where work on a task begins: in the session an earlier run left, or in a new one with what is there already.
+//! Opens the session of a task: the one an earlier run left, or a new one with the existing work.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::git::BlobId;
 use crate::plan::tree::TaskNode;
 use crate::step::{AttemptNumber, Feedback};
 
-/// The session a task is worked in: the one an earlier run left, or a new one.
+/// The session for a task: the one an earlier run left, or a new one.
 pub(super) fn open_session(
     run: &mut TreeRun,
     job: &Arc<TaskJob>,
@@ -28,7 +28,7 @@ pub(super) fn open_session(
     }
 }
 
-/// Takes in a session that is open now.
+/// Takes over an opened session.
 pub(super) fn opened(
     run: &mut TreeRun,
     (mut session, kept): (TaskSession, Option<String>),
@@ -36,7 +36,7 @@ pub(super) fn opened(
     resumed: bool,
 ) -> Result<TaskSession, Error> {
     spending::tell_spent(run, &mut session)?;
-    // A session that was put aside has committed what it did, and yet there is no step of it.
+    // An abandoned session committed its work, yet no step has it.
     let what = if resumed { "uncommitted work" } else { "work that is in no step" };
     if let Some(name) = kept {
         run.engine.warn(WarningCode::WorkKept.with(format!("{what} was in the worktree; it is kept at {name}")));
@@ -55,7 +55,7 @@ pub(super) fn opened(
     Ok(session)
 }
 
-/// Says of a task that is done again, because what had it is gone, where that is.
+/// Warns about a task that is done again because its commits are gone, and says where they are.
 fn tell_lost(run: &TreeRun, task: &TaskNode) -> Result<(), Error> {
     if let Some((id, landed)) = earlier_runs::lost(run, &task.id)?.filter(|_| task.is_leaf()) {
         let (task, on) = (&task.id, run.lands_on(&task.id)?);
@@ -68,7 +68,7 @@ fn tell_lost(run: &TreeRun, task: &TaskNode) -> Result<(), Error> {
     Ok(())
 }
 
-/// A new session on a task, with what is there of it already.
+/// A new session on a task, with the existing work.
 pub(super) fn begin(
     run: &mut TreeRun,
     job: &Arc<TaskJob>,
@@ -133,13 +133,13 @@ pub(super) fn begin(
     Ok(OpeningSession { session, resumed: false })
 }
 
-/// What a task is told of the attempts before; the tests of a phase ask nobody.
+/// The feedback of earlier attempts. The tests of a phase get none, because no agent runs there.
 fn lessons(run: &TreeRun, task: &TaskNode) -> Vec<Feedback> {
     let steps = if task.is_leaf() { run.progress.task(&task.id).feedback_steps() } else { &[] };
     feedback(&run.repo, &run.progress, &run.engine.redactor, steps)
 }
 
-/// The tree's file as the records of sessions have it, written for the first of them.
+/// The tree's file for the records of sessions, written with the first of them.
 fn document(run: &mut TreeRun) -> Result<BlobId, Error> {
     if let Some(written) = run.document {
         return Ok(written);

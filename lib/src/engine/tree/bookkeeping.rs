@@ -1,5 +1,5 @@
-//! Landing commits that change no code: the start of a run, what people decide about tasks, steps that are copied. They are
-//! their own record.
+//! Lands commits that change no code: the start of a run, decisions about tasks, copied steps. They are their own
+//! record.
 
 use super::Error;
 use super::run::target_tip;
@@ -7,8 +7,8 @@ use crate::git::{self, LandError, Repo};
 use crate::ids::CommitId;
 use crate::merge::{self, LandedBranch, LandingAsk, LandingEnd, LandingTarget, LandingWork, TargetState};
 
-/// Moves a branch to what `make` builds on where it stands, as often as somebody else moves it first. None where there is
-/// nothing to build. Blocks.
+/// Moves a branch to the commit `make` builds on its tip, and retries if another process moves the branch first. `None`
+/// if there is nothing to build. Blocks.
 pub(super) fn land(
     repo: &Repo,
     target: LandingTarget,

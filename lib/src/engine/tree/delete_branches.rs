@@ -1,5 +1,5 @@
-//! Deletes the branches of tasks and phases whose commits are on the target. The records of their sessions keep what was
-//! built anew on the way there.
+//! Deletes the branches of tasks and phases whose commits are on the target. The records of their sessions keep the
+//! originals of rebuilt commits.
 
 use super::Error;
 use super::run::{TreeRun, target_tip};
@@ -9,8 +9,8 @@ use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{StepPlace, TaskStatus, print};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
-/// Deletes the branches that have nothing the target lacks, unless somebody wants to keep them. A branch that cannot
-/// be deleted stays, with a warning: the work is where it belongs.
+/// Deletes branches without commits that the target lacks, unless the settings keep them. A branch that cannot be
+/// deleted stays, with a warning: its work has landed anyway.
 pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
     if !run.plan.delete_branches {
         return Ok(());
@@ -18,16 +18,16 @@ pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
     tokio::task::block_in_place(|| {
         let target = target_tip(&run.repo, &run.plan.target)?;
         for (branch, tip) in landed_branches(run, target)? {
-            // Under a checkout, HEAD would lead nowhere.
+            // Under a checkout, HEAD would point to no branch.
             if !git::checkouts_of(&run.repo, &branch)?.is_empty() {
                 continue;
             }
             let name = branch_ref(&branch);
-            // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+            // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
             run.repo.refs().remove_stale_lock(&name)?;
             match run.repo.refs().delete(&name, tip, "pleach: landed") {
                 Ok(()) => {}
-                // Somebody is just using it.
+                // Another process is using it.
                 Err(SwapError::Stale { .. }) => {}
                 Err(error) => run.engine.warn(
                     WarningCode::BranchNotDeleted.with(format!("`{branch}` has landed and is not deleted: {error}")),
@@ -38,7 +38,7 @@ pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
     })
 }
 
-/// The branches of this tree that have nothing the target lacks, with where they stand.
+/// The branches of this tree without commits that the target lacks, with their tips.
 fn landed_branches(run: &TreeRun, target: CommitId) -> Result<Vec<(BranchName, CommitId)>, Error> {
     let mut landed = Vec::new();
     for (id, branch, tip) in branches_below(run, &task_branches(&run.plan.branch_prefix, &run.plan.target))? {
@@ -54,7 +54,7 @@ fn landed_branches(run: &TreeRun, target: CommitId) -> Result<Vec<(BranchName, C
     Ok(landed)
 }
 
-/// The branches below a prefix that can be read, each with the task or phase it is named after.
+/// The readable branches below a prefix, each with the task or phase it is named after.
 fn branches_below(run: &TreeRun, prefix: &str) -> Result<Vec<(TaskId, BranchName, CommitId)>, Error> {
     let all = run.repo.refs().list_unpeeled(&format!("refs/heads/{prefix}"))?.into_iter();
     Ok(all
@@ -66,8 +66,8 @@ fn branches_below(run: &TreeRun, prefix: &str) -> Result<Vec<(TaskId, BranchName
         .collect())
 }
 
-/// Whether a task is complete on the target, or what the tests of a phase last said is there. The code of a task that
-/// was given up is on its branch alone.
+/// Whether the target has the completed task, or the newest test result of the phase. The code of a task that was given
+/// up is only on its branch.
 fn has_landed(run: &TreeRun, id: &TaskId) -> bool {
     let state = run.progress.task(id);
     let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target);
@@ -75,7 +75,7 @@ fn has_landed(run: &TreeRun, id: &TaskId) -> bool {
     is_there && !is_under_way && (state.status == TaskStatus::Complete || !run.plan.tree.is_leaf(id))
 }
 
-/// Whether the target has the step a branch ends in as a copy, built anew there.
+/// Whether the target has a rebuilt copy of the step a branch ends with.
 fn is_copied(run: &TreeRun, id: &TaskId, tip: CommitId) -> Result<bool, Error> {
     let newest = run.repo.history().message_of(tip)?;
     let tip = print(&newest.message, newest.seconds, newest.offset);

@@ -1,4 +1,4 @@
-//! Sessions that runs before this one left on the tasks of a tree.
+//! Sessions of earlier runs on the tasks of a tree.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::progress::StepCommit;
 use crate::record::History;
 use crate::state::Phase;
 
-/// Finds the sessions of this tree's tasks that were left and count in this run, and those of tasks that have landed and
-/// are not among what is done.
+/// Finds the unfinished sessions of this tree's tasks that count in this run, and those of landed tasks without a step
+/// in the progress.
 pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
     let Before { open, landed } = Before::of(&run.repo, &run.plan.target, |_| true)?;
     let found =
@@ -30,7 +30,7 @@ pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves a session that goes on once somebody has agreed to what it would resume.
+/// Leaves a session that resumes once its content is approved.
 pub(super) fn leave(run: &mut TreeRun, session: TaskSession) -> Result<(), Error> {
     let (task, id) = (session.task().id.clone(), session.id().clone());
     spending::take_back(run, session);
@@ -39,13 +39,13 @@ pub(super) fn leave(run: &mut TreeRun, session: TaskSession) -> Result<(), Error
     Ok(())
 }
 
-/// The newest session in which a task of this run has landed that is to be done again, because the branch that had it
-/// was removed or set back, or is not in this clone; with what it landed.
+/// The newest session in which a task landed that must be done again, because its branch was removed or reset, or is
+/// not in this clone; with the landed commit.
 pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, CommitId)>, Error> {
     let newest = run.progress.task(task).newest();
     let mut lost: Option<(History, CommitId)> = None;
     for id in run.state.lost.get(task).into_iter().flatten() {
-        // One nobody can read tells nothing.
+        // An unreadable session says nothing.
         let Ok(history) = History::newest(&run.repo, id) else { continue };
         let Ok(state) = state_of(&history) else { continue };
         let Some(work) = &state.task else { continue };
@@ -65,8 +65,8 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
     Ok(lost.map(|(history, landed)| (history.session, landed)))
 }
 
-/// Whether a step came after a session was started, so that what it decided counts. Commits have whole seconds: within the
-/// second of the start, only what the session was built on can tell.
+/// Whether a step was made after a session started, so that its decision counts. Commit dates have whole seconds:
+/// within the second of the start, only the session's base can tell.
 fn is_since(run: &TreeRun, step: &StepCommit, history: &History) -> Result<bool, Error> {
     let (made, started) = (step.at.as_second(), history.started_at.as_second());
     match history.started.built_on().filter(|_| made == started) {
@@ -75,8 +75,8 @@ fn is_since(run: &TreeRun, step: &StepCommit, history: &History) -> Result<bool,
     }
 }
 
-/// Whether a session counts in this run. Where its task has landed, and its process ended before it could
-/// say so, that is recorded now.
+/// Whether a session counts in this run. If its task landed but its process ended before recording that, it is recorded
+/// now.
 fn is_unfinished(run: &TreeRun, history: &History, task: &TaskOf) -> Result<bool, Error> {
     let Ok(state) = state_of(history) else { return Ok(false) };
     let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
@@ -86,7 +86,7 @@ fn is_unfinished(run: &TreeRun, history: &History, task: &TaskOf) -> Result<bool
         TaskSession::close_landed(run.engine.clone(), run.repo.clone(), &history.session, worktree)?;
         return Ok(false);
     }
-    // What was begun before the run that counts is none of this run's.
+    // Sessions started before the run that counts do not belong to this run.
     let base = history.started.built_on().unwrap_or(task.base);
     let is_of_run = run.is_of_run(base)?;
     Ok(is_of_run && !run.plan.fresh && state.phase != Phase::Cancelled)

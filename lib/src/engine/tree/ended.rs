@@ -1,16 +1,16 @@
-//! How a run over a tree ended.
+//! How a tree run ended.
 
 use super::refusal::Refusal;
 use crate::engine::Pause;
 use crate::ids::TaskId;
 use crate::schedule::Blocked;
 
-/// How a run over a tree ended.
+/// How a tree run ended.
 #[derive(Debug)]
 pub enum TreeEnded {
     /// Every task is complete and every gate green.
     Done,
-    /// The one task that was asked for is complete.
+    /// The requested task is complete.
     TaskDone(TaskId),
     /// A task was given up.
     Failed {
@@ -18,33 +18,33 @@ pub enum TreeEnded {
         task: TaskId,
         /// Attempts over its whole history.
         attempts: u32,
-        /// A run before this one gave it up.
+        /// An earlier run gave it up.
         before: bool,
-        /// Why, in one line.
+        /// The reason in one line.
         reason: Option<String>,
     },
-    /// The session of a task, or of the tests of a phase, was cancelled. The next run goes on with the task.
+    /// The session of a task or of a phase's tests was cancelled. The next run continues the task.
     Cancelled(TaskId),
     /// The tests of a phase fail.
     GateRed {
         /// The phase, or the group in one.
         gate: TaskId,
-        /// The phase is gathered, so that they ran on what its merge into the target would be.
+        /// The phase has its own branch, so the tests ran on its merge into the target.
         on_merge: bool,
-        /// Why, in one line.
+        /// The reason in one line.
         reason: Option<String>,
     },
-    /// Nothing can be started: what waits for what.
+    /// No task can start; the blocked tasks and what they wait for.
     Stalled(Vec<Blocked>),
-    /// It stopped and goes on when it is run again.
+    /// The run stopped; running it again continues.
     Paused(Pause),
-    /// Nothing is left to spend. It goes on when it is run again with more.
+    /// The budget is exhausted. Running it again with more continues.
     OutOfBudget {
-        /// Which limit was reached, and how to go on.
+        /// The limit that was reached, and how to continue.
         why: String,
     },
-    /// Finished work could not land and waits on its branch, or new work could not have its branch.
+    /// Finished work could not land and waits on its branch, or new work could not get its branch.
     Refused(Refusal),
-    /// It came to a task with something nobody was asked about. Ask about what [`super::pending_trust`] gives, and run it again.
+    /// A task needs something that is not approved. Ask for approval of [`super::pending_trust`], and run it again.
     Unasked,
 }

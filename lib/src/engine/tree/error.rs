@@ -1,4 +1,4 @@
-//! Why a run over a tree could not go on.
+//! Why a tree run could not continue.
 
 use super::refusal::Refusal;
 use crate::git::{self, LandError};
@@ -6,53 +6,53 @@ use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
 use crate::workspace::LockError;
 use crate::{engine, record};
 
-/// Why a run over a tree could not go on. What was committed and recorded before stays.
+/// Why a tree run could not continue. Everything committed and recorded before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A session could not go on.
+    /// A session could not continue.
     #[error(transparent)]
     Session(#[from] engine::Error),
-    /// git said no.
+    /// A git operation failed.
     #[error(transparent)]
     Git(#[from] git::Error),
     /// A record could not be read.
     #[error(transparent)]
     Record(#[from] record::Error),
-    /// Another run has the target.
+    /// Another run holds the target.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The target could not be moved over a step that brings no work.
+    /// The target could not be moved to a commit without code.
     #[error("{0}")]
     NotMoved(String),
-    /// The state could not be read.
+    /// The progress of the tree could not be read.
     #[error(transparent)]
     Progress(#[from] super::progress::Error),
-    /// The target is not there.
+    /// The target does not exist.
     #[error("there is no branch `{0}`; `git branch` shows what there is")]
     NoTarget(BranchName),
-    /// A task would be worked with something that nobody was asked about.
+    /// A task needs something that is not approved.
     #[error("{0} changed after you approved this run; approve it again to continue")]
     Unasked(TaskId),
     /// Finished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),
-    /// An object a task's work needs is not what its id says.
+    /// The content of an object that a task's work needs does not match its id.
     #[error("{task} cannot continue: {what}; then `pleach reset {task}` to have it done again")]
     Overwritten {
         /// The task.
         task: TaskId,
-        /// Which object.
+        /// The object.
         what: git::Error,
     },
-    /// Nothing to be decided about.
+    /// The tree has no such task.
     #[error("`{tree}` has no task `{task}`; `pleach status -v` lists the tasks")]
     NoTask {
         /// The tree's file.
         tree: String,
-        /// What was asked for.
+        /// The requested task.
         task: TaskId,
     },
-    /// What a run has done and landed is not read as done.
+    /// A task that was done and landed still reads as open.
     #[error(
         "{task} has landed and still reads as {status}{}",
         .because.map(|commit| format!(": {} counts as newer than its steps", commit.short())).unwrap_or_default()
@@ -60,14 +60,14 @@ pub enum Error {
     StillOpen {
         /// The task.
         task: TaskId,
-        /// What it reads as.
+        /// The status it reads as.
         status: &'static str,
         /// The step that counts as its newest.
         because: Option<CommitId>,
-        /// It is a task, and not the tests of a phase.
+        /// It is a task, not the tests of a phase.
         is_task: bool,
     },
-    /// Files are named after the target, and no file can have such a name.
+    /// The target's name is too long for the files named after it.
     #[error("the name of the branch `{0}` is too long to name files after")]
     LongName(BranchName),
     /// A name gives no valid branch.
@@ -80,13 +80,13 @@ pub enum Error {
         path: String,
         /// The task.
         task: TaskId,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
 
 impl Error {
-    /// What ended the work on a task, with the task where it can be done again.
+    /// Adds the task to an error that can be fixed by doing the task again.
     pub(super) fn at(self, task: &TaskId, repo: &git::Repo) -> Self {
         match self {
             Self::Git(error) | Self::Session(engine::Error::Git(error)) => {

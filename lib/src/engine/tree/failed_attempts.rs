@@ -1,5 +1,5 @@
-//! What failed on the branch of a phase that is not gathered any more: its steps go to the target, so that attempts and
-//! their feedback are read from there, whatever becomes of the branch.
+//! Failed attempts on a phase branch that is no longer used: their steps are copied to the target, so that attempts and
+//! feedback are read from there, whatever happens to the branch.
 
 use super::run::TreeRun;
 use super::{Error, bookkeeping, steps};
@@ -10,11 +10,11 @@ use crate::merge::LandedBranch;
 use crate::progress::{StepPlace, TaskStatus};
 use crate::text::listed;
 
-/// How many tasks a message names.
+/// Number of tasks a message names.
 const NAMED: usize = 10;
 
-/// Puts the steps of failed tasks onto the target, without their code, where the phase on whose branch they are does not
-/// end there: this run gathers no phases, and nothing is done on that one.
+/// Copies the steps of failed tasks to the target, without their code, if their phase branch is no longer used: this
+/// run gives phases no branches, and no completed work is on that one.
 pub(super) fn bring_failed_attempts(run: &mut TreeRun) -> Result<(), Error> {
     for (phase, branch, tip) in left_phases(run) {
         let (tasks, steps) = failed_on(run, &phase);
@@ -45,7 +45,7 @@ pub(super) fn bring_failed_attempts(run: &mut TreeRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// The phases with a branch of their own that do not end there.
+/// The phases with a branch that is no longer used.
 fn left_phases(run: &TreeRun) -> Vec<(TaskId, BranchName, CommitId)> {
     let open = run.progress.open.iter().filter_map(|branch| match &branch.place {
         StepPlace::Phase(phase) if !run.schedule.gathers(phase) => {
@@ -65,11 +65,11 @@ fn failed_on(run: &TreeRun, phase: &TaskId) -> (Vec<TaskId>, Vec<CommitId>) {
     let (mut tasks, mut steps) = (Vec::new(), Vec::new());
     for (task, state) in failed {
         tasks.push(task.clone());
-        // Behind what was decided on the target, older steps would be newer than that.
+        // Copied after a later decision on the target, older steps would count as newer than it.
         let on_branch = state.steps.iter().rev().take_while(|found| found.on == place);
         steps.extend(on_branch.map(|found| (found.at, found.commit)));
     }
-    // Each task's are put in order by when they were done, and where that is the same second, as they were read.
+    // The steps of each task are ordered by date, and within the same second as they were read.
     steps.reverse();
     steps.sort_by_key(|(at, _)| *at);
     (tasks, steps.into_iter().map(|(_, commit)| commit).collect())

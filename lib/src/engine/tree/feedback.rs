@@ -1,4 +1,4 @@
-//! What the next attempt at a task is told: as the records of the sessions that failed have it, else as their commits do.
+//! The feedback for the next attempt at a task: from the records of failed sessions, or otherwise from their commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::redact::Redactor;
 use crate::step::text::{FEEDBACK, cut};
 use crate::step::{Feedback, StepKind};
 
-/// What steps tell the next attempt, oldest first. A commit has the end of what was said. The record of its session has
-/// more; where that is gone, or nobody can read it, the commit counts.
+/// The feedback of steps for the next attempt, oldest first. A commit has the end of the text, and the record of its
+/// session has more; if that is gone or unreadable, the commit counts.
 pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<StepCommit>]) -> Vec<Feedback> {
     let mut records = SessionRecords { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
     let mut all = Vec::new();
@@ -25,7 +25,7 @@ pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[
         };
         all.extend(by_record.unwrap_or_else(|| found.feedback().into_iter().collect()));
     }
-    // Records and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
+    // Records and commits may come from elsewhere. Redact before truncating: a truncated secret is not recognised.
     let bounded = |feedback: Feedback| {
         let text = cut(&redactor.text(&feedback.text), FEEDBACK);
         Feedback { text, ..feedback }
@@ -33,7 +33,7 @@ pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[
     all.into_iter().map(bounded).collect()
 }
 
-/// The run of a gate whose words a reset repeats, but for secrets nobody knew where the gate ran.
+/// The run of a gate that a reset quotes, apart from secrets unknown where the gate ran.
 fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &StepCommit) -> Option<&'a StepCommit> {
     let body = redactor.text(&reset.body);
     let is_it = |found: &&Arc<StepCommit>| {
@@ -48,13 +48,13 @@ fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &StepCommit)
 struct SessionRecords<'a> {
     repo: &'a Repo,
     histories: BTreeMap<SessionId, Option<History>>,
-    /// The attempts whose beginning has been told.
+    /// The attempts whose initial feedback is already included.
     told: BTreeSet<(SessionId, u32)>,
 }
 
 impl SessionRecords<'_> {
-    /// What a record has of a step that failed: what it said itself, below what ended the attempt before where no step of
-    /// that one tells. None when there is nothing of it.
+    /// The recorded feedback of a failed step: its own, preceded by that of the attempt before if no step of that
+    /// attempt has it. `None` if the record has nothing about it.
     fn step(&mut self, found: &StepCommit) -> Option<Vec<Feedback>> {
         let id = found.step.session.as_ref()?;
         let read = || history(self.repo, id).ok().flatten();
@@ -63,7 +63,7 @@ impl SessionRecords<'_> {
             LogKey::of(found).find(history).filter(|(_, step)| Some(&step.task) == found.step.task.as_ref())?;
         let own = step.feedback.clone()?;
         let is_new = step.attempt.is_some_and(|attempt| self.told.insert((id.clone(), attempt)));
-        // What the first attempt of a session was told is what is gathered here.
+        // The feedback given to the first attempt of a session is what is collected here.
         let later = history.records.iter().filter(|record| is_new && record.commit != history.first);
         let untold = later.flat_map(|record| &record.events).filter_map(|event| match &event.event {
             Event::AttemptStarted(begun) if Some(begun.retry) == step.attempt => Some(begun.feedback.clone()),

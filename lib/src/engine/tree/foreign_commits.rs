@@ -1,5 +1,5 @@
-//! Whether the code on a task's branch is what its steps speak of. The branch is there for everybody: what somebody has
-//! put on it since is tested and reviewed before it lands.
+//! Detects code on a task's branch that its steps do not cover. Anyone can commit to the branch: such commits are
+//! tested and reviewed before they land.
 
 use super::Error;
 use super::run::TreeRun;
@@ -10,8 +10,8 @@ use crate::progress::{StepCommit, TaskState};
 use crate::record::History;
 use crate::step::{StepKind, report};
 
-/// Whether a task's branch has other code than its newest step left there, where that step is one to go on behind
-/// or to land, or has something of `onto` that was not there then.
+/// Whether the code on a task's branch differs from its newest step, if the task continues after that step or lands it,
+/// or whether the branch has since merged more of `onto`.
 pub(super) fn has_changed_since(
     run: &TreeRun,
     state: &TaskState,
@@ -24,12 +24,12 @@ pub(super) fn has_changed_since(
     };
     let changes = git::diff::changes(&run.repo, run.repo.tree_of(left)?, run.repo.tree_of(tip)?)?;
     let is_code = changes.iter().any(|change| !report::is_own(&change.path, &run.plan.logs, &run.plan.reports));
-    // A merge can leave the files as they were and still undo what the other side has done.
+    // A merge can leave the files unchanged and still undo the work of the other side.
     Ok(is_code || run.repo.history().merge_base(left, onto)? != run.repo.history().merge_base(tip, onto)?)
 }
 
-/// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record
-/// is gone or tells of another step, the commit as it is.
+/// The commit of a step as its session made it: a commit amended by hand still claims the same. If the record is gone
+/// or describes another step, the commit as it is.
 pub(super) fn left_at(run: &TreeRun, step: &StepCommit) -> Result<CommitId, Error> {
     let recorded = step.step.session.as_ref().and_then(|session| {
         let history = History::newest(&run.repo, session).ok()?;
@@ -39,7 +39,7 @@ pub(super) fn left_at(run: &TreeRun, step: &StepCommit) -> Result<CommitId, Erro
     Ok(same.map_or(step.commit, |work| work.step))
 }
 
-/// The step behind which a task goes on whose code somebody has changed: nothing that was found out about it holds.
+/// The step after which a task with changed code continues: earlier test and review results no longer hold.
 pub(super) fn last_unverified_step(state: &TaskState) -> Option<&StepCommit> {
     let steps = || state.at_attempt().iter().map(AsRef::as_ref);
     let is_look = |found: &&StepCommit| matches!(found.step.kind, StepKind::Test | StepKind::Review);

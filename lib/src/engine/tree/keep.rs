@@ -1,4 +1,4 @@
-//! Keeps commits only a branch leads to that is about to move.
+//! Keeps the commits of a branch that is about to move.
 
 use super::Error;
 use super::run::TreeRun;
@@ -6,7 +6,7 @@ use crate::git::SwapError;
 use crate::ids::{CommitId, TaskId};
 use crate::workspace::KEEP;
 
-/// Keeps a commit only a branch leads to that is about to be moved.
+/// Keeps a commit that only a branch about to move refers to.
 pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<String, Error> {
     if let Some(name) = kept_at(run, task, commit)? {
         return Ok(name);
@@ -20,14 +20,14 @@ pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Str
         let name = format!("{prefix}{number}");
         match run.repo.refs().swap(&name, None, commit, "pleach: keep") {
             Ok(()) => return Ok(name),
-            // A killed run left its lock there; the next name will do.
+            // A killed run left its lock there; use the next name.
             Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
             Err(error) => return Err(crate::git::Error::from(error).into()),
         }
     }
 }
 
-/// Under which name a commit of a task is kept.
+/// The ref under which a commit of a task is kept.
 pub(super) fn kept_at(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
     let all = run.repo.refs().list(&format!("{KEEP}{task}-"))?;
     Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))

@@ -1,4 +1,4 @@
-//! Landing what sessions have done: what [`merge`] asks for is done here, and what came of it goes back.
+//! Lands the work of sessions: does what [`merge`] asks for and returns the results.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,34 +24,33 @@ use crate::progress::{StepCommit, TaskStatus};
 use crate::step::{StepKind, report};
 use crate::workspace::branch_ref;
 
-/// What came of a try to land.
+/// The result of a landing.
 pub(super) enum LandOutcome {
-    /// It is there.
+    /// It has landed.
     Landed,
-    /// It was built anew on what the target has become, this commit, and its tests fail there.
+    /// Its tests fail after it was rebuilt on the target's new tip, which is this commit.
     Red(CommitId),
-    /// It was built anew as this commit, behind which it has to be tested and reviewed again.
+    /// It was rebuilt as this commit, and must be tested and reviewed again.
     Rebuilt(CommitId),
-    /// It would say something about files it did not run on.
+    /// The files changed since the tests ran, so their result does not apply.
     Moved,
-    /// It cannot, and waits.
+    /// It cannot land, and waits.
     Refused(Refusal),
     /// The run stops here.
     Paused,
 }
 
-/// A landing under way.
+/// A landing in progress.
 #[derive(Debug)]
 pub(super) struct LandingRun {
     pub session: TaskSession,
-    /// The branch it lands on.
     on: BranchName,
     work: LandingWork,
-    /// What tests said that failed where it is to land.
+    /// The report of tests that failed on the target's tip.
     red: Option<Box<StepReport>>,
 }
 
-/// A landing that goes on when its tests have run on a commit.
+/// A landing that continues when its tests have run on a commit.
 #[derive(Debug)]
 pub(super) struct LandingTests {
     pub landing: LandingRun,
@@ -59,26 +58,26 @@ pub(super) struct LandingTests {
     pub commit: CommitId,
 }
 
-/// How far a landing came.
+/// The next step of a landing.
 pub(super) enum LandingStep {
-    /// Tests are to be run.
+    /// Run tests.
     Tests(Box<LandingTests>),
-    /// There is no more to do.
+    /// The landing has ended.
     End(Box<TaskSession>, LandOutcome),
 }
 
-/// What came of one thing that was next.
+/// The result of one action.
 #[derive(Debug)]
 pub(super) enum WorkEnd {
-    /// Look what is next.
+    /// Continue with the next action.
     GoOn,
     /// A task is complete and landed.
     Done(TaskId),
-    /// The run is over.
+    /// The run has ended.
     Ended(TreeEnded),
 }
 
-/// What a try to land means for the run.
+/// What the result of a landing means for the run.
 pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome) -> WorkEnd {
     let task = session.task().id.clone();
     let newest = session.newest_step();
@@ -98,7 +97,7 @@ pub(super) fn landed(run: &mut TreeRun, session: TaskSession, tried: LandOutcome
     }
 }
 
-/// Begins to land what a session has done.
+/// Starts landing the work of a session.
 pub(super) fn land(run: &mut TreeRun, session: TaskSession) -> Result<LandingStep, Error> {
     let on = run.lands_on(&session.task().id)?;
     let work = work_of(run, &session);
@@ -106,7 +105,7 @@ pub(super) fn land(run: &mut TreeRun, session: TaskSession) -> Result<LandingSte
     go_on_landing(run, LandingRun { session, on, work, red: None }, merge::land([(target, work)]))
 }
 
-/// Goes on with a landing whose tests have run.
+/// Continues a landing whose tests have run.
 pub(super) fn retested(run: &mut TreeRun, tests: LandingTests, said: Option<Retested>) -> Result<LandingStep, Error> {
     let LandingTests { mut landing, verify, .. } = tests;
     let (verdict, red) = verdict(run, &landing, said)?;
@@ -114,7 +113,7 @@ pub(super) fn retested(run: &mut TreeRun, tests: LandingTests, said: Option<Rete
     go_on_landing(run, landing, verify.verified(verdict))
 }
 
-/// Does what is asked for until tests are to be run or there is no more to do.
+/// Does what is asked for until tests must run or the landing has ended.
 fn go_on_landing(run: &mut TreeRun, mut landing: LandingRun, mut next: LandingAsk) -> Result<LandingStep, Error> {
     loop {
         let LandingRun { session, on, work, red } = &mut landing;
@@ -191,7 +190,7 @@ fn tried(
     })
 }
 
-/// What a session brings.
+/// The kind of work a session lands.
 fn work_of(run: &TreeRun, session: &TaskSession) -> LandingWork {
     let task = &session.task().id;
     match session.newest_step() {
@@ -201,8 +200,8 @@ fn work_of(run: &TreeRun, session: &TaskSession) -> LandingWork {
     }
 }
 
-/// Where the branch stands a session lands on. What the session has done is written then, unless its last step can be
-/// one record with the landing.
+/// The state of the branch a session lands on. Writes the session's pending work, unless its last step and the landing
+/// can share one record.
 fn look_at_target(run: &mut TreeRun, session: &mut TaskSession, on: &BranchName) -> Result<TargetState, Error> {
     if let Some(tip) = simple_landing(run, session)? {
         return Ok(TargetState::At { tip, base: tip });
@@ -218,7 +217,7 @@ fn look_at_target(run: &mut TreeRun, session: &mut TaskSession, on: &BranchName)
             let was_open = run.progress.run_start().is_some();
             run.read_again()?;
             if was_open && run.progress.run_start().is_none() {
-                // Whoever took back the start of the run has not taken back this task.
+                // The start of the run was reverted, but this task was not.
                 start::start(run)?;
                 continue;
             }
@@ -233,15 +232,15 @@ fn look_at_target(run: &mut TreeRun, session: &mut TaskSession, on: &BranchName)
     }
 }
 
-/// Where the target stands when it can move right over a step that is not written yet: the step and the landing are
-/// one record then.
+/// The target's tip if it can fast-forward to a step that is not written yet: the step and the landing then share one
+/// record.
 fn simple_landing(run: &TreeRun, session: &TaskSession) -> Result<Option<CommitId>, Error> {
     let Some((_, below)) = session.unwritten_step() else { return Ok(None) };
     let task = &session.task().id;
     let complete = session.newest_step() == Some((StepKind::Complete, true));
     let tip = run.landing_tip(task).ok().filter(|_| complete && run.plan.tree.is_leaf(task));
     Ok(match tip {
-        // One that was set back does not get again what was taken off it.
+        // If the target was reset, the commits taken off it must not land again.
         Some(tip)
             if run.repo.history().is_ancestor(session.task().base, tip)?
                 && run.repo.history().is_ancestor(tip, below)? =>
@@ -252,7 +251,7 @@ fn simple_landing(run: &TreeRun, session: &TaskSession) -> Result<Option<CommitI
     })
 }
 
-/// Whether what was built of a session may land, after what its tests said there; with that where they failed.
+/// Whether the rebuilt work of a session may land, given its test result there; with the report if the tests failed.
 fn verdict(
     run: &TreeRun,
     landing: &LandingRun,
@@ -279,33 +278,32 @@ fn verdict(
     })
 }
 
-/// Whether a step completes a task that was tested.
+/// Whether a step completes a tested task.
 fn has_passed_tests(run: &TreeRun, step: CommitId) -> Result<bool, crate::git::Error> {
     let found = steps::found(run, step)?;
     Ok(found.is_some_and(|StepCommit { step, .. }| TaskStatus::after(&step) == TaskStatus::Complete && !step.untested))
 }
 
-/// Has a task go on from steps that were built anew, where they are not fit to land.
+/// Continues a task from its rebuilt steps, which are not fit to land.
 fn turn_red(
     run: &TreeRun,
     session: &mut TaskSession,
     (on, built): (CommitId, CommitId),
     red: StepReport,
 ) -> Result<LandOutcome, Error> {
-    // Its branch is about to stand elsewhere.
+    // Its branch is about to move.
     keep::keep(run, &session.task().id, session.task_tip())?;
     session.turn_red(built, red)?;
     Ok(LandOutcome::Red(on))
 }
 
-/// The steps of a task that is complete up to its tests and reviews, built anew on `tip`. None where nothing comes before
-/// these, something is written behind them or what was said before decides which of them there are, so that only another
-/// attempt can do it all again.
+/// Rebuilds the steps before a complete task's tests and reviews on `tip`. `None` if no step comes before them, code is
+/// written after them, or their order depends on earlier results: then only another attempt can redo it.
 fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Result<Option<CommitId>, Error> {
     run.read_again()?;
     let (task, end) = (&session.task().id, session.task_tip());
     let branch = run.branch_of(task)?;
-    // It is about to stand elsewhere, where no checkout can follow.
+    // The branch is about to move, and no checkout can follow.
     if run.repo.refs().find(&branch_ref(&branch))? != Some(end) || !git::checkouts_of(&run.repo, &branch)?.is_empty() {
         return Ok(None);
     }
@@ -336,25 +334,25 @@ fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Resu
     Ok(begun)
 }
 
-/// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
+/// Abandons a session whose task continues on its moved branch, in the same attempt: the steps there say what is done.
 pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) -> Result<WorkEnd, Error> {
     let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
     keep::keep(run, &task, tip)?;
     spending::take_back(run, session);
     cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
-    // Killed before this, what waits to land is looked at once more.
+    // If the run is killed before this, the next run handles the waiting work again.
     let moved = run.repo.refs().swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
     moved.map_err(crate::git::Error::from)?;
     run.read_again()?;
     Ok(WorkEnd::GoOn)
 }
 
-/// Whether a session was begun on the files a commit has.
+/// Whether a session started on the files of a commit.
 fn ran_on(run: &TreeRun, session: &TaskSession, commit: CommitId) -> Result<bool, Error> {
     Ok(testing::begun_on(run, session.started())? == Some(run.repo.tree_of(commit)?))
 }
 
-/// Moves a branch, as it is asked for, to a commit that was made of others.
+/// Moves a branch as asked to a commit made from others.
 pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, of: &[CommitId]) -> Result<LandingAsk, Error> {
     let BranchMove { target, from, to } = moving.step().clone();
     Ok(match forward(run, &target.branch, from, to) {
@@ -369,7 +367,7 @@ pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, of: &[CommitId]) -> Re
     })
 }
 
-/// The commit a branch would have to move to so that a session's steps are on it.
+/// The commit that a branch must move to so that it has a session's steps.
 fn build_landing(
     run: &TreeRun,
     session: &TaskSession,
@@ -388,7 +386,7 @@ fn build_landing(
             landing::without_code(&run.repo, &mut writer, &steps, tip, &steps::logs_of(run, base, step)?)?
         }
         LandingWork::Gate { on_merge: true } => {
-            // It was run on what the merge will be, which is not yet on the phase's branch.
+            // It ran on the future merge, which is not on the phase's branch yet.
             let base = session.started().built_on().unwrap_or(base);
             landing::rebuild(&run.repo, &mut writer, &steps::chain(run, step, base)?, base, tip)?
         }
@@ -398,22 +396,22 @@ fn build_landing(
     Ok(built.last().copied().unwrap_or(tip))
 }
 
-/// What a session's steps are built on, as seen from where they are to land.
+/// The commit a session's steps are built on, relative to the tip they land on.
 fn base_for(run: &TreeRun, session: &TaskSession, tip: CommitId) -> Result<CommitId, crate::git::Error> {
     let own = session.task().base;
     Ok(match run.repo.history().merge_base(session.task_tip(), tip)? {
         Some(shared) if !run.repo.history().is_ancestor(shared, own)? => shared,
-        // Where the target was rewritten, what it had before is no part of the task.
+        // If the target was rewritten, its former commits are not part of the task.
         _ => own,
     })
 }
 
-/// Moves a branch forward; one that is not there yet begins where it was thought to be.
+/// Moves a branch forward; a missing branch is first created at `from`.
 pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
     tokio::task::block_in_place(|| {
         if *on != run.plan.target {
             let name = branch_ref(on);
-            // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+            // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
             run.repo.refs().remove_stale_lock(&name)?;
             if run.repo.refs().find(&name)?.is_none() {
                 let made = run.repo.refs().swap(&name, None, from, "pleach: a phase begins");
@@ -424,7 +422,7 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
     })
 }
 
-/// Records that a session's steps are on the branch they belong to, and takes them in.
+/// Records that a session's steps have landed, and adds them to the progress.
 fn note_landed(run: &mut TreeRun, session: &mut TaskSession, landed: Vec<LandedBranch>) -> Result<(), Error> {
     let events = landed.iter().map(|landed| event::Landed {
         repo: landed.target.repo.clone(),
@@ -436,13 +434,13 @@ fn note_landed(run: &mut TreeRun, session: &mut TaskSession, landed: Vec<LandedB
     let task = session.task().id.clone();
     let is_on_target = landed.iter().any(|landed| landed.target.branch == run.plan.target);
     for LandedBranch { target, from, commit } in landed {
-        // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows,
-        // and what else is there may be another's: that is for a whole reading.
+        // A landing on the target follows everything there. On the branch of a phase only dates tell the order, and
+        // other commits there may be someone else's, which takes a complete read.
         if target.branch == run.plan.target && from == Some(run.seen) {
             let was_done = run.progress.is_done(&task);
             take_in(run, commit)?;
             run.seen = commit;
-            // Counted along: to count all would cost more with every task.
+            // Counted incrementally: counting all tasks would get slower with every task.
             run.done = run.done + usize::from(run.progress.is_done(&task)) - usize::from(was_done);
         } else {
             run.read_again()?;
@@ -464,13 +462,13 @@ fn note_landed(run: &mut TreeRun, session: &mut TaskSession, landed: Vec<LandedB
     if is_on_target { delete_branches::delete_landed_branches(run) } else { Ok(()) }
 }
 
-/// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
+/// Adds the steps of a landing to the progress: reading everything again would get slower with every task.
 fn take_in(run: &mut TreeRun, to: CommitId) -> Result<(), Error> {
     steps::steps(run, to, run.seen)?.into_iter().for_each(|found| run.progress.take(found));
     Ok(())
 }
 
-/// Says that the work of a task waits, and how to go on.
+/// The refusal for a task's work that waits, and how to continue.
 fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
     let (on, branch) = (refused.target.branch, run.branch_of(task)?);
     let code = RefusalCode::of(&refused.why);
@@ -487,12 +485,12 @@ fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRefusal) -> R
     Ok(Refusal::new(task.clone(), true, branch, (code, why)))
 }
 
-/// Where the branch stands that would have moved.
+/// The tip of the branch that would have moved.
 fn onto(moves: Vec<BranchMove>) -> CommitId {
     moves.first().expect("what is looked at was about to move").from
 }
 
-/// Why a commit could not be made, unless git itself failed.
+/// Why a commit could not be built, unless git itself failed.
 fn unbuilt(error: RebuildError) -> Result<RefusalReason, crate::git::Error> {
     match error {
         RebuildError::Git(error @ crate::git::Error::Overwritten { .. }) => {
@@ -503,7 +501,7 @@ fn unbuilt(error: RebuildError) -> Result<RefusalReason, crate::git::Error> {
     }
 }
 
-/// The end of a run at tests of a phase that fail.
+/// The end of a run at failing tests of a phase.
 pub(super) fn gate_red(run: &TreeRun, gate: TaskId) -> TreeEnded {
     let on_merge = run.schedule.is_ahead(run.plan.tree.phase_of(&gate));
     let reason = run.progress.task(&gate).newest().and_then(StepCommit::reason);

@@ -1,4 +1,4 @@
-//! The logs a task's steps left behind, found in the commits themselves.
+//! The logs of a task's steps, found in the commits themselves.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,26 +12,26 @@ use crate::record::{self, History, Record, SESSIONS, root_ref};
 use crate::step::{self, StepKind, text};
 use crate::trailer::CommitMessage;
 
-/// What a step said, whole.
+/// The complete log of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskLog {
-    /// The step's commit, which has it.
+    /// The step's commit.
     pub commit: CommitId,
-    /// What became of the step: `test-fail`, …
+    /// The status of the step: `test-fail`, …
     pub status: String,
-    /// Its path from the root of the repository; a ref when the session's record has it.
+    /// Its path from the root of the repository, or a ref if the session's record has it.
     pub path: String,
     /// Whether the commit has the file.
     pub there: bool,
 }
 
 impl TaskLog {
-    /// The session whose record has it, where the commit has not.
+    /// The session whose record has the log, if the commit does not.
     pub fn session(&self) -> Option<SessionId> {
         recorded_in(&self.path)
     }
 
-    /// What it holds; none when neither the commit nor a record has it.
+    /// The content; `None` if neither the commit nor a record has it.
     pub fn read(&self, repo: &Repo) -> Result<Option<Vec<u8>>, record::Error> {
         if let Some(session) = self.session() {
             return from_record(repo, &session, self);
@@ -40,8 +40,8 @@ impl TaskLog {
     }
 }
 
-/// The logs of a task's steps, oldest first: those that trailers name, and those a step's commit brought along. What a
-/// commit brought along is not known where a shallow clone has left behind what it was made on.
+/// The logs of a task's steps, oldest first: those named in trailers, and those added by a step's commit. In a shallow
+/// clone that lacks a commit's parent, the added logs are unknown.
 pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<TaskLog>, git::Error> {
     let mut logs = Vec::new();
     for found in &state.steps {
@@ -50,8 +50,8 @@ pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<TaskLog>, git::Error> 
     Ok(logs)
 }
 
-/// The report of a completed task: from the commit of its step, or from the record where the commit names that. None
-/// when neither has it.
+/// The report of a completed task: from the commit of its step, or from the record if the commit names that. `None` if
+/// neither has it.
 pub fn report(repo: &Repo, found: &StepCommit) -> Result<Option<Value>, record::Error> {
     let Some(path) = &found.step.report else { return Ok(None) };
     let Some(session) = recorded_in(path) else {
@@ -62,7 +62,7 @@ pub fn report(repo: &Repo, found: &StepCommit) -> Result<Option<Value>, record::
     Ok(LogKey::of(found).find(&history).and_then(|(_, step)| step.report.clone()))
 }
 
-/// The session whose record a path names, where it is no path.
+/// The session whose record `path` names, if it is a ref.
 fn recorded_in(path: &str) -> Option<SessionId> {
     path.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
 }
@@ -82,7 +82,7 @@ fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> 
         };
         paths.extend(brought.filter(is_log));
     }
-    // No trailer names the log of an agent, nor that of a step of somebody's own. A command that went well has none.
+    // No trailer names the log of an agent, or that of a custom step. A command that passed has none.
     let is_logged = || match &found.step.kind {
         StepKind::Implement => true,
         StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&CommitMessage::read(&commit.text()).body),
@@ -104,7 +104,7 @@ fn of_step(repo: &Repo, found: &StepCommit) -> Result<Vec<TaskLog>, git::Error> 
     paths.into_iter().map(log).collect()
 }
 
-/// What the record of a session has of a step's log: what its tests printed, or its agent answered.
+/// The log of a step in the record of a session: the output of its tests, or the answer of its agent.
 fn from_record(repo: &Repo, session: &SessionId, log: &TaskLog) -> Result<Option<Vec<u8>>, record::Error> {
     let Some(history) = history(repo, session)? else { return Ok(None) };
     let commit = repo.commit(log.commit)?;
@@ -120,23 +120,23 @@ fn from_record(repo: &Repo, session: &SessionId, log: &TaskLog) -> Result<Option
         let message = number.map(|number| history.message(repo, number)).transpose()?;
         Ok(message.and_then(|message| serde_json::from_value(message).ok()))
     };
-    // A test that failed where the task was to land is no node's.
+    // A test that failed at the landing belongs to no node.
     let said = message(node.and_then(|node| node.response).or(step.log))?;
     let beside = message(node.and_then(|node| node.stderr))?.map(|stderr| stderr.text()).unwrap_or_default();
     let text = match (said, node) {
-        // What a command printed has both its streams already.
+        // A command's output already contains both streams.
         (Some(said), Some(node)) if said.role != llm::Role::Tool => whole_log(&said.text(), beside, node, step),
         (Some(said), _) => said.text(),
         (None, Some(node)) if !beside.is_empty() => whole_log("", beside, node, step),
-        // In older records, what the next attempt is told is all there is of it.
+        // In older records, the feedback is all there is.
         (None, _) => return Ok(step.feedback.as_ref().map(|feedback| feedback.text.clone().into_bytes())),
     };
     Ok(Some(text.into_bytes()))
 }
 
-/// What an agent answered; where its program said something beside that, or it failed, both as a log has them.
+/// An agent's answer, combined with its standard error or failure as in a log.
 fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFinished) -> String {
-    // A review that is rejected is none that failed.
+    // A rejecting review has not failed.
     if let Some(why) = node.outcome.failure_reason.as_ref().filter(|_| of.step != StepKind::Review.as_str()) {
         beside.push_str(if beside.is_empty() { "" } else { "\n" });
         beside.push_str(why);
@@ -147,7 +147,7 @@ fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFi
     }
 }
 
-/// The whole record of a session; none when it is gone.
+/// The complete record of a session; `None` if it is gone.
 pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History>, record::Error> {
     match History::all(repo, session) {
         Err(record::Error::Missing { .. }) => Ok(None),
@@ -155,8 +155,7 @@ pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History
     }
 }
 
-/// What a step is known by in the record of its session: copies of it share that. Two attempts can end in the same
-/// second.
+/// Identifies a step in the record of its session; copies of a step share it. Two attempts can end in the same second.
 pub(super) struct LogKey {
     status: String,
     attempt: Option<u32>,
@@ -164,12 +163,11 @@ pub(super) struct LogKey {
 }
 
 impl LogKey {
-    /// That of a step that was found.
     pub(super) fn of(found: &StepCommit) -> Self {
         Self { status: found.step.status(), attempt: found.step.retry, at: found.at }
     }
 
-    /// The step in its session's history, with the record that tells of it.
+    /// The step in its session's history, with its record.
     pub(super) fn find<'h>(&self, history: &'h History) -> Option<(&'h Record, &'h StepFinished)> {
         let is_it = |step: &&StepFinished| {
             step.status == self.status && step.attempt == self.attempt && step.date.as_second() == self.at.as_second()

@@ -1,12 +1,12 @@
-//! Nothing is done twice in a run for the same reason, however its commits are read.
+//! Prevents a run from doing the same work twice for the same reason, however its commits are read.
 
 use super::Error;
 use super::run::TreeRun;
 use super::run_state::Completed;
 use crate::ids::{CommitId, TaskId};
 
-/// Because of which steps a task is worked or a gate run, unless this run has done it for the same ones: then its
-/// commits are not read as they were meant, and doing it once more would help as little.
+/// The steps that are the reason for working on a task or running a gate. An error if this run has already done so for
+/// the same steps: then its commits are misread, and doing it again would not help.
 pub(super) fn not_again(run: &TreeRun, task: &TaskId, tasks: &[&TaskId]) -> Result<Vec<CommitId>, Error> {
     let newest = tasks.iter().filter_map(|task| run.progress.task(task).newest());
     let because: Vec<CommitId> = newest.map(|found| found.commit).collect();
@@ -21,7 +21,7 @@ pub(super) fn not_again(run: &TreeRun, task: &TaskId, tasks: &[&TaskId]) -> Resu
     Ok(because)
 }
 
-/// Notes that a task is done, or a gate was run, because of these steps.
+/// Records that a task was done, or a gate was run, because of these steps.
 pub(super) fn note_done(run: &mut TreeRun, task: &TaskId, because: Vec<CommitId>) -> Result<(), Error> {
     let landed = run.landing_tip(task)?;
     run.state.done.insert(task.clone(), Completed { because, landed });

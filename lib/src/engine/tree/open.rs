@@ -1,4 +1,4 @@
-//! Opens a run: takes its target, and reads what was done so far.
+//! Opens a run: takes its target, and reads the progress so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::git::Repo;
 use crate::ids::BranchName;
 use crate::workspace::{Lock, branch_key, phase_branches, task_branches};
 
-/// Takes the target, or says who has it, and reads what was done so far. Gives what it may work with beside its plan,
-/// too: records and branches are fetched, so that what they would run has to be agreed to before the run begins.
+/// Takes the target, or reports its holder, and reads the progress so far. Also returns what needs approval besides the
+/// plan: records and branches can be fetched, so what they would run has to be approved before the run starts.
 pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(TreeRun, PendingTrust), Error> {
     check_target(&plan.target)?;
     for branches in [task_branches, phase_branches] {
@@ -64,14 +64,14 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     Ok((run, brought))
 }
 
-/// The name of the lock a run over a target's tasks holds.
+/// The name of the lock a run holds on its target.
 pub fn target_lock(target: &BranchName) -> String {
     format!("target-{}", branch_key(target))
 }
 
-/// Refuses a target no file can be named after.
+/// Refuses a target whose name is too long for file names.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {
-    // The longest of the names, and what nearly all file systems take.
+    // The longest of the names, and the limit of nearly all file systems.
     match SharedWorktree::lock_name(target).len() > 255 {
         true => Err(Error::LongName(target.clone())),
         false => Ok(()),

@@ -1,5 +1,5 @@
-//! What a run works with that is no part of its plan: sessions and commits, which are fetched as branches are. Whoever has
-//! to agree is given all of it first, and nothing else is worked with.
+//! Sessions and commits a run uses that are not part of its plan. They can be fetched like branches, so all of them
+//! must be approved first, and nothing else is used.
 
 use std::collections::BTreeSet;
 
@@ -8,39 +8,39 @@ use super::unfinished::OpenSession;
 use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, TaskId};
 
-/// What was brought here that a run may work with.
+/// Sessions and files from elsewhere that a run may use.
 #[derive(Debug, Default)]
 pub struct PendingTrust {
     /// The sessions it may resume.
     pub left: Vec<OpenSession>,
-    /// What agents may begin with elsewhere.
+    /// Other files agents may start from.
     pub starts: Vec<TaskBase>,
-    /// Files this run itself has landed: what they hold comes from nowhere else.
+    /// Files this run itself has landed: their content comes from nowhere else.
     pub landed: Vec<TreeId>,
 }
 
-/// Files agents may begin with.
+/// Files agents may start from.
 #[derive(Debug)]
 pub struct TaskBase {
-    /// The branch they are from.
+    /// The branch they come from.
     pub branch: BranchName,
     /// The files.
     pub files: TreeId,
 }
 
-/// What was given to whoever has to agree.
+/// What was submitted for approval.
 #[derive(Debug, Default)]
 pub(super) struct Approved {
-    /// The commits agents may begin with: those that were given, and what this run has built on them alone.
+    /// The commits agents may start from: those submitted, and those this run built from them alone.
     pub(super) commits: BTreeSet<CommitId>,
     /// The newest of those this run has built.
     pub(super) made: BTreeSet<CommitId>,
-    /// The task the run came to with something that was not.
+    /// The task that needs something that was not.
     pub reached: Option<TaskId>,
 }
 
 impl Approved {
-    /// Refuses a commit nobody was asked about.
+    /// Refuses a commit that was not submitted for approval.
     pub(super) fn require(&self, task: &TaskId, commit: CommitId) -> Result<(), Error> {
         match self.commits.contains(&commit) {
             true => Ok(()),
@@ -48,7 +48,7 @@ impl Approved {
         }
     }
 
-    /// Takes in a commit this run has made of others: where somebody was asked about these, they were about it.
+    /// Adds a commit this run made from others: it counts as approved if all of them are.
     pub(super) fn extend(&mut self, of: &[CommitId], commit: CommitId) {
         if of.iter().all(|of| self.commits.contains(of)) {
             self.commits.insert(commit);

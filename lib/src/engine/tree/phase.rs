@@ -1,4 +1,4 @@
-//! The branch of a phase: where it begins, what it lacks, what the phase's tests run on, and how it is merged.
+//! The branch of a phase: where it starts, what it lacks, what the phase's tests run on, and how it is merged.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::step::Step;
 use crate::text::shell_word;
 use crate::workspace::{branch_ref, phase_branch};
 
-/// What came of merging a phase.
+/// The result of merging a phase.
 #[derive(Debug)]
 pub(super) enum PhaseMerge {
-    /// It is there.
+    /// It is merged.
     Merged,
-    /// These tests come first.
+    /// These tests must run first.
     Test(TaskId),
-    /// It cannot, and waits.
+    /// It cannot be merged, and waits.
     Refused(Refusal),
 }
 
-/// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
-/// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
+/// Starts the branch of a task's phase at the target, or moves it there once all its commits are merged, or were reset
+/// and done elsewhere. Commits that are unmerged then, or were left by an earlier run, are kept.
 pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     let on = run.lands_on(task)?;
     if on == run.plan.target {
         return Ok(());
     }
     let (name, target) = (branch_ref(&on), target_tip(&run.repo, &run.plan.target)?);
-    // As with the branch of a task: who has the target is the only writer.
+    // As with the branch of a task, the holder of the target is the only writer.
     run.repo.refs().remove_stale_lock(&name)?;
     let tip = run.repo.refs().find(&name)?;
     let phase = run.plan.tree.phase_of(task);
@@ -61,7 +61,7 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     if let Some(checkout) = git::checkouts_of(&run.repo, &on)?.into_iter().next() {
         return match tip.filter(|_| unmerged.is_none()) {
             Some(tip) => Ok(git::land::fast_forward(&run.repo, &on, tip, target)?),
-            // It would stay where it is, so nothing is kept yet.
+            // A checked-out branch cannot be moved, so nothing is kept yet.
             None => Err(begins_anew(task, on, &checkout)),
         };
     }
@@ -74,14 +74,14 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     Ok(run.repo.refs().swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
 }
 
-/// Whether the branch of a phase goes on from where it stands.
+/// Whether the branch of a phase continues from its tip.
 pub(super) fn goes_on(
     run: &TreeRun,
     phase: &TaskId,
     on: &BranchName,
     (tip, target): (CommitId, CommitId),
 ) -> Result<bool, Error> {
-    // What another tree left there is no part of it either.
+    // Commits of another tree are not part of the phase either.
     let is_others = run.progress.taken.iter().any(|taken| taken.branch.name == *on);
     if is_others || !run.is_of_run(tip)? || run.repo.history().is_ancestor(tip, target)? {
         return Ok(false);
@@ -90,7 +90,7 @@ pub(super) fn goes_on(
     Ok(is_of_use || !is_replaced(run, tip, target)?)
 }
 
-/// Where a task begins that has nothing on a branch of its own, once the branch of its phase is brought there.
+/// Where a task without work on its own branch starts, once the branch of its phase is up to date.
 pub(super) fn base_of(run: &TreeRun, task: &TaskId) -> Result<CommitId, Error> {
     let (on, target) = (run.lands_on(task)?, target_tip(&run.repo, &run.plan.target)?);
     match run.repo.refs().find(&branch_ref(&on))? {
@@ -99,8 +99,8 @@ pub(super) fn base_of(run: &TreeRun, task: &TaskId) -> Result<CommitId, Error> {
     }
 }
 
-/// Something a task needs that the target has and the branch of its phase has not: the branch was begun before that was
-/// there, or before the tree said so.
+/// A dependency of a task that the target has and the branch of its phase lacks: the branch started before the
+/// dependency landed, or before the tree declared it.
 fn lacked<'r>(
     run: &'r TreeRun,
     task: &TaskId,
@@ -110,7 +110,7 @@ fn lacked<'r>(
     let needed = tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed));
     let landed = needed.filter_map(|needed| {
         let state = run.progress.task(needed);
-        // One that was skipped has brought nothing, and one that was set back has nothing new.
+        // A skipped task made no changes, and a reset task has none to offer.
         let is_work = |newest: &&StepCommit| state.status == TaskStatus::Complete && !newest.step.skipped;
         let newest = state.newest().filter(is_work)?;
         (newest.on == StepPlace::Target).then_some((needed, newest.commit))
@@ -119,13 +119,13 @@ fn lacked<'r>(
     if landed.peek().is_none() {
         return Ok(None);
     }
-    // Looked at once: to ask for each of them would walk the history as often.
+    // Computed once: checking each dependency would walk the history every time.
     let [of_target, _] = run.repo.history().symmetric_difference(target, tip, (&|_| false, &|_| false))?;
     let missing: HashSet<CommitId> = of_target.into_iter().map(|passed| passed.id).collect();
     Ok(landed.find(|(_, commit)| missing.contains(commit)).map(|(needed, _)| needed))
 }
 
-/// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
+/// The error for a task that cannot start or land because the branch of its phase lacks a dependency.
 fn lacks(run: &TreeRun, task: &TaskId, needed: &TaskId, on: BranchName) -> Result<Error, Error> {
     let by_hand = refusal_reasons::merged_by_hand(run, &run.plan.target, &on);
     let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
@@ -134,7 +134,7 @@ fn lacks(run: &TreeRun, task: &TaskId, needed: &TaskId, on: BranchName) -> Resul
     Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, (RefusalCode::Lacking, why))))
 }
 
-/// Whether a phase's branch has a task that was set back, and done again on the target since.
+/// Whether a phase's branch has a task that was reset and since done again on the target.
 fn is_replaced(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, Error> {
     let is_done = |task: &TaskId| {
         let state = run.progress.task(task);
@@ -146,7 +146,7 @@ fn is_replaced(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, E
     Ok(steps::steps_ahead(run, tip, target)?.iter().any(is_again))
 }
 
-/// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
+/// The commit the tests of a phase run on: the landed state or, for a phase with its own branch, its future merge.
 pub(super) fn gate_base(run: &TreeRun, gate: &TaskId) -> Result<CommitId, Error> {
     let phase = run.plan.tree.phase_of(gate);
     let target = target_tip(&run.repo, &run.plan.target)?;
@@ -156,7 +156,7 @@ pub(super) fn gate_base(run: &TreeRun, gate: &TaskId) -> Result<CommitId, Error>
     candidate(run, phase, target).or_else(|error| Err(Error::Refused(phase_waits(run, phase, unmerged(error)?)?)))
 }
 
-/// The merge of a phase into the target, which stands at `onto`. It is written, and nothing moves.
+/// The merge of a phase into the target at `onto`. It is written, but no ref moves.
 fn candidate(run: &TreeRun, phase: &TaskId, onto: CommitId) -> Result<CommitId, Unmerged> {
     let tip = run.tip_or_target(&branch_of_phase(run, phase)?)?;
     let mut writer = run.repo.writer();
@@ -170,7 +170,7 @@ fn branch_of_phase(run: &TreeRun, phase: &TaskId) -> Result<BranchName, Error> {
     Ok(phase_branch(&run.plan.branch_prefix, &run.plan.target, phase)?)
 }
 
-/// Says that a phase waits to be merged, and how to go on.
+/// The refusal for a phase that waits to be merged, and how to continue.
 fn phase_waits(run: &TreeRun, phase: &TaskId, why: RefusalReason) -> Result<Refusal, Error> {
     let (branch, code) = (branch_of_phase(run, phase)?, RefusalCode::of(&why));
     let why = match why {
@@ -185,7 +185,7 @@ fn phase_waits(run: &TreeRun, phase: &TaskId, why: RefusalReason) -> Result<Refu
     Ok(Refusal::new(phase.clone(), true, branch, (code, why)))
 }
 
-/// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
+/// The files on which the tests of a phase last passed, if this run or the record of an earlier one knows.
 fn tested_on(run: &TreeRun, gate: &TaskId) -> Result<Option<TreeId>, Error> {
     if let Some(tree) = run.state.gated.get(gate) {
         return Ok(Some(*tree));
@@ -194,8 +194,8 @@ fn tested_on(run: &TreeRun, gate: &TaskId) -> Result<Option<TreeId>, Error> {
     passed_in(&run.repo, tests).map_or(Ok(None), |history| testing::begun_on(run, &history.started))
 }
 
-/// The phase itself, where its merge has something its tasks were not tested with and no tests of the whole look at all
-/// of them; or why that cannot be tested.
+/// The phase itself, if its merge holds code that its tasks were not tested with and no gates cover all of them; or why
+/// that cannot be tested.
 fn parts_to_test<'p>(
     run: &TreeRun,
     phase: &'p TaskId,
@@ -212,8 +212,8 @@ fn parts_to_test<'p>(
     Ok(Ok(Some(phase).filter(|phase| !testing::job(run, phase).tests.is_empty())))
 }
 
-/// Whether the branch of a phase has nothing but what sessions have landed there, ahead of the target: nobody has put
-/// anything behind it, below or in between.
+/// Whether the branch of a phase has nothing ahead of the target except landed work of sessions: no foreign commits on
+/// top, below or in between.
 fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, Error> {
     let Some(base) = run.repo.history().merge_base(tip, target)? else { return Ok(false) };
     let chain = steps::chain(run, tip, base)?;
@@ -223,7 +223,7 @@ fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, 
         let made = run.repo.commit(commit)?;
         let parent = match made.parents[..] {
             [parent] => parent,
-            // What an agent has committed itself is part of its turn.
+            // An agent's own commits are part of its turn.
             [parent, _] if step_scan::is_turn(&made.message) => parent,
             _ => return Ok(false),
         };
@@ -234,7 +234,7 @@ fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, 
         if looked_at.contains(&session) {
             continue;
         }
-        // A record that is not there tells nothing.
+        // A missing record says nothing.
         let state = History::newest(&run.repo, &session).ok().and_then(|history| state_of(&history).ok());
         let landed = state.and_then(|state| state.task?.landed);
         if landed.is_none_or(|landed| !ahead.contains(&landed)) {
@@ -245,7 +245,7 @@ fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, 
     Ok(true)
 }
 
-/// The session a commit was made in: as one of its steps or, where those are committed as well, of its turns.
+/// The session a commit was made in, as one of its steps or, if turns are committed as well, of its turns.
 fn session_of(run: &TreeRun, commit: CommitId) -> Result<Option<SessionId>, Error> {
     if let Some(found) = steps::found(run, commit)? {
         return Ok(found.step.session);
@@ -253,8 +253,8 @@ fn session_of(run: &TreeRun, commit: CommitId) -> Result<Option<SessionId>, Erro
     Ok(step_scan::turn(&run.repo.commit(commit)?.message).map(|turn| turn.session))
 }
 
-/// Merges a phase whose tasks are done into the target. Gives the tests that are to be run first, where some are not green
-/// on exactly what that gives.
+/// Merges a phase whose tasks are done into the target. Returns the tests to run first, if some have not passed on
+/// exactly that merge.
 pub(super) fn merge_phase(run: &mut TreeRun, phase: &TaskId) -> Result<PhaseMerge, Error> {
     let mut to_test = None;
     let mut next = merge::land([(run.target_of(run.plan.target.clone()), LandingWork::Phase)]);
@@ -314,7 +314,7 @@ pub(super) fn merge_phase(run: &mut TreeRun, phase: &TaskId) -> Result<PhaseMerg
     }
 }
 
-/// The first of a phase's tests that have not passed on exactly what its merge gives; or why it cannot be tested.
+/// The first of a phase's tests that has not passed on exactly its merge; or why it cannot be tested.
 fn untested(run: &TreeRun, phase: &TaskId, merged: CommitId) -> Result<Result<Option<TaskId>, String>, Error> {
     let tree = run.repo.tree_of(merged)?;
     let gates = run.plan.tree.gates().into_iter().map(|gate| &gate.id);
@@ -368,15 +368,15 @@ fn unmerged(error: Unmerged) -> Result<RefusalReason, Error> {
     }
 }
 
-/// The record of the newest run of a phase's tests, where they passed. One that is not there tells nothing, and they run again.
+/// The record of the newest run of a phase's tests, if they passed. A missing record says nothing, so they run again.
 fn passed_in(repo: &Repo, run: GateProgress) -> Option<History> {
     let newest = run.newest.filter(|found| run.green && found.step.passed)?;
     History::newest(repo, newest.step.session.as_ref()?).ok()
 }
 
-/// What has become of a tree, for those who tell what a run would do: tests of phases that are to be merged pass no more
-/// where the target or the branch of the phase has other files than the merge they passed on was made of. Merging would tell
-/// it for sure, but would have to write what it gives.
+/// The progress of a tree for a preview of a run. Tests of a phase to be merged no longer count as passed if the target
+/// or the phase's branch has other files than the merge they ran on. Merging would give a definite answer, but would
+/// have to write objects.
 pub fn as_merged_now(
     repo: &Repo,
     (tree, limits): (&Arc<TaskTree>, &ScheduleOptions),
@@ -408,8 +408,8 @@ pub fn as_merged_now(
     Ok(progress.without_gates(outdated))
 }
 
-/// What to do about the branch of a phase with something on it that is not any more what it was. Its tasks have branches of
-/// their own: whose work it is shows when they land.
+/// How to recover the branch of a phase with an overwritten object. Its tasks have their own branches: whose work is
+/// affected shows when they land.
 fn landed_again(branch: &BranchName, error: &str) -> String {
     let branch = shell_word(branch);
     format!("{error}; then `git branch -D {branch}` and run again, to have its tasks land once more or be done again")

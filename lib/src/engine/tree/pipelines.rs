@@ -1,4 +1,4 @@
-//! The pipelines tasks are worked by.
+//! The pipelines of tasks.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
 
-/// The pipeline a task is worked by.
+/// The pipeline of a task.
 pub(super) fn pipeline_of(run: &TreeRun, task: &TaskNode) -> TaskPipeline {
     match (&task.pipeline, task.is_leaf()) {
         (_, false) => built_in("gate.dot", GATE_PIPELINE),

@@ -1,4 +1,4 @@
-//! A tree, and how it is worked: what a run is given.
+//! The input of a tree run: the tree and its settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::redact::Redactor;
 use crate::schedule::ScheduleOptions;
 
-/// A pipeline a task is worked by.
+/// The pipeline of a task.
 #[derive(Debug, Clone)]
 pub struct TaskPipeline {
     /// The DOT text.
@@ -31,48 +31,48 @@ pub struct TaskPipeline {
     pub files: BTreeMap<String, String>,
 }
 
-/// A tree, and how it is worked.
+/// A tree and the settings of its run.
 #[derive(Debug, Clone)]
 pub struct TreePlan {
     /// The tree.
     pub tree: Arc<TaskTree>,
-    /// Its file, from the root of the repository.
+    /// Its file, relative to the root of the repository.
     pub path: String,
-    /// What the file holds.
+    /// The content of the file.
     pub document: String,
-    /// Where the file is, and when it was read.
+    /// The path of the file on disk.
     pub file: PathBuf,
-    /// What the file looked like from outside when it was read.
+    /// The file's stamp when it was read.
     pub stamp: Option<Stamp>,
     /// The branch everything lands on.
     pub target: BranchName,
-    /// The branch the target was begun on.
+    /// The branch the target was started on.
     pub base_branch: Option<BranchName>,
-    /// What pleach's branches begin with.
+    /// The prefix of pleach's branches.
     pub branch_prefix: String,
     /// The repository's name in the workspace.
     pub repo_name: RepoName,
-    /// Attempts, gates, which task.
+    /// Attempts, gates, and the selected task.
     pub limits: ScheduleOptions,
     /// What the branches of tasks carry.
     pub commits: Commits,
-    /// What tests a task that does not say.
+    /// The default test of a task.
     pub test: Option<TestCommand>,
-    /// How long a test may take that does not say.
+    /// The default timeout of a test.
     pub test_timeout: Duration,
-    /// Where logs go, from the root of the repository.
+    /// The directory of logs, relative to the root of the repository.
     pub logs: String,
-    /// Where reports go, likewise.
+    /// The directory of reports, likewise.
     pub reports: String,
     /// Whether logs and reports are committed.
     pub commit_logs: bool,
-    /// The pipeline of tasks that do not say.
+    /// The default pipeline of tasks.
     pub pipeline: TaskPipeline,
-    /// The pipelines tasks name, by the name they use.
+    /// The pipelines that tasks name, by that name.
     pub pipelines: BTreeMap<String, TaskPipeline>,
     /// The configuration, without keys and machine paths.
     pub config: Value,
-    /// Begin again, whatever was done before.
+    /// Restart, ignoring all earlier work.
     pub fresh: bool,
     /// Delete the branches of tasks and phases once their commits are on the target.
     pub delete_branches: bool,
@@ -81,31 +81,30 @@ pub struct TreePlan {
 }
 
 impl TaskPipeline {
-    /// What it is loaded with: the files it names, and these values.
+    /// The inputs it is loaded with: the files it names, and these values.
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }
 }
 
 impl TreePlan {
-    /// The pipelines its tasks are worked by.
+    /// The pipelines of its tasks.
     pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
         std::iter::once(&self.pipeline).chain(self.pipelines.values())
     }
 
-    /// The same, read without the values of a task. One that cannot be read is left out.
+    /// Like [`Self::used`], parsed without the values of a task. Invalid ones are left out.
     pub fn used_pipelines(&self) -> impl Iterator<Item = Pipeline> {
         self.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
     }
 
-    /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
+    /// Refuses pipelines that hold a secret up front: none of their tasks could start.
     pub fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
         let mut used = self.used();
         Ok(used.try_for_each(|used| secret_check::pipeline(redactor, &used.path, &used.dot, &used.files))?)
     }
 
-    /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen
-    /// to its beginning.
+    /// The progress of its tree. A restart ignores earlier work, so the history need not be complete.
     pub fn progress(&self, reader: &mut ProgressReader) -> Result<Progress, super::progress::Error> {
         let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
         Ok(progress?.of(&self.tree))

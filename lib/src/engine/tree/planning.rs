@@ -1,4 +1,4 @@
-//! A tree planned by an agent that reads the specs.
+//! Plans a tree with an agent that reads the specs.
 
 use std::fmt;
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::plan::tree::{TaskTree, TreeError};
 use crate::process::Cancel;
 use crate::process::sandbox::SandboxPolicy;
 
-/// Who plans, and how. There is no session; of what the planner says nothing is recorded but what it cost.
+/// The planner and its settings. There is no session; nothing of the planner's output is recorded except its cost.
 #[derive(Clone, Copy)]
 pub struct Planner<'a> {
     /// The agent.
     pub agent: &'a dyn Agent,
-    /// Where it works: an empty directory of its own.
+    /// The empty directory it works in.
     pub dir: &'a Path,
     /// The model, if one is named.
     pub model: Option<&'a str>,
-    /// How long one answer may take.
+    /// The timeout of one answer.
     pub timeout: Option<Duration>,
-    /// What it may touch beside its directory; everything if not given.
+    /// What it may touch besides its directory; everything if `None`.
     pub sandbox: Option<&'a SandboxPolicy>,
-    /// Calls it off.
+    /// Cancels it.
     pub cancel: &'a Cancel,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Planner<'_> {
     }
 }
 
-/// The name of what a planner does, where others have a node.
+/// The node id under which a planner's turns are recorded.
 pub fn planner_node() -> NodeId {
     NodeId::new("plan").expect("`plan` is the name of a node")
 }
@@ -52,31 +52,31 @@ pub enum PlanError {
     /// The agent did not answer.
     #[error("the planner did not answer: {0}")]
     Agent(#[from] AgentError),
-    /// It came to a limit.
+    /// It reached a limit.
     #[error("the planner did not answer: {0}")]
     Limit(String),
     /// It was interrupted.
     #[error("interrupted before there was a plan")]
     Stopped,
-    /// Nothing is left to spend.
+    /// The budget is exhausted.
     #[error("{over}")]
     OverBudget {
         /// The limit.
         over: Exceeded,
-        /// The configuration lets runs wait there rather than fail.
+        /// The configuration pauses runs there instead of failing them.
         pauses: bool,
     },
-    /// What was spent could not be recorded or looked up.
+    /// The spending could not be recorded or read.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// What it answered is no tree, also not when it was told what is wrong.
+    /// The answer is not a valid tree, even after the errors were sent back.
     #[error("the planner's answer is not a valid tree, even when asked again")]
     Refused(Vec<TreeError>),
 }
 
 impl Planner<'_> {
-    /// Has a tree planned from files, by name and text. An answer that does not hold together is sent back once.
-    /// `purse` pays for it, and `warn` is told what a person should know about that.
+    /// Plans a tree from files, given by name and text. An invalid answer is sent back once. `purse` pays for it, and
+    /// `warn` receives its warnings.
     pub async fn plan(
         &self,
         files: &[(String, String)],
@@ -95,7 +95,7 @@ impl Planner<'_> {
             Err(errors) => errors,
         };
         let again = planner::retry_prompt(&errors);
-        // A program has no memory, so it is told everything once more.
+        // A program has no memory, so it gets the whole prompt again.
         let again = match self.agent.can_continue() {
             true => again,
             false => format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}"),
@@ -107,7 +107,7 @@ impl Planner<'_> {
         Ok(tree)
     }
 
-    /// One question and its answer. `spoken` is the conversation, before and after.
+    /// One prompt and its answer. `spoken` is the conversation, before and after.
     async fn ask(
         &self,
         prompt: String,
@@ -147,7 +147,7 @@ impl Planner<'_> {
                     balance.warnings.into_iter().for_each(&mut *warn);
                     turns.limit(&node, balance.allowance);
                     spoken.extend(turn.messages);
-                    // Who has come to an end spends nothing any more, and need not be stopped.
+                    // An agent that has ended spends nothing more and need not be stopped.
                     over = balance.over.filter(|_| !turn.is_last);
                     let stops = self.cancel.is_stopped() || over.is_some();
                     let verdict = if stops { TurnVerdict::Stop } else { TurnVerdict::Go };
